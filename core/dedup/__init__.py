@@ -1,0 +1,4 @@
+"""The domain: what an experiment is, what a history is, and what may be concluded from one.
+
+Everything here is pure: no brokers, no cluster, no Spark. Every other room imports this one; it imports none of them.
+"""

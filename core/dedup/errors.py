@@ -1,0 +1,38 @@
+"""What goes wrong, said in one line that tells the reader what to do next.
+
+DedupError
+├── SpecificationError   the experiment file, or what it asks for, is wrong: nothing was run
+├── EnvironmentError_    this machine lacks something (Java, a port, disk space): nothing is wrong with the experiment
+├── EvidenceError        a history is missing, damaged or contradicts itself: no verdict can rest on it
+└── PlatformError        a broker, a client or a tool failed while the experiment ran
+
+All four end a command with exit code 4 (design.md §7); none of them is ever shown with a traceback.
+"""
+
+from typing import Final
+
+EXIT_ERROR: Final = 4
+
+
+class DedupError(Exception):
+    """`where: got X; rule; what to do`: the only shape in which an error reaches a user."""
+
+    def __init__(self, *, where: str, got: str, rule: str, todo: str) -> None:
+        self.where, self.got, self.rule, self.todo = where, got, rule, todo
+        super().__init__(f"{where}: got {got}; {rule}; {todo}")
+
+
+class SpecificationError(DedupError):
+    """The experiment cannot be run as it is written."""
+
+
+class EnvironmentError_(DedupError):
+    """This machine lacks what the experiment needs."""
+
+
+class EvidenceError(DedupError):
+    """A history is missing, damaged or contradicts itself."""
+
+
+class PlatformError(DedupError):
+    """A broker, a client or a tool failed while the experiment ran."""

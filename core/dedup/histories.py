@@ -1,0 +1,131 @@
+"""The history: what was sent, what the client was told, and what was read back.
+
+A history is the product (style.md, rule 1): judges read only it, so any verdict can be recomputed offline. It is a
+folder of closed Parquet segments and a manifest that is written last. This file holds the schemas, the names, and the
+check that decides whether a folder may be judged at all: every segment named by the manifest is there, with the bytes
+and the rows that were recorded, and nothing is there that the manifest does not name.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from dedup.errors import EvidenceError
+from dedup.manifests import Manifest, Segment
+
+SCHEMA_VERSION: Final = 1
+OPEN_SUFFIX: Final = ".open"
+MANIFEST: Final = "manifest.json"
+TABLES: Final = ("sent", "outcomes", "received")
+
+SENT: Final = pa.schema([("stream", pa.int32()), ("value", pa.int64())])
+OUTCOMES: Final = pa.schema(
+    [
+        ("stream", pa.int32()),
+        ("value", pa.int64()),
+        ("outcome", pa.int8()),
+        ("partition", pa.int32()),
+        ("ledger", pa.int64()),
+        ("entry", pa.int64()),
+        ("batch", pa.int32()),
+    ]
+)
+RECEIVED: Final = pa.schema(
+    [
+        ("arrival", pa.int64()),
+        ("partition", pa.int32()),
+        ("ledger", pa.int64()),
+        ("entry", pa.int64()),
+        ("batch", pa.int32()),
+        ("stream", pa.int32()),
+        ("value", pa.int64()),
+    ]
+)
+CLOCK: Final = pa.schema([("kind", pa.int8()), ("index", pa.int64()), ("monotonic_ns", pa.int64())])
+SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clock": CLOCK}
+CLOCK_SENT: Final = 0
+CLOCK_ACKNOWLEDGED: Final = 1
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer with the settings every segment has: delta-encoded integers under zstd, no statistics to pay for."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=False,
+        column_encoding={
+            name: "DELTA_BINARY_PACKED" for name in schema.names if schema.field(name).type in (pa.int32(), pa.int64())
+        },
+        write_statistics=False,
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """The hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def segments(folder: Path, table: str) -> list[Path]:
+    """The closed segments of one table in the order they were written."""
+    return sorted((folder / table).glob("*.parquet"))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run folder, or EvidenceError: a folder without a valid one is never judged."""
+    path = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise EvidenceError(
+            where=str(folder),
+            got="no manifest.json" if folder.is_dir() else "no such folder",
+            rule="a run folder's manifest is written last, so the run never finished or this is not a run folder",
+            todo="run it again (dedup run … --resume), or give the path of a run folder",
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise EvidenceError(
+            where=f"{path}: {'.'.join(map(str, first['loc'])) or 'document'}",
+            got=str(first.get("input"))[:80],
+            rule=first["msg"],
+            todo="the file is damaged or of another version; restore it from its artifacts or run again",
+        ) from None
+
+
+def damages(folder: Path, manifest: Manifest) -> list[str]:
+    """What keeps this folder from being evidence: one line a damage, none if it is whole."""
+    found = []
+    named = {segment.path for segment in manifest.files}
+    for segment in manifest.files:
+        found.extend(_damages_of(folder, segment))
+    for table in TABLES:
+        for path in sorted((folder / table).glob("*")):
+            name = path.relative_to(folder).as_posix()
+            if name.endswith(OPEN_SUFFIX):
+                found.append(f"{name}: never closed; what it held is lost")
+            elif name not in named:
+                found.append(f"{name}: not named by the manifest")
+        rows = sum(segment.rows for segment in manifest.files if segment.path.startswith(f"{table}/"))
+        if rows != manifest.rows(table):
+            found.append(f"{table}: {rows} rows in segments, {manifest.rows(table)} in the manifest")
+    if "clock.parquet" not in named:
+        found.append("clock.parquet: not named by the manifest")
+    return found
+
+
+def _damages_of(folder: Path, segment: Segment) -> list[str]:
+    path = folder / segment.path
+    if not path.is_file():
+        return [f"{segment.path}: missing"]
+    if path.stat().st_size != segment.bytes:
+        return [f"{segment.path}: {path.stat().st_size} bytes, {segment.bytes} in the manifest"]
+    if sha256_of(path) != segment.sha256:
+        return [f"{segment.path}: its bytes changed since the manifest was written"]
+    return []

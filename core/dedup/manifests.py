@@ -1,0 +1,146 @@
+"""The manifest of a run, and the reports of the two runners that it is made from.
+
+A runner writes its report last; the platform writes the manifest after both. So the manifest's presence says that
+everything before it is complete, and its checksums say that it still is what was recorded.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dedup.payloads import messages_of
+
+
+class Record(BaseModel):
+    """A frozen record that refuses unknown keys: a newer schema is an error, never half-read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Segment(Record):
+    """A closed file of the history. `rows` is 0 for files that are not tables."""
+
+    path: str
+    rows: int = 0
+    bytes: int
+    sha256: str
+
+
+class Runner(StrEnum):
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+
+
+class EndPosition(Record):
+    """How far one partition reached when it was asked.
+
+    `extents` lists what must be read: (ledger, entries) with entries 0 … entries-1 complete. Kafka: one extent
+    (0, end offset). An empty partition has none.
+    """
+
+    partition: int
+    extents: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def entries(self) -> int:
+        return sum(entries for _, entries in self.extents)
+
+
+class ProducerReport(Record):
+    """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
+
+    complete: bool
+    library: str
+    library_version: str
+    effective_config: dict[str, str] = Field(description="the client's own settings, no secrets")
+    sent: int
+    ok: int
+    fail: int
+    unknown: int
+    segments: tuple[Segment, ...]
+    first_send_ns: int = Field(description="monotonic_ns of the first send")
+    last_acknowledgement_ns: int
+    disturbances: dict[str, int] = Field(default_factory=dict, description="client-side witnesses by kind")
+    problems: tuple[str, ...] = ()
+    max_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class ConsumerReport(Record):
+    """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
+
+    complete: bool
+    reached_end: bool
+    library: str
+    library_version: str
+    effective_config: dict[str, str]
+    received: int
+    end: tuple[EndPosition, ...]
+    segments: tuple[Segment, ...]
+    problems: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+
+
+class Deduplication(Record):
+    """Deduplication as asked for, and as the broker proved it after the run (design.md §7)."""
+
+    asked: bool
+    in_force: bool | None = Field(description="None: it could not be proven")
+    proof: str = Field(description="what was read from the broker, in words")
+
+
+class FaultRecord(Record):
+    """One fault of the run, from the injector's lines, the producer's marks and the clients' own disturbances."""
+
+    name: str
+    kind: str
+    requested_message: int | None = Field(description="None: in force for the whole run (link latency)")
+    triggered_message: int | None = Field(None, description="the producer's counter when it pushed the trigger")
+    effect_message: int | None = Field(None, description="the producer's counter when the effect was confirmed")
+    unacknowledged: int | None = Field(None, description="messages sent and not acknowledged at the effect")
+    remaining: int | None = Field(None, description="messages not yet sent at the effect")
+    injected_ns: int | None = None
+    healed_ns: int | None = None
+    target: str = ""
+    injector: dict[str, Any] = Field(default_factory=dict, description="the injector's word")
+    target_witness: dict[str, Any] = Field(default_factory=dict, description="empty: the target shows no effect")
+    client_witness: dict[str, int] = Field(default_factory=dict, description="empty: the client noticed nothing")
+    heal_proven: bool = False
+    leaked: bool = Field(False, description="still in force after its deadline")
+    problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, and the like")
+
+
+class Manifest(Record):
+    """The whole of one attempt of one run."""
+
+    schema_version: int = Field(1, ge=1, le=1)
+    experiment: str
+    spec_digest: str
+    run_id: str
+    attempt: int
+    system: str
+    kind: str = Field(description="kafka or pulsar")
+    variant: str
+    run: int = Field(description="from 1, within its system and variant")
+    seed: int
+    messages: int
+    streams: int
+    topic: str
+    versions: dict[str, str] = Field(description="of the broker, the clients, this tool")
+    producer: ProducerReport
+    consumer: ConsumerReport
+    deduplication: Deduplication
+    faults: tuple[FaultRecord, ...] = ()
+    problems: tuple[str, ...] = Field((), description="what the platform saw go wrong: a broker that died by itself, …")
+    files: tuple[Segment, ...]
+    stage_seconds: dict[str, float] = Field(default_factory=dict)
+
+    def rows(self, table: str) -> int:
+        """How many rows the runners say they recorded in `table`."""
+        outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
+        return {"sent": self.producer.sent, "outcomes": outcomes, "received": self.consumer.received}[table]
+
+    def planned(self, stream: int) -> int:
+        """The last value that `stream` was to send; the first is 1."""
+        return messages_of(stream, self.messages, self.streams)
