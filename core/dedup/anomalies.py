@@ -40,13 +40,13 @@ class Counts(BaseModel):
     extra_copies: int = Field(0, description="rows beyond the first of each value")
     phantom: int = Field(0, description="distinct values read and never sent")
     failed_but_received: int = Field(0, description="values whose outcome is fail and that were read")
-    ack_mismatch: int = Field(0, description="values read whose acknowledged position is not among their read positions")
+    ack_mismatch: int = Field(0, description="values read, but not at the position that was acknowledged")
     jump_forward: int = 0
     jump_backward: int = 0
     duplicate_jump_forward: int = 0
     duplicate_jump_backward: int = 0
     re_reads: int = Field(0, description="identical (partition, position, stream, value) rows, dropped before counting")
-    position_conflicts: int = Field(0, description="positions at which two different messages were read: the tester's error")
+    position_conflicts: int = Field(0, description="positions at which two messages were read: the tester's error")
     outcomes_missing: int = Field(0, description="values sent for which no outcome was recorded")
     outcomes_unsent: int = Field(0, description="outcomes of values that were never sent: the tester's error")
 
@@ -85,7 +85,7 @@ class Verification(BaseModel):
     counts: Counts
     events: tuple[OrderEvent, ...] = Field((), description=f"jumps in arrival order, the first {MAX_EVENTS:,}")
     events_total: int = 0
-    witnesses: tuple[Witness, ...] = Field((), description=f"at most {MAX_WITNESSES} an anomaly, lowest (stream, value) first")
+    witnesses: tuple[Witness, ...] = Field((), description=f"at most {MAX_WITNESSES} an anomaly, lowest value first")
     block_lengths: dict[int, int] = Field(
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
     )

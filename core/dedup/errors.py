@@ -9,9 +9,16 @@ DedupError
 All four end a command with exit code 4 (design.md §7); none of them is ever shown with a traceback.
 """
 
+import re
 from typing import Final
 
 EXIT_ERROR: Final = 4
+
+
+def one_line(text: str) -> str:
+    """The text on one line that no terminal obeys: line breaks become spaces, other control characters are escaped."""
+    joined = re.sub(r"\s*[\r\n]+\s*", " ", text.strip())
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in joined)
 
 
 class DedupError(Exception):
@@ -19,7 +26,7 @@ class DedupError(Exception):
 
     def __init__(self, *, where: str, got: str, rule: str, todo: str) -> None:
         self.where, self.got, self.rule, self.todo = where, got, rule, todo
-        super().__init__(f"{where}: got {got}; {rule}; {todo}")
+        super().__init__(one_line(f"{where}: got {got}; {rule}; {todo}"))
 
 
 class SpecificationError(DedupError):

@@ -10,28 +10,62 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import WithDefaultSchema
 
+from dedup import documents
 from dedup.errors import SpecificationError
-from dedup.quantities import Seconds
+from dedup.quantities import Seconds, format_duration
+from dedup.refusals import meant, readable, refusal
 
-LATENCY_FAULT = "latency"
+LATENCY_FAULT: Final = "latency"
+MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 
-Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", max_length=40)]
-Version = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$", max_length=32)]
+_NAME: Final = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
+_VERSION: Final = r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$"
+_PATTERNS: Final = {
+    _NAME: (
+        "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit",
+        "rename it, such as kafka-1",
+    ),
+    _VERSION: ("a version is numbers with dots between them", "write it like 4.3.1"),
+}
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=40)]
+Version = Annotated[str, Field(pattern=_VERSION, max_length=32)]
+
+_CHANGES: Final = "the command line's changes"
 
 
 class Part(BaseModel):
     """A part of an experiment: frozen, camelCase in the file, unknown keys refused, nothing coerced."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, strict=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        strict=True,
     )
+
+
+def _check_one_of(part: Part, kinds: dict[str, Part | None], what: str) -> None:
+    """Exactly one of `kinds` is given. A key without a value gives nothing, though it looks as if it did."""
+    given = [key for key, kind in kinds.items() if kind is not None]
+    fields = type(part).model_fields
+    named = {fields[name].alias for name in part.model_fields_set}
+    empty = [key for key in kinds if key in named and key not in given]
+    if not given and len(empty) == 1:
+        raise refusal(empty[0], "no value", f"{what} needs a mapping here", "write one ({} takes every default)")
+    if len(given) != 1:
+        *most, last = kinds
+        rule = f"{what} is exactly one of {', '.join(most)} and {last}"
+        raise ValueError(f"{rule}; give one of these keys" if not given else f"{rule}; keep one of them")
 
 
 class Expectation(StrEnum):
@@ -54,48 +88,56 @@ class Switch(StrEnum):
 class Kafka(Part):
     """A Kafka to deploy: combined KRaft nodes, replication 3, min ISR 2."""
 
-    version: Version = "4.3.1"
-    brokers: Literal[3] = 3
+    version: Version = Field("4.3.1", description="of Kafka, such as 4.3.1")
+    brokers: Literal[3] = Field(3, description="nodes, each broker and controller")
 
 
 class Pulsar(Part):
     """A Pulsar to deploy: ensemble 3, write quorum 3, ack quorum 2."""
 
-    version: Version = "4.2.4"
-    brokers: Literal[3] = 3
-    bookies: Literal[3] = 3
+    version: Version = Field("4.2.4", description="of Pulsar, such as 4.2.4")
+    brokers: Literal[3] = Field(3, description="brokers, which own topics and keep nothing")
+    bookies: Literal[3] = Field(3, description="bookies, which store the messages")
 
 
 class Client(Part):
     """Which client library sends and reads, and the settings to give it, under its own names."""
 
-    library: Literal["confluent-kafka", "pulsar-client"] | None = None
+    library: Literal["confluent-kafka", "pulsar-client"] | None = Field(
+        None, description="confluent-kafka for Kafka, pulsar-client for Pulsar; the system's own if left out"
+    )
     properties: Annotated[
         dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
-    ] = Field(default_factory=dict)
+    ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
 
 
 class Network(Part):
     """What lies between clients and brokers for the whole of every run."""
 
-    latency_s: Seconds = Field(0.0, alias="latency", le=10)
+    latency_s: Seconds = Field(
+        0.0, alias="latency", le=10, description="added to everything on its way to or from a broker, at most 10s"
+    )
 
 
 class System(Part):
     """One messaging system under test: exactly one of `kafka` and `pulsar`."""
 
-    name: Name
-    kafka: Kafka | None = None
-    pulsar: Pulsar | None = None
-    client: Client = Client()
-    network: Network = Network()
+    name: Name = Field(description="what results call this system; unique among the systems")
+    kafka: Kafka | None = Field(None, description="the system is a Kafka; {} for all defaults")
+    pulsar: Pulsar | None = Field(None, description="the system is a Pulsar; {} for all defaults")
+    client: Client = Field(Client(), description="how messages are sent and read")
+    network: Network = Field(Network(), description="the link between clients and brokers")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.kafka is None) == (self.pulsar is None):
-            raise ValueError("a system is exactly one of kafka and pulsar; give one of the two keys")
+        _check_one_of(self, {"kafka": self.kafka, "pulsar": self.pulsar}, "a system")
         if self.client.library not in (None, self.library):
-            raise ValueError(f"client.library {self.client.library} does not speak to {self.kind}; use {self.library}")
+            raise refusal(
+                "client.library",
+                str(self.client.library),
+                f"it does not speak to {self.kind}",
+                f"write {self.library} or take the key out",
+            )
         return self
 
     @property
@@ -116,60 +158,63 @@ class System(Part):
 class Workload(Part):
     """One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged."""
 
-    messages: int = Field(ge=1, le=10_000_000_000)
-    in_flight: int = Field(10_000, ge=1, le=1_000_000)
-    partitions: int = Field(1, ge=1, le=1024)
+    messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
+    in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
+    partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
 
 
 class Variant(Part):
     """One setting of the thing under test, and what it is expected to do."""
 
-    name: Name
-    deduplication: Switch
-    expect: Expectation
+    name: Name = Field(description="what results call this variant; unique among the variants")
+    deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
+    expect: Expectation = Field(description="what the histories must show for the experiment to pass")
 
 
 class At(Part):
     """When a fault begins: when the producer's own counter passes this message."""
 
-    message: int = Field(ge=1)
+    message: int = Field(ge=1, description="the fault begins when this many messages were sent; at most the last")
 
 
 class KillTCP(Part):
     """Reset every client connection to every broker, over and over, for a time."""
 
-    target: Literal["Clients"] = "Clients"
-    duration_s: Seconds = Field(alias="duration", gt=0, le=3600)
+    target: Literal["Clients"] = Field("Clients", description="the connections between clients and brokers")
+    duration_s: Seconds = Field(alias="duration", gt=0, le=3600, description="how long, more than 0s and at most 1h")
 
 
 class Kill(Part):
     """SIGKILL the broker that leads the partition (Kafka) or owns the topic (Pulsar); start it again later."""
 
-    target: Literal["Leader"] = "Leader"
-    restart_after_s: Seconds = Field(alias="restartAfter", ge=0, le=3600)
+    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
+    restart_after_s: Seconds = Field(
+        alias="restartAfter", ge=0, le=3600, description="how long the broker stays down, at most 1h"
+    )
 
 
 class MoveLeader(Part):
     """Move the partition's leader, or the topic's ownership, to another broker without any failure."""
 
-    target: Literal["Leader"] = "Leader"
+    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
 
 
 class Fault(Part):
     """One fault: when it begins, and exactly one kind of it."""
 
-    name: Name
-    at: At
-    kill_tcp: KillTCP | None = Field(None, alias="killTCP")
-    kill: Kill | None = None
-    move_leader: MoveLeader | None = None
+    name: Name = Field(description="what results call this fault; unique among the faults")
+    at: At = Field(description="when it begins")
+    kill_tcp: KillTCP | None = Field(None, alias="killTCP", description="reset the clients' connections")
+    kill: Kill | None = Field(None, description="SIGKILL a broker and start it again later")
+    move_leader: MoveLeader | None = Field(None, description="move the leadership without any failure; {} is enough")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if sum(kind is not None for kind in (self.kill_tcp, self.kill, self.move_leader)) != 1:
-            raise ValueError("a fault is exactly one of killTCP, kill and moveLeader; give one of the keys")
+        _check_one_of(self, {"killTCP": self.kill_tcp, "kill": self.kill, "moveLeader": self.move_leader}, "a fault")
         if self.name == LATENCY_FAULT:
-            raise ValueError(f'"{LATENCY_FAULT}" is the name of the system\'s own network latency; choose another')
+            raise refusal(
+                "name", f'"{LATENCY_FAULT}"', "the system's own network latency has this name", "choose another"
+            )
         return self
 
     @property
@@ -182,23 +227,35 @@ class Fault(Part):
 class Timeouts(Part):
     """Bounds on the stages: a stage that takes longer is cancelled and counts as an error."""
 
-    provision_s: Seconds = Field(900.0, alias="provision", gt=0)
-    run_s: Seconds = Field(600.0, alias="run", gt=0, description="each of prepare, produce, settle and consume")
-    verify_s: Seconds = Field(900.0, alias="verify", gt=0)
-    teardown_s: Seconds = Field(600.0, alias="teardown", gt=0)
+    provision_s: Seconds = Field(
+        900.0, alias="provision", gt=0, le=MAX_TIMEOUT_S, description="to start a system and see it whole"
+    )
+    run_s: Seconds = Field(
+        600.0, alias="run", gt=0, le=MAX_TIMEOUT_S, description="each of prepare, produce, settle and consume"
+    )
+    verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge every history")
+    teardown_s: Seconds = Field(600.0, alias="teardown", gt=0, le=MAX_TIMEOUT_S, description="to end a system")
 
 
 class Spec(Part):
     """What is to be done. Defaults live here; nothing that runs an experiment ever writes to it."""
 
-    systems: Annotated[list[System], Field(min_length=1, max_length=8)]
-    workload: Workload
-    variants: Annotated[list[Variant], Field(min_length=1, max_length=8)]
+    systems: Annotated[list[System], Field(min_length=1, max_length=8)] = Field(
+        description="what is tested; all get the same workload, variants and faults"
+    )
+    workload: Workload = Field(description="what the clients do in every run")
+    variants: Annotated[list[Variant], Field(min_length=1, max_length=8)] = Field(
+        description="what is compared: deduplication off (the control) and on (the treatment)"
+    )
     runs: int = Field(1, ge=1, le=1000, description="of each variant on each system")
-    confidence_percent: float | None = Field(None, gt=0, lt=100)
-    seed: int = Field(0, ge=0, le=2**53)
-    faults: Annotated[list[Fault], Field(max_length=16)] = Field(default_factory=list)
-    timeouts: Timeouts = Timeouts()
+    confidence_percent: float | None = Field(
+        None, gt=0, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
+    )
+    seed: int = Field(0, ge=0, le=2**53, description="decides the order of the runs and every other choice")
+    faults: Annotated[list[Fault], Field(max_length=16)] = Field(
+        default_factory=list, description="what goes wrong in every run; none if left out"
+    )
+    timeouts: Timeouts = Field(Timeouts(), description="bounds on the stages")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -209,43 +266,62 @@ class Spec(Part):
         ):
             for index, name in enumerate(names):
                 if name in names[:index]:
-                    raise _refusal(
-                        f"{what}[{index}].name", f'"{name}"', f"another of the {what} has this name", "rename one of them"
+                    raise refusal(
+                        f"{what}[{index}].name",
+                        f'"{name}"',
+                        f"another of the {what} has this name",
+                        "rename one of them",
                     )
         for index, fault in enumerate(self.faults):
             if fault.at.message > self.workload.messages:
-                raise _refusal(
+                raise refusal(
                     f"faults[{index}].at.message",
                     str(fault.at.message),
                     f"the last message is {self.workload.messages}, and a fault must begin while messages are sent",
                     "name an earlier message or send more",
                 )
         if self.workload.messages < self.workload.partitions:
-            raise _refusal(
+            raise refusal(
                 "workload.messages",
                 str(self.workload.messages),
                 f"there are {self.workload.partitions} partitions and each gets at least one message",
                 "send more or use fewer partitions",
             )
+        self._check_run_names()
         return self
+
+    def _check_run_names(self) -> None:
+        """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""
+        seen: dict[str, str] = {}
+        for system in self.systems:
+            for index, variant in enumerate(self.variants):
+                joined = f"{system.name}-{variant.name}"
+                if joined in seen:
+                    raise refusal(
+                        f"variants[{index}].name",
+                        f'"{variant.name}"',
+                        f'its runs on {system.name} would be called "{joined}", as others on {seen[joined]} are',
+                        "rename one of them",
+                    )
+                seen[joined] = system.name
 
 
 class Metadata(Part):
     """The resource's name. Labels, annotations and a namespace are Kubernetes' business, and accepted."""
 
-    name: Name
-    namespace: Annotated[str, Field(max_length=63)] | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    name: Name = Field(description="of the experiment; results are called after it")
+    namespace: Annotated[str, Field(max_length=63)] | None = Field(None, description="Kubernetes'; unused elsewhere")
+    labels: dict[str, str] = Field(default_factory=dict, description="Kubernetes'; unused elsewhere")
+    annotations: dict[str, str] = Field(default_factory=dict, description="Kubernetes'; unused elsewhere")
 
 
 class Experiment(Part):
     """A `DedupExperiment` resource."""
 
-    api_version: Literal["dedup.dev/v1alpha1"]
-    kind: Literal["DedupExperiment"]
-    metadata: Metadata
-    spec: Spec
+    api_version: Literal["dedup.dev/v1alpha1"] = Field(description="the version of this format")
+    kind: Literal["DedupExperiment"] = Field(description="what this document is")
+    metadata: Metadata = Field(description="the experiment's name")
+    spec: Spec = Field(description="what is to be done")
 
     @property
     def name(self) -> str:
@@ -259,110 +335,74 @@ class Experiment(Part):
     def with_changes(
         self, *, runs: int | None = None, messages: int | None = None, systems: Sequence[str] = ()
     ) -> "Experiment":
-        """The same experiment, smaller: what `dedup run --runs --messages --system` asks for."""
+        """The same experiment, smaller: what `dedup run --runs --messages --system` asks for.
+
+        SpecificationError names the option that cannot be.
+        """
         document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         spec = document["spec"]
         if runs is not None:
             spec["runs"] = runs
         if messages is not None:
+            self._check_faults_within(messages)
             spec["workload"]["messages"] = messages
         if systems:
             known = [system.name for system in self.spec.systems]
             if unknown := [name for name in systems if name not in known]:
+                guess = meant(unknown[0], known)
                 raise SpecificationError(
                     where="--system",
                     got=unknown[0],
                     rule=f"the experiment's systems are {', '.join(known)}",
-                    todo="name one of them",
+                    todo=f"did you mean {guess}?" if guess else "name one of them",
                 )
             spec["systems"] = [system for system in spec["systems"] if system["name"] in systems]
-        return parse(document, source="the command line's changes to " + self.name)
+        try:
+            return parse(document, source=_CHANGES)
+        except SpecificationError as error:
+            option = {"spec.runs": "--runs", "spec.workload.messages": "--messages"}.get(error.where.split(": ")[-1])
+            raise SpecificationError(
+                where=option or error.where, got=error.got, rule=error.rule, todo=error.todo
+            ) from None
+
+    def _check_faults_within(self, messages: int) -> None:
+        last = max(self.spec.faults, key=lambda fault: fault.at.message, default=None)
+        if last is not None and last.at.message > messages >= 1:
+            raise SpecificationError(
+                where="--messages",
+                got=str(messages),
+                rule=f"fault {last.name} begins at message {last.at.message}, and must begin while messages are sent",
+                todo=f"ask for {last.at.message} at the least, better twice as many, or lower the fault's at.message",
+            )
 
 
 def load(path: Path) -> Experiment:
     """Read and check an experiment file; SpecificationError in one line if it is wrong."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise SpecificationError(
-            where=str(path), got=reason, rule="an experiment is a YAML file", todo="give the path of one; see examples/"
-        ) from None
-    try:
-        document = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise SpecificationError(
-            where=where, got=problem, rule="an experiment is one YAML document", todo="mend the YAML at that line"
-        ) from None
-    return parse(document, source=str(path))
+    return parse(documents.read(path), source=str(path))
 
 
 def parse(document: object, *, source: str) -> Experiment:
-    """Check a document that was read from `source`."""
-    if not isinstance(document, dict):
-        raise SpecificationError(
-            where=source,
-            got=type(document).__name__ if document is not None else "nothing",
-            rule="an experiment is a mapping with apiVersion, kind, metadata and spec",
-            todo="start from one of examples/",
-        )
+    """Check a document that was read from `source`; only the file's own names of the keys are known."""
+    mapping = documents.check(document, source)
     try:
-        return Experiment.model_validate_json(json.dumps(document, default=str))
+        return Experiment.model_validate_json(json.dumps(mapping, default=str), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise _readable(error, source) from None
+        raise readable(error, source=source, document=mapping, schema=json_schema(), patterns=_PATTERNS) from None
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file, for editors and for `dedup schema`."""
-    return Experiment.model_json_schema(by_alias=True)
+    return Experiment.model_json_schema(by_alias=True, schema_generator=_Schema)
 
 
-def _refusal(where: str, got: str, rule: str, todo: str) -> PydanticCustomError:
-    """A rule that spans several keys: it names the key that breaks it."""
-    return PydanticCustomError("refusal", "{rule}; {todo}", {"where": where, "got": got, "rule": rule, "todo": todo})
+class _Schema(GenerateJsonSchema):
+    """Without pydantic's invented titles, and with default durations as they are written."""
 
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
-def _readable(error: ValidationError, source: str) -> SpecificationError:
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    message = first["msg"].removeprefix("Value error, ")
-    rule, _, todo = message.partition("; ")
-    if first["type"] == "extra_forbidden":
-        rule, todo = "no such key is known here", "mend its spelling or take it out (dedup schema lists the keys)"
-    elif first["type"] == "missing":
-        rule, todo = "this key is required", "add it"
-    got = "nothing" if first["type"] == "missing" else _short(first.get("input"))
-    if first["type"] == "refusal":
-        location, got = f"{location}.{first['ctx']['where']}", first["ctx"]["got"]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return SpecificationError(
-        where=f"{source}: {location or 'document'}",
-        got=got,
-        rule=rule,
-        todo=(todo or "change it so (dedup schema tells the rules)") + more,
-    )
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(map(str, value)) + "}"
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice; plain YAML silently keeps the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f'the key "{key.value}" is given twice', key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+        written = super().default_schema(schema)
+        if written.get("type") == "string" and isinstance(written.get("default"), float):
+            written["default"] = format_duration(written["default"])
+        return written

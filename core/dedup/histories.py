@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from dedup.errors import EvidenceError
 from dedup.manifests import Manifest, Segment
+from dedup.refusals import location, short
 
 SCHEMA_VERSION: Final = 1
 OPEN_SUFFIX: Final = ".open"
@@ -89,14 +90,35 @@ def read_manifest(folder: Path) -> Manifest:
             rule="a run folder's manifest is written last, so the run never finished or this is not a run folder",
             todo="run it again (dedup run … --resume), or give the path of a run folder",
         ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
+    except OSError as error:
         raise EvidenceError(
-            where=f"{path}: {'.'.join(map(str, first['loc'])) or 'document'}",
-            got=str(first.get("input"))[:80],
-            rule=first["msg"],
-            todo="the file is damaged or of another version; restore it from its artifacts or run again",
+            where=str(path),
+            got=error.strerror or type(error).__name__,
+            rule="a run folder holds a manifest.json that can be read",
+            todo="give the path of a run folder, or mend its permissions",
         ) from None
+    except ValidationError as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, error: ValidationError) -> EvidenceError:
+    problems = error.errors(include_url=False)
+    version = next((problem for problem in problems if problem["loc"] == ("schema_version",)), None)
+    first = version or problems[0]
+    got, rule = short(first["input"]), "no manifest holds that here, so this is not a run's manifest or it is damaged"
+    todo = "restore the file from its artifacts, or run again"
+    if first["type"] == "json_invalid":
+        got, rule = "text that is not JSON", "a manifest is one JSON document, so this one is damaged"
+    elif version:
+        got, rule = f"schema version {got}", f"this dedup reads version {SCHEMA_VERSION}"
+        todo = "judge it with the dedup that wrote it (see versions in the manifest)"
+    elif first["type"] == "missing":
+        got, rule = "nothing", "this key is required, so this is not a run's manifest or it is damaged"
+    elif not first["loc"]:
+        rule = "a manifest is a mapping, so this is not one"
+    elif first["type"] == "extra_forbidden":
+        rule = "no such key is known here, so this is not a run's manifest or another dedup wrote it"
+    return EvidenceError(where=f"{path}: {location(first['loc']) or 'document'}", got=got, rule=rule, todo=todo)
 
 
 def damages(folder: Path, manifest: Manifest) -> list[str]:
@@ -126,6 +148,10 @@ def _damages_of(folder: Path, segment: Segment) -> list[str]:
         return [f"{segment.path}: missing"]
     if path.stat().st_size != segment.bytes:
         return [f"{segment.path}: {path.stat().st_size} bytes, {segment.bytes} in the manifest"]
-    if sha256_of(path) != segment.sha256:
+    try:
+        digest = sha256_of(path)
+    except OSError as error:
+        return [f"{segment.path}: cannot be read: {error.strerror}"]
+    if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]
     return []

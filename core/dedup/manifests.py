@@ -108,7 +108,7 @@ class FaultRecord(Record):
     client_witness: dict[str, int] = Field(default_factory=dict, description="empty: the client noticed nothing")
     heal_proven: bool = False
     leaked: bool = Field(False, description="still in force after its deadline")
-    problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, and the like")
+    problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, …")
 
 
 class Manifest(Record):

@@ -24,7 +24,7 @@ class Run(Record):
 def plan(experiment: Experiment) -> tuple[Run, ...]:
     """Every run of the experiment, system by system, in the order in which they are done."""
     spec = experiment.spec
-    runs = []
+    runs: list[Run] = []
     for system in spec.systems:
         for number in range(1, spec.runs + 1):
             variants = list(spec.variants)

@@ -16,19 +16,21 @@ _DURATION: Final = re.compile(PATTERN)
 
 def parse_duration(text: object) -> float:
     """Seconds of a duration such as `20ms` or `10s`; ValueError says what is wrong with it."""
-    if isinstance(text, str) and _DURATION.match(text):
+    if isinstance(text, str) and _DURATION.fullmatch(text):
         number, unit = re.split(r"(?<=[0-9])(?=[a-z])", text)
         return int(number) * _UNITS[unit]
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        raise ValueError(f"a duration needs a unit; write \"{text}s\" or \"{text}ms\"")
-    raise ValueError("a duration is a whole number and a unit of ms, s, m or h, not negative, such as 10s")
+    if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
+        raise ValueError(f'a duration needs a unit; write "{text}s" or "{text}ms"')
+    raise ValueError("a duration is a whole number and a unit of ms, s, m or h, not negative; write it like 10s")
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest string that parses to the same number of milliseconds."""
+    """The string with the largest unit that parses to the same number of milliseconds."""
     milliseconds = round(seconds * 1000)
+    if not milliseconds:
+        return "0s"
     for unit in ("h", "m", "s"):
-        if milliseconds and milliseconds % (size := round(_UNITS[unit] * 1000)) == 0:
+        if milliseconds % (size := round(_UNITS[unit] * 1000)) == 0:
             return f"{milliseconds // size}{unit}"
     return f"{milliseconds}ms"
 

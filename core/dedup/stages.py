@@ -4,7 +4,11 @@ An experiment is a schedule of tasks, one after the other: provision a system, t
 produce, settle and consume, tear the system down; when all systems are done, verify and report. The machine keeps a
 `State` that says which task is current and whether its start was intended. A step is always the same: observe the
 task, decide (a pure function), record the decision, act. Since the intent is recorded before the act, a crash at any
-point leaves a state from which the same step can be taken again; nothing depends on memory.
+point leaves a state from which the same step can be taken again; nothing depends on memory. A cancellation is the other
+way round: it is done before the state moves on, since afterwards nobody would look at the task again.
+
+A run that was interrupted is done again from its start, as a new attempt. Its system may be gone too; then that is
+brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
 
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
 the resource's status. What they do differently stands behind the `Platform` protocol.
@@ -15,12 +19,15 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Protocol
 
+from pydantic import Field
+
 from dedup.experiments import Experiment, Timeouts
 from dedup.manifests import Record
 from dedup.plans import plan, runs_of
 
 POLL_S: Final = 0.5
 FAILED_RUNS_IN_A_ROW: Final = 3
+MAX_RESTARTS: Final = 20
 
 
 class Stage(StrEnum):
@@ -54,8 +61,10 @@ class State(Record):
     digest: str
     cursor: int = 0
     attempt: int = 1
-    intended: bool = False
-    since_unix_s: float = 0.0
+    provisioning: bool = Field(False, description="the current run's system is being brought back")
+    intended: bool = Field(False, description="the start of the current task was decided")
+    since_unix_s: float = Field(0.0, description="when it was")
+    restarts: int = Field(0, description="how often the current run, or task of no run, had to be begun again")
     failed_in_a_row: int = 0
     failures: int = 0
     last_failure: str = ""
@@ -78,7 +87,6 @@ class Observation(Record):
 
 class Act(StrEnum):
     START = "start"
-    PROVISION = "provision"
     CANCEL = "cancel"
     WAIT = "wait"
     NOTHING = "nothing"
@@ -95,7 +103,11 @@ class Platform(Protocol):
     """Who does the work: local processes, or Kubernetes."""
 
     def observe(self, task: Task, attempt: int) -> Observation:
-        """What can be seen of the task now; never waits."""
+        """What can be seen of the task now; never waits.
+
+        A task that is done says so whatever became of its system: a finished run is never repeated. UNPROVISIONED is
+        for a run's task whose system is not there; PROVISION of that system must then not be DONE.
+        """
 
     def start(self, task: Task, attempt: int) -> None:
         """Start the task and return. Starting one that runs already changes nothing."""
@@ -133,24 +145,38 @@ def timeout_of(task: Task, timeouts: Timeouts) -> float:
             return timeouts.run_s
 
 
+def current(tasks: tuple[Task, ...], state: State) -> tuple[Task, int]:
+    """The task to look at now, and its attempt."""
+    task = tasks[state.cursor]
+    if state.provisioning:
+        return Task(stage=Stage.PROVISION, system=task.system), 1
+    return task, state.attempt
+
+
 def decide(
     tasks: tuple[Task, ...], state: State, observed: Observation, *, now_unix_s: float, timeouts: Timeouts
 ) -> Decision:
-    """The next step. Pure: the same arguments always give the same decision."""
-    task = tasks[state.cursor]
+    """The next step, from what was observed of the `current` task. Pure: equal arguments give equal decisions."""
+    task, _ = current(tasks, state)
     match observed.status:
-        case Status.UNPROVISIONED:
-            return Decision(state=_repeated(tasks, state) if state.intended else state, act=Act.PROVISION)
-        case Status.ABSENT if state.intended and task.run_id:
+        case Status.ABSENT | Status.UNPROVISIONED if state.restarts >= MAX_RESTARTS:
+            return _failure(tasks, state, f"{task}: begun again {state.restarts} times, and gone each time")
+        case Status.UNPROVISIONED if task.run_id:
+            return Decision(state=_with(_repeated(tasks, state), provisioning=True), act=Act.NOTHING)
+        case Status.ABSENT if task.run_id and state.intended:
             return Decision(state=_repeated(tasks, state), act=Act.NOTHING)
-        case Status.ABSENT:
-            return Decision(state=_with(state, intended=True, since_unix_s=now_unix_s), act=Act.START)
+        case Status.ABSENT | Status.UNPROVISIONED:
+            restarts = state.restarts + (1 if state.intended else 0)
+            begun = _with(state, intended=True, since_unix_s=now_unix_s, restarts=restarts)
+            return Decision(state=begun, act=Act.START)
+        case Status.RUNNING if not state.intended or now_unix_s < state.since_unix_s:
+            return Decision(state=_with(state, intended=True, since_unix_s=now_unix_s), act=Act.WAIT)
         case Status.RUNNING if now_unix_s - state.since_unix_s > (limit := timeout_of(task, timeouts)):
-            return Decision(state=_after_failure(tasks, state, f"{task}: not done after {limit:g} s"), act=Act.CANCEL)
+            return _failure(tasks, state, f"{task}: not done after {limit:g} s")
         case Status.RUNNING:
             return Decision(state=state, act=Act.WAIT)
         case Status.FAILED:
-            return Decision(state=_after_failure(tasks, state, f"{task}: {observed.message}"), act=Act.CANCEL)
+            return _failure(tasks, state, f"{task}: {observed.message}")
         case Status.DONE:
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
 
@@ -166,39 +192,46 @@ def advance(
     save: Callable[[State], None],
     now: Callable[[], float] = time.time,
 ) -> State:
-    """One step: observe, decide, record, act. Returns the recorded state."""
-    tasks = schedule(experiment)
-    task = tasks[state.cursor]
-    observed = platform.observe(task, state.attempt)
-    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=experiment.spec.timeouts)
-    if decision.state != state:
-        save(decision.state)
-    match decision.act:
-        case Act.START:
-            platform.start(task, decision.state.attempt)
-        case Act.PROVISION:
-            _provision_again(experiment, task, platform)
-        case Act.CANCEL:
-            platform.cancel(task, state.attempt, decision.state.last_failure)
-        case Act.WAIT:
-            platform.wait(POLL_S)
-    return decision.state
+    """One step: observe, decide, record, act. Returns the recorded state; a finished experiment's stays as it is."""
+    return _step(schedule(experiment), experiment.spec.timeouts, state, platform, save, now)
 
 
-def drive(experiment: Experiment, state: State, platform: Platform, save: Callable[[State], None]) -> State:
+def drive(
+    experiment: Experiment,
+    state: State,
+    platform: Platform,
+    save: Callable[[State], None],
+    now: Callable[[], float] = time.time,
+) -> State:
     """Every step there is, to the end of the schedule."""
     tasks = schedule(experiment)
     while not finished(tasks, state):
-        state = advance(experiment, state, platform, save)
+        state = _step(tasks, experiment.spec.timeouts, state, platform, save, now)
     return state
 
 
-def _provision_again(experiment: Experiment, task: Task, platform: Platform) -> None:
-    """A run's system is not there (this machine was restarted, its release was removed): bring it back."""
-    provision = Task(stage=Stage.PROVISION, system=task.system)
-    if platform.observe(provision, 1).status is Status.ABSENT:
-        platform.start(provision, 1)
-    platform.wait(POLL_S)
+def _step(
+    tasks: tuple[Task, ...],
+    timeouts: Timeouts,
+    state: State,
+    platform: Platform,
+    save: Callable[[State], None],
+    now: Callable[[], float],
+) -> State:
+    if finished(tasks, state):
+        return state
+    task, attempt = current(tasks, state)
+    observed = platform.observe(task, attempt)
+    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=timeouts)
+    if decision.act is Act.CANCEL:
+        platform.cancel(task, attempt, decision.state.last_failure)
+    if decision.state != state:
+        save(decision.state)
+    if decision.act is Act.START:
+        platform.start(task, attempt)
+    if decision.act is Act.WAIT:
+        platform.wait(POLL_S)
+    return decision.state
 
 
 def _with(state: State, **changes: object) -> State:
@@ -213,25 +246,36 @@ def _first_of(tasks: tuple[Task, ...], cursor: int) -> int:
 
 
 def _repeated(tasks: tuple[Task, ...], state: State) -> State:
-    """An interrupted run is done again from its start, as a new attempt beside the old one."""
-    return _with(state, cursor=_first_of(tasks, state.cursor), attempt=state.attempt + 1, intended=False)
+    """The run from its start: as a new attempt beside the old one, unless nothing of it was begun."""
+    first = _first_of(tasks, state.cursor)
+    begun = state.intended or state.cursor > first
+    attempt = state.attempt + (1 if begun else 0)
+    return _with(state, cursor=first, attempt=attempt, intended=False, restarts=state.restarts + 1)
 
 
 def _after_success(tasks: tuple[Task, ...], state: State) -> State:
+    if state.provisioning:
+        return _with(state, provisioning=False, intended=False)
     task = tasks[state.cursor]
     ends_run = task.stage is Stage.CONSUME
+    over = ends_run or task.run_id is None
     return _with(
         state,
         cursor=state.cursor + 1,
-        attempt=1 if ends_run else state.attempt,
+        attempt=1 if over else state.attempt,
         intended=False,
+        restarts=0 if over else state.restarts,
         failed_in_a_row=0 if ends_run else state.failed_in_a_row,
     )
 
 
+def _failure(tasks: tuple[Task, ...], state: State, failure: str) -> Decision:
+    return Decision(state=_after_failure(tasks, state, failure), act=Act.CANCEL)
+
+
 def _after_failure(tasks: tuple[Task, ...], state: State, failure: str) -> State:
     """A failed run costs that run; a system that cannot be used costs its remaining runs; nothing stops the report."""
-    task = tasks[state.cursor]
+    task, _ = current(tasks, state)
     in_a_row = state.failed_in_a_row + (1 if task.run_id else 0)
     cursor = state.cursor + 1
     if task.run_id:
@@ -244,7 +288,9 @@ def _after_failure(tasks: tuple[Task, ...], state: State, failure: str) -> State
         state,
         cursor=cursor,
         attempt=1,
+        provisioning=False,
         intended=False,
+        restarts=0,
         failed_in_a_row=0 if tasks[min(cursor, len(tasks) - 1)].stage is Stage.TEARDOWN else in_a_row,
         failures=state.failures + 1,
         last_failure=failure[:500],

@@ -1,0 +1,50 @@
+# The tasks of this repository. `make` alone lists them. Everything happens in .venv, which `make setup` makes.
+
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+
+# How large the demonstration is: runs of each variant on each system, and messages a run.
+RUNS ?= 2
+MESSAGES ?= 200000
+
+# Each is bench/NAME.py, or a folder bench/NAME with a __main__.py; files that begin with _ are shared by them.
+BENCHES := $(patsubst %/__main__.py,%,$(filter-out bench/_%,$(sort $(wildcard bench/*.py bench/*/__main__.py))))
+
+.DEFAULT_GOAL := help
+
+help: ## List these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+setup: ## Make .venv with the dedup command in it; returns at once when nothing changed
+	@sh scripts/setup.sh
+
+demo: setup ## Kafka and Pulsar, with and without deduplication, while their connections are killed
+	.venv/bin/dedup run examples/kafka-vs-pulsar.yaml --runs $(RUNS) --messages $(MESSAGES)
+
+test: setup lint ## Lint, and every test, on real brokers too
+	$(PYTEST)
+
+test-fast: setup ## The tests that need no brokers (under 2 minutes)
+	$(PYTEST) -m "not live"
+
+lint: setup ## ruff, mypy --strict, import-linter
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+format: setup ## Format, and mend what ruff can mend
+	$(PYTHON) -m ruff format
+	$(PYTHON) -m ruff check --fix
+
+bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
+	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
+
+lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
+	@sh scripts/lock.sh
+
+clean: ## Remove caches and build output; .venv and results/ stay
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.PHONY: help setup demo test test-fast lint format bench lock clean

@@ -1,0 +1,124 @@
+"""How fast our producer and consumer are, beside the brokers' own tools and beside bare loops over the same clients.
+
+A tester that is slower than the client it tests hides the client's behaviour under load. So every contender runs
+against the same brokers in the same minutes, in turns, with the same batch size, linger, compression and number of
+requests in flight; what counts is the ratio of the medians, and the processor time a million messages beside it.
+
+    python bench/produce [--messages N] [--rounds N] [--system kafka|pulsar] [--no-memory]
+
+Exits with 1 if a ratio misses its target.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from contenders import Contest, Sample
+
+from dedup_lab import kafka, labs, pulsar
+from dedup_runners import admins
+
+Contender = Callable[[Contest], Sample]
+
+
+class Comparison(NamedTuple):
+    """`ours` must reach `target` times the rate of `peer`."""
+
+    ours: str
+    peer: str
+    target: float
+
+
+CONTENDERS: dict[str, dict[str, Contender]] = {
+    "kafka": {
+        "our producer, full history": Contest.our_producer,
+        "ProducerPerformance": Contest.producer_performance,
+        "bare Python loop, no acks": Contest.bare_producer,
+        "our consumer, full history": Contest.our_consumer,
+        "ConsumerPerformance": Contest.consumer_performance,
+    },
+    "pulsar": {"our producer, full history": Contest.our_producer, "bare send_async loop": Contest.bare_producer},
+}
+COMPARISONS = {
+    "kafka": [
+        Comparison("our producer, full history", "ProducerPerformance", 1.2),
+        Comparison("our producer, full history", "bare Python loop, no acks", 0.65),
+        Comparison("our consumer, full history", "ConsumerPerformance", 0.7),
+    ],
+    "pulsar": [Comparison("our producer, full history", "bare send_async loop", 0.8)],
+}
+VERSIONS = {"kafka": "4.3.1", "pulsar": "4.2.4"}
+WARM_UP = 200_000
+MEMORY_TARGET = 1.2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--system", choices=sorted(CONTENDERS), action="append")
+    parser.add_argument("--no-memory", action="store_true")
+    asked = parser.parse_args()
+    missed = 0
+    for system in asked.system or CONTENDERS:
+        missed += measure(system, asked.messages, asked.rounds, memory=system == "kafka" and not asked.no_memory)
+    return 1 if missed else 0
+
+
+def measure(system: str, messages: int, rounds: int, *, memory: bool) -> int:
+    """Run one system's contenders in turns and print what they did; how many targets were missed."""
+    with tempfile.TemporaryDirectory(prefix="dedup-bench-") as name:
+        logs = Path(name)
+        with labs.open_lab(logs) as lab:
+            module = kafka if system == "kafka" else pulsar
+            endpoints = module.start(lab, version=VERSIONS[system], proxied=False)
+            with admins.connect(endpoints) as admin:
+                contest = Contest(system, endpoints, admin, VERSIONS[system], logs, messages)
+                samples = in_turns(contest, CONTENDERS[system], rounds)
+                missed = show(system, samples, messages)
+                return missed + (show_memory(contest) if memory else 0)
+
+
+def in_turns(contest: Contest, contenders: dict[str, Contender], rounds: int) -> dict[str, list[Sample]]:
+    """One sample a contender and round, after a warm-up of each."""
+    for run in contenders.values():
+        run(contest.of(min(WARM_UP, contest.messages)))
+    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+    for number in range(1, rounds + 1):
+        for name, run in contenders.items():
+            samples[name].append(run(contest))
+            print(f"  round {number}: {name}: {samples[name][-1].rate:,.0f}/s", file=sys.stderr)
+    return samples
+
+
+def show(system: str, samples: dict[str, list[Sample]], messages: int) -> int:
+    """Print the medians and the ratios; how many missed their target."""
+    print(f"\n{system}: {messages:,} messages of 8 bytes, medians of {len(next(iter(samples.values())))} rounds in turns")
+    rates = {}
+    for name, found in samples.items():
+        rates[name] = median(sample.rate for sample in found)
+        cpu = median(sample.cpu_s_a_million for sample in found)
+        print(f"  {name:32} {rates[name]:>12,.0f} messages/s   {cpu:6.2f} client CPU s per million")
+    missed = 0
+    for ours, peer, target in COMPARISONS[system]:
+        ratio = rates[ours] / rates[peer]
+        missed += ratio < target
+        print(f"  {ours} : {peer} = {ratio:.2f} (target {target:.2f}{'' if ratio >= target else ', MISSED'})")
+    return missed
+
+
+def show_memory(contest: Contest) -> int:
+    """Print the producer's peak memory at 10^6 and 10^7 messages; 1 if it grew."""
+    small, large = (contest.of(count).our_producer().max_rss_bytes for count in (10**6, 10**7))
+    ratio = large / small
+    print(f"  producer memory: {small / 2**20:.0f} MiB at 10^6, {large / 2**20:.0f} MiB at 10^7 messages = {ratio:.2f}", end=" ")
+    print(f"(target at most {MEMORY_TARGET:.2f}{'' if ratio <= MEMORY_TARGET else ', MISSED'})")
+    return int(ratio > MEMORY_TARGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

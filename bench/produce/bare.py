@@ -1,0 +1,79 @@
+"""The bare loops: the same client libraries, the same settings, and nothing recorded.
+
+They send what our producers send, as fast as a plain Python loop can, and learn only that everything was acknowledged.
+Settings come as JSON on standard input; seconds and processor seconds go to standard output.
+"""
+
+import gc
+import json
+import logging
+import resource
+import sys
+import threading
+import time
+from typing import Any
+
+
+def payloads(messages: int) -> list[bytes]:
+    return [value.to_bytes(8, "big") for value in range(1, messages + 1)]
+
+
+def kafka(given: dict[str, Any]) -> float:
+    from confluent_kafka import Producer
+
+    bound = {"queue.buffering.max.messages": given["in_flight"], "queue.buffering.max.kbytes": 2097151}
+    reliable = {"bootstrap.servers": given["bootstrap"], "acks": "all", "enable.idempotence": True, "log_level": 0}
+    producer = Producer({**given["properties"], **bound, **reliable})
+    producer.list_topics(given["topic"], 30)
+    values, topic, produce = payloads(given["messages"]), given["topic"], producer.produce
+    gc.disable()
+    began = time.monotonic()
+    for value in values:
+        while True:
+            try:
+                produce(topic, value, None, 0)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if left := producer.flush(300):
+        raise SystemExit(f"{left} messages were not acknowledged")
+    return time.monotonic() - began
+
+
+def pulsar(given: dict[str, Any]) -> float:
+    import pulsar as library
+
+    logger = logging.Logger("silent", logging.ERROR)
+    logger.addHandler(logging.NullHandler())
+    client = library.Client(given["bootstrap"], listener_name=given["listener_name"], logger=logger)
+    producer = client.create_producer(
+        given["topic"],
+        batching_enabled=True,
+        max_pending_messages=given["in_flight"],
+        block_if_queue_full=True,
+        **given["properties"],
+    )
+    done = threading.Event()
+
+    def ignore(_result: Any, _position: Any) -> None:
+        pass
+
+    def finish(_result: Any, _position: Any) -> None:
+        done.set()
+
+    values, last, send = payloads(given["messages"]), given["messages"], producer.send_async
+    gc.disable()
+    began = time.monotonic()
+    for sequence_id, value in enumerate(values, 1):
+        send(value, ignore if sequence_id < last else finish, sequence_id=sequence_id)
+    if not done.wait(300):
+        raise SystemExit("the last message was not acknowledged")
+    took_s = time.monotonic() - began
+    client.close()
+    return took_s
+
+
+if __name__ == "__main__":
+    seconds = {"kafka": kafka, "pulsar": pulsar}[sys.argv[1]](json.load(sys.stdin))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime}))

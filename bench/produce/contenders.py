@@ -1,0 +1,181 @@
+"""The contenders: our runners as they run in an experiment, the brokers' own tools, and bare loops.
+
+Each is a process of its own on a fresh topic. Rates are messages over the time from the first send to the last
+acknowledgement (producers) or from the first fetch to the last message (consumers), as each program itself reports;
+our consumer's time is everything from its connecting to its history's being closed. Processor time is the whole
+process's, a Java tool's start included, over all the messages that it handled.
+"""
+
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dedup.manifests import ProducerReport
+from dedup_lab import java, jars
+from dedup_runners.admins import Admin
+from dedup_runners.endpoints import Endpoints
+
+IN_FLIGHT = 200_000
+TIMEOUT_S = 600.0
+KAFKA = {
+    "batch.size": "131072",
+    "linger.ms": "50",
+    "compression.type": "none",
+    "max.in.flight.requests.per.connection": "5",
+}
+PULSAR = {"batching_max_messages": "1000", "batching_max_publish_delay_ms": "10"}
+JAVA_WARM_UP = 200_000
+HERE = Path(__file__).parent
+
+
+class Sample(NamedTuple):
+    """What one contender did once."""
+
+    rate: float
+    cpu_s_a_million: float
+    max_rss_bytes: int = 0
+
+
+@dataclass
+class Contest:
+    """One system under load; each method is a contender."""
+
+    system: str
+    endpoints: Endpoints
+    admin: Admin
+    version: str
+    logs: Path
+    messages: int
+    filled: str = ""
+    """A topic with `messages` messages in it, for consumers."""
+
+    def of(self, messages: int) -> "Contest":
+        """The same with another number of messages."""
+        return replace(self, messages=messages, filled="")
+
+    def our_producer(self) -> Sample:
+        topic = self._topic()
+        folder = self._folder()
+        config = self._config(topic, folder) | {
+            "deduplication": True,
+            "producer_name": folder.name,
+            "messages": self.messages,
+            "in_flight": IN_FLIGHT,
+        }
+        self._run([sys.executable, "-m", "dedup_runners.producer", "-"], json.dumps(config))
+        report = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
+        if not report.complete:
+            raise RuntimeError(f"our producer was not complete: {report.problems}")
+        shutil.rmtree(folder)
+        self._done_with(topic, keep=self.system == "kafka")
+        seconds = (report.last_acknowledgement_ns - report.first_send_ns) / 1e9
+        return self._sample(seconds, report.cpu_seconds, report.max_rss_bytes)
+
+    def bare_producer(self) -> Sample:
+        topic = self._topic()
+        settings = {"topic": topic, "messages": self.messages, "in_flight": IN_FLIGHT}
+        if self.system == "kafka":
+            settings |= {"bootstrap": self.endpoints.client_bootstrap, "properties": KAFKA}
+        else:
+            settings |= {
+                "bootstrap": self.endpoints.client_bootstrap,
+                "listener_name": self.endpoints.listener_name,
+                "properties": {name: int(value) for name, value in PULSAR.items()},
+            }
+        said = json.loads(self._run([sys.executable, str(HERE / "bare.py"), self.system], json.dumps(settings))[0])
+        self._done_with(topic)
+        return self._sample(said["seconds"], said["cpu_seconds"])
+
+    def producer_performance(self) -> Sample:
+        topic = self._topic()
+        properties = {
+            **KAFKA,
+            "bootstrap.servers": self.endpoints.client_bootstrap,
+            "acks": "all",
+            "enable.idempotence": "true",
+        }
+        arguments = [
+            *("--topic", topic, "--num-records", str(self.messages + JAVA_WARM_UP), "--warmup-records", str(JAVA_WARM_UP)),
+            *("--record-size", "8", "--throughput", "-1", "--reporting-interval", "3600000"),
+            *(word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")),
+        ]
+        said, cpu_seconds = self._java("org.apache.kafka.tools.ProducerPerformance", arguments)
+        # Two lines: the whole, then the steady state without the warm-up. The better of the two is the peer's.
+        rates = [float(found) for found in re.findall(r"([\d.]+) records/sec", said)]
+        self._done_with(topic)
+        return Sample(max(rates), cpu_seconds / (self.messages + JAVA_WARM_UP) * 1e6)
+
+    def our_consumer(self) -> Sample:
+        folder = self._folder()
+        config = self._config(self._filled(), folder)
+        said = json.loads(self._run([sys.executable, str(HERE / "reading.py")], json.dumps(config))[0])
+        shutil.rmtree(folder)
+        return self._sample(said["seconds"], said["cpu_seconds"])
+
+    def consumer_performance(self) -> Sample:
+        arguments = ["--bootstrap-server", self.endpoints.client_bootstrap, "--topic", self._filled()]
+        arguments += ["--num-records", str(self.messages), "--group", uuid.uuid4().hex, "--hide-header", "--timeout", "60000"]
+        said, cpu_seconds = self._java("org.apache.kafka.tools.ConsumerPerformance", arguments)
+        # start, end, MB, MB/s, messages, messages/s, rebalance ms, fetch ms, fetch MB/s, fetch messages/s
+        line = [line.split(",") for line in said.splitlines() if line.count(",") >= 9][-1]
+        return Sample(float(line[9]), cpu_seconds / self.messages * 1e6)
+
+    def _config(self, topic: str, folder: Path) -> dict[str, Any]:
+        return {
+            "run_id": folder.name,
+            "folder": str(folder),
+            "endpoints": self.endpoints.model_dump(mode="json"),
+            "topic": topic,
+            "library": "confluent-kafka" if self.system == "kafka" else "pulsar-client",
+            "properties": KAFKA if self.system == "kafka" else PULSAR,
+        }
+
+    def _topic(self) -> str:
+        topic = self.admin.topic_name(f"bench-{uuid.uuid4().hex[:12]}", deduplication=True)
+        self.admin.create_topic(topic, partitions=1, deduplication=True)
+        return topic
+
+    def _filled(self) -> str:
+        if not self.filled:
+            self.our_producer()
+        return self.filled
+
+    def _done_with(self, topic: str, *, keep: bool = False) -> None:
+        """Forget a topic, or keep it for the consumers in place of the one before."""
+        dropped = self.filled if keep else topic
+        if dropped:
+            self.admin.delete_topic(dropped)
+        if keep:
+            self.filled = topic
+
+    def _folder(self) -> Path:
+        folder = self.logs / f"r-{uuid.uuid4().hex[:12]}"
+        folder.mkdir()
+        return folder
+
+    def _java(self, tool: str, arguments: list[str]) -> tuple[str, float]:
+        path = jars.classpath("kafka", self.version)
+        return self._run([java.find(), "-Xmx1g", "-cp", path, tool, *arguments])
+
+    def _run(self, command: list[str], stdin: str = "") -> tuple[str, float]:
+        """A process's standard output and its processor seconds; RuntimeError with its last words if it fails."""
+        before = _children_cpu_s()
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command[:4])}: exit code {done.returncode}: {done.stderr[-500:]}")
+        return done.stdout, _children_cpu_s() - before
+
+    def _sample(self, seconds: float, cpu_seconds: float, max_rss_bytes: int = 0) -> Sample:
+        return Sample(self.messages / seconds, cpu_seconds / self.messages * 1e6, max_rss_bytes)
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,219 @@
+"""What became of a fault, put together from everyone who saw it; and whether it mattered.
+
+Three parties witness a fault. The injector says what it did (faults.jsonl). The target shows that it happened: a
+broker has lost connections, a process is dead with exit code 137, the leader is another one (the injector reads this
+from the target and writes it beside its own word). The clients noticed: disconnects, retries, errors
+(disturbances.jsonl). And the producer stamps its own counters when the effect is announced (marks.jsonl). The chaos
+journal is read as well, activity by activity, because Chaos Toolkit calls an experiment completed even if one failed.
+
+A fault that nobody but its injector saw, or that struck when nothing was in flight, has tested nothing: `vacuous`
+says so, and a run with such a fault is inconclusive, never a pass (design.md §8).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from dedup.manifests import FaultRecord
+
+CLIENT_TAIL_NS: Final = 5_000_000_000
+"""How long after the heal a client may still be noticing: reconnecting takes its time."""
+INTERRUPTED: Final = "interrupted"
+NEEDS_LEADER: Final = ("killTCP", "kill", "moveLeader")
+EXPECTED_NOT_INJECTED: Final = "producer gone"
+
+Line = Mapping[str, Any]
+
+
+class Planned(NamedTuple):
+    """A fault as it was asked for; `message` is None for one that is in force for the whole run."""
+
+    name: str
+    kind: str
+    message: int | None
+
+
+def assemble(
+    planned: Sequence[Planned],
+    *,
+    messages: int,
+    lines: Iterable[Line],
+    marks: Iterable[Line],
+    disturbances: Iterable[Line],
+    journals: Mapping[str, Line | None],
+) -> tuple[FaultRecord, ...]:
+    """One record a planned fault, in that order.
+
+    `messages` is how many the producer was to send. `lines`, `marks` and `disturbances` are the parsed lines of
+    faults.jsonl, marks.jsonl and disturbances.jsonl; `journals` the chaos journals by fault, None where there is none.
+    """
+    lines, marks, disturbances = list(lines), list(marks), list(disturbances)
+    return tuple(
+        _record(
+            fault,
+            messages,
+            _first_by_event(line for line in lines if line.get("fault") == fault.name),
+            _first_by_event(mark for mark in marks if mark.get("fault") == fault.name),
+            disturbances,
+            journals.get(fault.name),
+        )
+        for fault in planned
+    )
+
+
+def vacuous(record: FaultRecord) -> str | None:
+    """None if the fault provably overlapped traffic; else why it proves nothing, in words."""
+    if record.injected_ns is None:
+        return f"fault {record.name} never took effect: {record.injector.get('not_injected') or 'no target shows one'}"
+    if not record.target_witness:
+        return f"fault {record.name}: the injector claims it, but the target shows no effect"
+    if record.kind == "latency":
+        return None
+    if record.kind in NEEDS_LEADER and (miss := _missed_leader(record)):
+        return miss
+    if not record.client_witness:
+        return f"fault {record.name}: no client noticed it"
+    if record.unacknowledged is None or record.remaining is None:
+        return f"fault {record.name}: the producer did not stamp its counters at the effect"
+    if record.unacknowledged <= 0:
+        return f"fault {record.name}: no message was unacknowledged at the effect"
+    if record.remaining <= 0:
+        return f"fault {record.name}: every message had been sent before the effect"
+    return None
+
+
+def _record(
+    fault: Planned,
+    messages: int,
+    said: Mapping[str, Line],
+    stamped: Mapping[str, Line],
+    disturbances: Sequence[Line],
+    journal: Line | None,
+) -> FaultRecord:
+    injected = _detail(said, "injected")
+    struck = "injected" in said
+    began_ns = _time(said, "injecting") if struck else None
+    ended_ns = _time(said, "healed") or _time(said, "healed_by_watchdog")
+    mark = stamped.get("injected") if struck else None
+    sent = None if mark is None else int(mark["sent"])
+    return FaultRecord(
+        name=fault.name,
+        kind=fault.kind,
+        requested_message=fault.message,
+        triggered_message=_detail(said, "triggered").get("actual"),
+        effect_message=sent,
+        unacknowledged=None if mark is None or sent is None else sent - int(mark["acked"]),
+        remaining=None if sent is None else messages - sent,
+        injected_ns=began_ns,
+        healed_ns=ended_ns,
+        target=_target(injected),
+        injector=_injectors_word(said),
+        target_witness=_target_witness(injected, _detail(said, "effect")),
+        client_witness=_noticed(fault, disturbances, began_ns, ended_ns),
+        heal_proven="healed" in said and "heal_failed" not in said,
+        leaked=_leaked(said),
+        problems=tuple(_problems(said, journal)),
+    )
+
+
+def _missed_leader(record: FaultRecord) -> str | None:
+    """Words if the fault did not touch whoever led the topic's partition at the effect."""
+    leader, touched = record.target_witness.get("leader"), record.target_witness.get("touched", [])
+    if leader is None:
+        return f"fault {record.name}: who led the topic at the effect is not known"
+    if leader not in touched:
+        hit = ", ".join(touched) or "none"
+        return f"fault {record.name}: it touched broker {hit}, but the topic's leader was broker {leader}"
+    return None
+
+
+def _target_witness(injected: Line, effect: Line) -> dict[str, Any]:
+    """The target's own signs, with who was hit and who led; empty if the target gave none."""
+    witness = injected.get("witness")
+    if not witness:
+        return {}
+    return {**witness, **effect, "touched": injected.get("touched", []), "leader": injected.get("leader")}
+
+
+def _target(injected: Line) -> str:
+    touched = injected.get("touched") or []
+    return f"broker {', '.join(touched)}" if touched else ""
+
+
+def _injectors_word(said: Mapping[str, Line]) -> dict[str, Any]:
+    """What it set out to do, and how that ended as far as it knows."""
+    word = dict(_detail(said, "injecting"))
+    for event in ("not_injected", "no_effect"):
+        if event in said:
+            word["not_injected"] = _detail(said, event).get("reason", event)
+    for event in ("restarted", "cleared", "healed", "healed_by_watchdog", "heal_failed", "over"):
+        if event in said:
+            word[event] = dict(_detail(said, event))
+    return word
+
+
+def _noticed(
+    fault: Planned, disturbances: Sequence[Line], began_ns: int | None, ended_ns: int | None
+) -> dict[str, int]:
+    """The clients' own signs from the first deed until a while after the heal, by kind. Latency disturbs nobody."""
+    if began_ns is None or fault.kind == "latency":
+        return {}
+    found = Counter(
+        str(each["kind"])
+        for each in disturbances
+        if began_ns <= each["monotonic_ns"] and (ended_ns is None or each["monotonic_ns"] <= ended_ns + CLIENT_TAIL_NS)
+    )
+    return dict(sorted(found.items()))
+
+
+def _leaked(said: Mapping[str, Line]) -> bool:
+    """Something was done and is not known to be undone: neither the injector nor its watchdog saw it healed."""
+    if {"heal_failed", "watchdog_failed"} & said.keys():
+        return True
+    return "injecting" in said and not {"healed", "healed_by_watchdog"} & said.keys()
+
+
+def _problems(said: Mapping[str, Line], journal: Line | None) -> Iterable[str]:
+    """What went wrong with the tool. A producer that ended before its message is not the tool's failure."""
+    expected = _detail(said, "not_injected").get("reason") == EXPECTED_NOT_INJECTED
+    if "not_injected" in said and not expected:
+        yield str(_detail(said, "not_injected").get("error") or "never triggered")
+    if "healed_by_watchdog" in said:
+        yield f"healed by its watchdog, not by its injector: {_detail(said, 'healed_by_watchdog').get('reason')}"
+    if "watchdog_failed" in said:
+        yield f"its watchdog could not heal it: {_detail(said, 'watchdog_failed').get('error')}"
+    if journal is None:
+        yield "no chaos journal: the chaos process did not end by itself"
+        return
+    yield from _failed_activities(journal, expected)
+    if journal.get("status") not in ("completed", INTERRUPTED if expected else "completed"):
+        yield f"the chaos experiment ended {journal.get('status')}"
+
+
+def _failed_activities(journal: Line, interruption_expected: bool) -> Iterable[str]:
+    for phase in ("run", "rollbacks"):
+        for run in journal.get(phase) or ():
+            status = run.get("status", INTERRUPTED)
+            if status == "succeeded" or (status == INTERRUPTED and interruption_expected):
+                continue
+            why = (run.get("exception") or [""])[-1].strip()
+            name = run.get("activity", {}).get("name", "an activity")
+            yield f"{name} {status}" + (f": {why}" if why else "")
+
+
+def _first_by_event(lines: Iterable[Line]) -> dict[str, Line]:
+    """The first line of each event: later ones are repetitions."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        found.setdefault(str(line.get("event")), line)
+    return found
+
+
+def _detail(said: Mapping[str, Line], event: str) -> Line:
+    line = said.get(event)
+    return (line.get("detail") or {}) if line is not None else {}
+
+
+def _time(said: Mapping[str, Line], event: str) -> int | None:
+    line = said.get(event)
+    return None if line is None else int(line["monotonic_ns"])

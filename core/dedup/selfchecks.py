@@ -1,0 +1,72 @@
+"""Does the tester contradict itself?
+
+An accusation is worth as much as the accuser. The two judges share no code, so where they differ one of them is wrong.
+The runners counted what they did, so a count that is not theirs means that something was lost or made up on the way.
+And some things cannot be, whatever a broker does: two messages at one position, a position within what was read to its
+end that was never read, an outcome of a send that did not happen. Each function yields contradictions in words, or
+nothing. One contradiction voids every witness of the run (design.md §7).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from dedup.anomalies import Counts, Jump, Verification
+from dedup.manifests import Manifest
+
+BACKWARD: Final = {"jump_backward": Jump.BACKWARD, "duplicate_jump_backward": Jump.DUPLICATE_BACKWARD}
+"""The two counts whose witnesses are order events."""
+
+
+def disagreements(said: Verification, other: Verification) -> Iterator[str]:
+    """Where two judges differ on one history, field by field; who they are and where they looked may differ."""
+    for name, value in said.counts:
+        if value != (another := getattr(other.counts, name)):
+            yield f"{name} {value:,} and {another:,}"
+    for name in sorted(set(Verification.model_fields) - {"path", "engine", "counts"}):
+        if getattr(said, name) != getattr(other, name):
+            yield f"different {name}"
+
+
+def contradictions(manifest: Manifest, said: Verification) -> Iterator[str]:
+    """Where a judge's counts, the runners' reports and the manifest's plan cannot all be true.
+
+    What a runner itself admits (it was not complete, it did not reach the end) is no contradiction.
+    """
+    counts, producer, consumer = said.counts, manifest.producer, manifest.consumer
+    if counts.position_conflicts:
+        yield f"positions that hold two messages: {counts.position_conflicts:,}"
+    if counts.outcomes_unsent:
+        yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
+    if said.gaps and consumer.reached_end:
+        yield f"the consumer says that it reached the end, but {said.gaps[0]} (gaps: {len(said.gaps):,})"
+    if producer.complete and counts.outcomes_missing:
+        yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"
+    if producer.complete and counts.send != manifest.messages:
+        yield f"the producer says that it is complete, but {counts.send:,} of {manifest.messages:,} values were sent"
+    for what, counted, recorded in (
+        ("values sent", counts.send, producer.sent),
+        ("ok outcomes", counts.positive_ack, producer.ok),
+        ("fail outcomes", counts.negative_ack, producer.fail),
+        ("unknown outcomes", counts.unknown - counts.outcomes_missing, producer.unknown),
+        ("acknowledgements", counts.ack, counts.positive_ack + counts.negative_ack),
+        ("rows read", counts.received + counts.re_reads, consumer.received),
+        ("jumps", said.events_total, _jumps(counts)),
+    ):
+        if counted != recorded:
+            yield f"{what}: {counted:,} counted, {recorded:,} recorded"
+
+
+def unwitnessed(said: Verification, anomalies: Iterable[str]) -> Iterator[str]:
+    """The counts above 0, of those named, for which the judge shows no message at all."""
+    shown = {witness.anomaly for witness in said.witnesses} | {
+        name for name, jump in BACKWARD.items() if any(event.jump is jump for event in said.events)
+    }
+    cut_off = set(BACKWARD) if said.events_total > len(said.events) else set()
+    for name in anomalies:
+        if (count := getattr(said.counts, name)) and name not in shown | cut_off:
+            yield f"{name} {count:,} without a witness"
+
+
+def _jumps(counts: Counts) -> int:
+    forward = counts.jump_forward + counts.duplicate_jump_forward
+    return forward + counts.jump_backward + counts.duplicate_jump_backward

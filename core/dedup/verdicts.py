@@ -1,0 +1,461 @@
+"""What may be concluded from one run.
+
+A verdict is the worst of its reasons: fail > error > inconclusive > pass. So each rule here is a small function that
+yields reasons or nothing, and no rule needs to know of the others, but for one thing: whether there is a witness.
+
+A *witness* is a message that shows an anomaly against the variant's expectation. It accuses a broker, so it counts only
+if the evidence it rests on is whole. A duplicate needs only the rows that show it. A loss needs a consumer that reached
+the end: what was not read yet is not lost. A phantom needs a complete sent log: what a dead producer did not write down
+may well have been sent. And if the tester contradicts itself (two judges disagree, counts are not those of the
+manifest, a position holds two messages), nothing it says is a witness: the run is *void*, an error.
+
+Without a witness the burden turns round. A pass has to be earned: history whole, end reached, every planned fault shown
+to have struck and healed, deduplication proven from the broker, and nothing left that could hide what was looked for.
+The rules are design.md §7.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from pydantic import Field
+
+from dedup.anomalies import MAX_WITNESSES, Counts, OrderEvent, Verification, Witness
+from dedup.errors import EXIT_ERROR
+from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
+from dedup.manifests import FaultRecord, Manifest, Record
+from dedup.plans import Run, deduplicates
+from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+
+ORACLE_LIMIT: Final = 1_000_000
+"""Up to so many messages a run must have been judged by the oracle, too."""
+
+
+class Verdict(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that ends with this verdict exits with (2 is left to wrong command lines)."""
+        return EXIT_CODES[self]
+
+
+EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.ERROR: EXIT_ERROR}
+PRECEDENCE: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of the whole, from those of its parts. Of no parts at all: error, for nothing never passes."""
+    return min(verdicts, key=PRECEDENCE.index, default=Verdict.ERROR)
+
+
+class Code(StrEnum):
+    """The name of a reason, for programs. A witness's reason has the name of its count (`dedup.anomalies.Counts`)."""
+
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    ANOTHER_RUN = "another_run"
+    JUDGED_TWICE = "judged_twice"
+    UNVERIFIED = "unverified"
+    DISAGREEMENT = "disagreement"
+    SELF_CHECK = "self_check"
+    INCOMPLETE = "incomplete"
+    END_NOT_REACHED = "end_not_reached"
+    PROBLEM = "problem"
+    FAULT_MISSING = "fault_missing"
+    FAULT_UNPLANNED = "fault_unplanned"
+    FAULT_LEAKED = "fault_leaked"
+    FAULT_BROKEN = "fault_broken"
+    HEAL_UNPROVEN = "heal_unproven"
+    NOT_IN_FORCE = "deduplication_not_in_force"
+    STILL_IN_FORCE = "deduplication_still_in_force"
+    FORCE_UNPROVEN = "deduplication_unproven"
+    VARIANTS_DIFFER = "variants_differ"
+    FAULT_VACUOUS = "fault_vacuous"
+    NOTHING_SENT = "nothing_sent"
+    NOTHING_RECEIVED = "nothing_received"
+    UNCERTAIN_SENDS = "uncertain_sends"
+    CONTROL_CLEAN = "control_clean"
+    CONTROL_UNCONVINCING = "control_unconvincing"
+    TOO_FEW_RUNS = "too_few_runs"
+    CLEAN = "clean"
+    FAULT_STRUCK = "fault_struck"
+    IN_FORCE_AS_ASKED = "deduplication_as_asked"
+    AGREEMENT = "agreement"
+    CONTROL_CONVINCING = "control_convincing"
+    STRENGTH = "strength"
+    NO_CONTROL = "no_control"
+
+
+class Reason(Record):
+    """One reason, and the verdict that it would give by itself."""
+
+    verdict: Verdict
+    code: str
+    text: str
+
+
+class Evidence(Record):
+    """What is known of one attempt of a run. Without a manifest there is no history; `problem` says why."""
+
+    run_id: str
+    attempt: int = 1
+    manifest: Manifest | None = None
+    damages: tuple[str, ...] = Field((), description="dedup.histories.damages")
+    spark: Verification | None = None
+    oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
+    vacuous: dict[str, str | None] = Field(
+        default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
+    )
+    problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
+
+
+class Demand(Record):
+    """What a run is held against. What is None is not known (a history without its experiment) and not checked."""
+
+    expectation: Expectation
+    planned: Run | None = None
+    messages: int | None = None
+    spec_digest: str | None = None
+    deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
+    faults: tuple[str, ...] | None = None
+    uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
+
+
+class RunVerdict(Record):
+    """The verdict on one run.
+
+    `effective`: whatever it shows counts, since the evidence is complete, every fault provably overlapped traffic, and
+    deduplication was as asked. A failed run can be effective; one with a reason for error or doubt never is.
+    """
+
+    run_id: str
+    attempt: int
+    system: str
+    variant: str
+    run: int
+    expectation: Expectation
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    effective: bool
+    void: bool = Field(description="the tester contradicts itself or lacks evidence: its counts accuse nobody")
+    counts: Counts | None
+    witnesses: tuple[Witness, ...] = ()
+    backward: tuple[OrderEvent, ...] = Field((), description="the jumps backward that are witnesses, the first few")
+
+    @property
+    def with_copies(self) -> bool:
+        return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
+
+
+LOSS: Final = "not_received"
+COPIES: Final = "values_with_duplicates"
+_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch")
+
+FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {
+    Expectation.EXACTLY_ONCE: (COPIES, LOSS, *_ALWAYS, *BACKWARD),
+    Expectation.AT_LEAST_ONCE: (LOSS, *_ALWAYS),
+    Expectation.AT_MOST_ONCE: (COPIES, *_ALWAYS),
+    Expectation.DUPLICATES: (LOSS, *_ALWAYS),
+    Expectation.NONE: (),
+}
+"""The counts that must be 0. Jumps forward are never judged: loss shows in `not_received`, reordering as going back."""
+
+WORDS: Final = {
+    COPIES: "read more than once",
+    LOSS: "acknowledged and lost",
+    "phantom": "read and never sent",
+    "failed_but_received": "read although their send provably failed",
+    "ack_mismatch": "not at the position at which they were acknowledged",
+    "jump_backward": "read after a later one",
+    "duplicate_jump_backward": "read again after a later one",
+}
+SHOWN: Final = 3
+
+
+def is_treatment(expectation: Expectation) -> bool:
+    """Whether a clean run of such a variant is a claim about the system (and not a control, or no claim at all)."""
+    return expectation not in (Expectation.DUPLICATES, Expectation.NONE)
+
+
+def demand_of(experiment: Experiment, run: Run) -> Demand:
+    """What an experiment demands of one of its runs."""
+    variant = next(each for each in experiment.spec.variants if each.name == run.variant)
+    system = next(each for each in experiment.spec.systems if each.name == run.system)
+    latency = (LATENCY_FAULT,) if system.network.latency_s else ()
+    return Demand(
+        expectation=variant.expect,
+        planned=run,
+        messages=experiment.spec.workload.messages,
+        spec_digest=experiment.digest(),
+        deduplication=deduplicates(variant),
+        faults=(*latency, *(fault.name for fault in experiment.spec.faults)),
+    )
+
+
+def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
+    """The verdict on one run. A clean control run passes; whether the control convinces is judged over all runs."""
+    manifest, said = evidence.manifest, evidence.spark
+    reasons = list(_voids(evidence, demand))
+    void = bool(reasons)
+    accused = () if void or manifest is None or said is None else tuple(_accused(evidence, manifest, said, demand))
+    if manifest is not None:
+        reasons += _errors(evidence, manifest, demand)
+        reasons += _deduplication(manifest, demand, bool(accused))
+        if said is not None:
+            reasons += [_accusation(said, name) for name in accused]
+            reasons += _doubts(evidence, said.counts, demand, bool(accused))
+    idle = any(
+        reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
+        for reason in reasons
+    )
+    if not reasons and manifest is not None and said is not None:
+        reasons += _merits(evidence, manifest, said, demand)
+    planned = demand.planned or _claimed(manifest, evidence.run_id)
+    return RunVerdict(
+        run_id=evidence.run_id,
+        attempt=evidence.attempt,
+        system=planned.system,
+        variant=planned.variant,
+        run=planned.number,
+        expectation=demand.expectation,
+        verdict=worst(reason.verdict for reason in reasons),
+        reasons=tuple(sorted(reasons, key=lambda reason: PRECEDENCE.index(reason.verdict))),
+        effective=not idle,
+        void=void,
+        counts=said.counts if said else None,
+        witnesses=tuple(witness for witness in said.witnesses if witness.anomaly in accused) if said else (),
+        backward=_backward(said, accused) if said else (),
+    )
+
+
+def judge_alone(evidence: Evidence, expectation: Expectation) -> RunVerdict:
+    """The verdict on a history without its experiment: of `Duplicates`, this one run has to show them."""
+    judged = judge_run(evidence, Demand(expectation=expectation))
+    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS or judged.with_copies:
+        return judged
+    clean = _inconclusive(
+        Code.CONTROL_CLEAN, "no value was read twice: that the fault can cause duplicates is not shown"
+    )
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (clean,)})
+
+
+def _claimed(manifest: Manifest | None, run_id: str) -> Run:
+    if manifest is None:
+        return Run(run_id=run_id, system="", variant="", number=0, seed=0)
+    return Run(run_id=run_id, system=manifest.system, variant=manifest.variant, number=manifest.run, seed=manifest.seed)
+
+
+def _error(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.ERROR, code=code, text=text)
+
+
+def _inconclusive(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.INCONCLUSIVE, code=code, text=text)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """The first few, and how many more."""
+    found = list(parts)
+    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more
+
+
+# What makes a run void.
+
+
+def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
+    manifest, said, oracle = evidence.manifest, evidence.spark, evidence.oracle
+    if manifest is None:
+        yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
+        return
+    if differences := list(_not_the_planned(manifest, evidence, demand)):
+        yield _error(Code.ANOTHER_RUN, f"the manifest is not of the planned run: {_listed(differences)}")
+    if damaged := [line for line in evidence.damages if line.startswith("received")]:
+        yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
+    if evidence.problem is not None:
+        yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
+    if said is None:
+        why = "the history is damaged" if evidence.damages else "it has to judge every history"
+        yield _error(Code.UNVERIFIED, f"Spark did not verify this history; {why}")
+        return
+    if oracle is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
+        yield _error(
+            Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
+        )
+    if oracle is not None and (differences := list(disagreements(said, oracle))):
+        yield _error(Code.DISAGREEMENT, f"Spark and the oracle disagree, so neither accuses: {_listed(differences)}")
+    if found := [*contradictions(manifest, said), *unwitnessed(said, FORBIDDEN[demand.expectation])]:
+        yield _error(Code.SELF_CHECK, f"the tester contradicts itself, so it accuses nobody: {_listed(found)}")
+
+
+def _not_the_planned(manifest: Manifest, evidence: Evidence, demand: Demand) -> Iterator[str]:
+    planned = demand.planned
+    pairs: list[tuple[str, object, object]] = [
+        ("run_id", manifest.run_id, evidence.run_id if planned is None else planned.run_id),
+        ("messages", manifest.messages, demand.messages),
+        ("spec_digest", manifest.spec_digest, demand.spec_digest),
+        ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
+    ]
+    if planned is not None:
+        pairs += [
+            ("system", manifest.system, planned.system),
+            ("variant", manifest.variant, planned.variant),
+            ("run", manifest.run, planned.number),
+            ("seed", manifest.seed, planned.seed),
+        ]
+    for name, found, wanted in pairs:
+        if wanted is not None and found != wanted:
+            yield f"{name} is {found}, planned {wanted}"
+
+
+# Witnesses, and the evidence that each kind rests on.
+
+
+def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[str]:
+    """The forbidden counts above 0 whose evidence is whole."""
+    whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
+    reached = manifest.consumer.reached_end
+    complete = manifest.producer.complete
+    sound = {
+        LOSS: reached and whole["outcomes"],
+        "ack_mismatch": reached and whole["outcomes"],
+        "phantom": complete and whole["sent"],
+        "failed_but_received": complete and whole["sent"] and whole["outcomes"],
+    }
+    for name in FORBIDDEN[demand.expectation]:
+        if getattr(said.counts, name) and sound.get(name, True):
+            yield name
+
+
+def _accusation(said: Verification, name: str) -> Reason:
+    shown = [
+        f"{witness.stream}/{witness.value}" + (f" at {' '.join(witness.positions)}" if witness.positions else "")
+        for witness in said.witnesses
+        if witness.anomaly == name
+    ] or [
+        f"{event.stream}/{event.value} after {event.stream}/{event.last} in partition {event.partition}"
+        for event in said.events
+        if event.jump is BACKWARD.get(name)
+    ]
+    count = getattr(said.counts, name)
+    noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
+    words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
+    return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
+
+
+def _backward(said: Verification, accused: Iterable[str]) -> tuple[OrderEvent, ...]:
+    jumps = {BACKWARD[name] for name in accused if name in BACKWARD}
+    return tuple(event for event in said.events if event.jump in jumps)[:MAX_WITNESSES]
+
+
+# What a pass lacks, whether or not there is a witness.
+
+
+def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[Reason]:
+    if damaged := [line for line in evidence.damages if not line.startswith("received")]:
+        yield _error(Code.DAMAGED, f"the history is not what was recorded: {_listed(damaged)}")
+    for who, report in (("producer", manifest.producer), ("consumer", manifest.consumer)):
+        if not report.complete:
+            yield _error(
+                Code.INCOMPLETE, f"the {who} did not finish: {_listed(report.problems) or 'it does not say why'}"
+            )
+        elif report.problems:
+            yield _error(Code.PROBLEM, f"the {who} reports: {_listed(report.problems)}")
+    if not manifest.consumer.reached_end:
+        yield _error(Code.END_NOT_REACHED, "the topic was not read to its end: what was not read proves no loss")
+    if manifest.problems:
+        yield _error(Code.PROBLEM, _listed(manifest.problems))
+    recorded = [fault.name for fault in manifest.faults]
+    planned = recorded if demand.faults is None else list(demand.faults)
+    for name in planned:
+        if recorded.count(name) != 1:
+            yield _error(
+                Code.FAULT_MISSING, f"fault {name} was planned and has {recorded.count(name)} records, not one"
+            )
+    for name in recorded:
+        if name not in planned:
+            yield _error(Code.FAULT_UNPLANNED, f"fault {name} was injected and not planned")
+    for fault in manifest.faults:
+        yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
+
+
+def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
+    if fault.leaked:
+        yield _error(Code.FAULT_LEAKED, f"fault {fault.name} was still in force after its deadline")
+    if fault.injected_ns is not None and not fault.heal_proven:
+        yield _error(Code.HEAL_UNPROVEN, f"fault {fault.name}: that the system was whole again is not proven")
+    if fault.problems:
+        yield _error(Code.FAULT_BROKEN, f"fault {fault.name}: {_listed(fault.problems)}")
+    if not judged:
+        yield _error(Code.FAULT_BROKEN, f"fault {fault.name}: nobody judged whether it overlapped traffic")
+
+
+def _deduplication(manifest: Manifest, demand: Demand, witnessed: bool) -> Iterator[Reason]:
+    """The switch under test, as the broker proves it; `witnessed` makes an accusation of a switch that was off."""
+    found = manifest.deduplication
+    asked = found.asked if demand.deduplication is None else demand.deduplication
+    if found.in_force is None:
+        yield _error(Code.FORCE_UNPROVEN, f"whether deduplication was in force could not be proven: {found.proof}")
+    elif asked and not found.in_force:
+        verdict = Verdict.FAIL if witnessed else Verdict.ERROR
+        yield Reason(verdict=verdict, code=Code.NOT_IN_FORCE, text=f"deduplication not in force: {found.proof}")
+    elif found.in_force and not asked:
+        yield _error(Code.STILL_IN_FORCE, f"deduplication was in force though asked to be off: {found.proof}")
+
+
+def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool) -> Iterator[Reason]:
+    """Why intact evidence may prove nothing."""
+    for why in evidence.vacuous.values():
+        if why is not None:
+            yield _inconclusive(Code.FAULT_VACUOUS, why)
+    if counts.send == 0:
+        yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
+    if counts.received == 0:
+        yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
+    uncertain = counts.unknown + counts.negative_ack
+    if uncertain and is_treatment(demand.expectation) and not witnessed and not demand.uncertain_sends_planned:
+        yield _inconclusive(
+            Code.UNCERTAIN_SENDS,
+            f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
+            "they could hide what was looked for",
+        )
+
+
+# Why a run that nothing speaks against may pass.
+
+
+def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[Reason]:
+    def merit(code: Code, text: str) -> Reason:
+        return Reason(verdict=Verdict.PASS, code=code, text=text)
+
+    counts, force = said.counts, manifest.deduplication
+    none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
+    allowed = [name for name in (COPIES,) if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
+    yield merit(
+        Code.CLEAN,
+        f"{counts.send:,} sent, {counts.positive_ack:,} acknowledged, {counts.received:,} read to the end"
+        + (f"; none {none_of}" if none_of else "")
+        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
+    )
+    for fault in manifest.faults:
+        yield merit(Code.FAULT_STRUCK, _struck(fault))
+    yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {'on' if force.in_force else 'off'}, as asked: {force.proof}")
+    judges = (
+        "Spark and the oracle agree" if evidence.oracle else f"Spark alone judged (above {ORACLE_LIMIT:,} messages)"
+    )
+    yield merit(Code.AGREEMENT, judges)
+
+
+def _struck(fault: FaultRecord) -> str:
+    if fault.requested_message is None:
+        return f"fault {fault.name} was in force for the whole run"
+    noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(fault.client_witness.items()))
+    return (
+        f"fault {fault.name} struck {fault.target or 'its target'} at message {fault.effect_message or 0:,} (asked: "
+        f"{fault.requested_message:,}) with {fault.unacknowledged or 0:,} unacknowledged; clients noticed: {noticed}; "
+        "healed"
+    )

@@ -1,0 +1,139 @@
+"""The processes that the lab starts besides brokers: producers, consumers, chaos processes, the Spark job.
+
+Each runs in a session of its own, so that Ctrl-C at the terminal reaches only us and we end them in order; each leaves
+by itself when we are gone (dedup.orphans). Its output goes to a log in the run's folder, and the last line of that log
+is what a user is told when it fails.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dedup.errors import PlatformError
+from dedup.orphans import VARIABLE
+
+POLL_S: Final = 0.02
+END_S: Final = 5.0
+
+
+class Cancelled(Exception):
+    """The stage that waits was cancelled."""
+
+
+class Children:
+    """Starts processes and ends all of them together. `cancelled` makes every wait return by raising Cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self._reading, self._writing = os.pipe()
+        self._children: list[Child] = []
+
+    def start(self, name: str, argv: Sequence[str], log: Path, **environment: str) -> "Child":
+        """Start a program of ours; its standard input stays open for `Child.tell`."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(self._reading,),
+                env={**os.environ, "PYTHONUNBUFFERED": "1", VARIABLE: str(self._reading), **environment},
+            )
+        child = Child(name, process, log, self.cancelled)
+        self._children = [other for other in self._children if other.code() is None] + [child]
+        return child
+
+    def end_all(self) -> None:
+        """Kill whatever still runs, with everything it started."""
+        for child in self._children:
+            child.kill()
+        self._children.clear()
+
+    def close(self) -> None:
+        self.end_all()
+        os.close(self._writing)
+        os.close(self._reading)
+
+
+class Child:
+    """One started process."""
+
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, cancelled: threading.Event) -> None:
+        self.name, self.log = name, log
+        self._process, self._cancelled = process, cancelled
+
+    def tell(self, text: str) -> None:
+        """Write to the program's standard input and close it."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text.encode())
+            self._process.stdin.close()
+        except BrokenPipeError:
+            raise self.failure("ended before it was told what to do") from None
+
+    def code(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, timeout_s: float, during: Callable[[], None] = lambda: None) -> int:
+        """The exit code; calls `during` every now and then. PlatformError after the time."""
+        deadline = time.monotonic() + timeout_s
+        while (code := self.code()) is None:
+            self.pause()
+            during()
+            if time.monotonic() > deadline:
+                self.kill()
+                raise self.failure(f"not done after {timeout_s:g} s")
+        return code
+
+    def check_cancelled(self) -> None:
+        """Raise Cancelled if the stage was cancelled."""
+        if self._cancelled.is_set():
+            raise Cancelled
+
+    def pause(self) -> None:
+        """A short rest that a cancellation ends."""
+        if self._cancelled.wait(POLL_S):
+            raise Cancelled
+
+    def succeed(self, timeout_s: float, during: Callable[[], None] = lambda: None) -> None:
+        """Wait for exit code 0; PlatformError with the program's own last line otherwise."""
+        if code := self.wait(timeout_s, during):
+            raise self.failure(f"exit code {code}")
+
+    def failure(self, what: str) -> PlatformError:
+        return PlatformError(
+            where=self.name, got=what, rule=last_line(self.log) or "it left no word", todo=f"read {self.log}"
+        )
+
+    def kill(self) -> None:
+        """SIGKILL the process and everything in its session, and reap it."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                pass  # it ended before it read its input
+        if self.code() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(END_S)
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command line of one of our own programs, run by the interpreter that runs us."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def last_line(log: Path) -> str:
+    """The last line that a program wrote, at most 300 characters of it."""
+    try:
+        lines = [line for line in log.read_text(errors="replace")[-4000:].splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1][:300] if lines else ""

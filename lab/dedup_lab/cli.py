@@ -1,0 +1,153 @@
+"""The `dedup` command.
+
+It parses, calls, prints, and turns the outcome into an exit code: 0 pass, 1 fail, 3 inconclusive, 4 error (a wrong
+experiment too), 2 for a wrong command line only, 130 when it was interrupted. A user's mistake is one line on standard
+error, never a traceback.
+"""
+
+import json
+import os
+import signal
+import sys
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from dedup.errors import EXIT_ERROR, DedupError
+from dedup.experiments import Expectation, json_schema, load
+
+EXIT_INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="dedup",
+    help="Does Kafka or Pulsar keep its no-duplicates promise under failure? Runs an experiment on real brokers and "
+    "gives a verdict with witnesses: exit code 0 pass, 1 fail, 3 inconclusive, 4 error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dedup {version('dedup')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def run(
+    file: File,
+    runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
+    messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Results folder.  [default: results/NAME-TIME]")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Finish an interrupted experiment: in --out, or the newest one of FILE.")
+    ] = False,
+) -> None:
+    """Run an experiment on this machine, on real brokers, and judge it.
+
+    Kafka or Pulsar are started as processes on free ports, the clients and the faults run, and every history is
+    verified by Spark and by an independent oracle. Everything is kept in the results folder; nothing else is left.
+
+        dedup run examples/kafka-kill-tcp.yaml --runs 2 --messages 300000
+    """
+    from dedup_lab import experiments
+
+    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
+    raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=_command(file)))
+
+
+@app.command()
+def verify(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Run folders, or folders that hold some.", show_default=False),
+    ],
+    output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
+    expect: Annotated[
+        Expectation, typer.Option(help="What each history must show, judged on its own.")
+    ] = Expectation.EXACTLY_ONCE,
+) -> None:
+    """Judge recorded histories again, offline: the same judges, no brokers.
+
+    dedup verify results/kafka-kill-tcp-20261121-120000
+    """
+    from dedup_lab import verifications
+
+    raise typer.Exit(verifications.verify(paths, expect=expect, as_json=output is Format.JSON, console=_console()))
+
+
+@app.command()
+def plan(
+    file: File,
+    runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
+    messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+) -> None:
+    """Check an experiment and show what would be run, in order; starts nothing."""
+    from dedup_lab import experiments
+
+    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
+    experiments.check(experiment)
+    experiments.show_plan(experiment, _console(sys.stdout))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of an experiment file, for editors and for the curious."""
+    print(json.dumps(json_schema(), indent=2))
+
+
+def _console(file: object = sys.stderr) -> Console:
+    return Console(file=file, highlight=False)  # type: ignore[arg-type]
+
+
+def _command(file: Path) -> str:
+    return f"dedup run {file}"
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """The entry point: every error of ours becomes one line and exit code 4."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app()
+    except DedupError as error:
+        Console(stderr=True, highlight=False).print(f"[red]error[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""An experiment on this machine from start to finish: check, run, judge, report, and leave nothing behind."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from dedup.errors import SpecificationError
+from dedup.experiments import Experiment
+from dedup.plans import deduplicates, plan
+from dedup.stages import Stage, drive, finished, schedule
+from dedup_lab import java, labs, reports, results
+from dedup_lab.children import Children
+from dedup_lab.jars import read_lock
+from dedup_lab.judging import judge, keep
+from dedup_lab.platform import LocalPlatform
+from dedup_lab.reporters import ConsoleReporter
+from dedup_lab.results import Results
+from dedup_runners import clients
+
+
+def check(experiment: Experiment) -> None:
+    """Everything that can be known to be wrong before a broker is started; raises a one-line error."""
+    for index, system in enumerate(experiment.spec.systems):
+        read_lock(system.kind, system.version)
+        for variant in experiment.spec.variants:
+            try:
+                clients.check(
+                    system.library,
+                    system.client.properties,
+                    deduplicates(variant),
+                    experiment.spec.workload.in_flight,
+                )
+            except SpecificationError as error:
+                raise SpecificationError(
+                    where=f"spec.systems[{index}].client, variant {variant.name}: {error.where}",
+                    got=error.got,
+                    rule=error.rule,
+                    todo=error.todo,
+                ) from None
+
+
+def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
+    """Run (or finish) the experiment; returns the exit code of its verdict."""
+    check(experiment)
+    java.find()
+    folder = _open(experiment, out, resume)
+    labs.sweep()
+    with _alone(folder), ConsoleReporter(console, experiment) as reporter:
+        state = folder.state()
+        done = [each for each in plan(experiment) if folder.finished_attempt(each)]
+        reporter.resumed(len(done))
+        reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
+        finish = _Finish(experiment, folder, reporter)
+        platform = LocalPlatform(experiment, folder, reporter, finish)
+        try:
+            state = drive(experiment, state, platform, folder.save)
+        finally:
+            if not finished(schedule(experiment), state):
+                reporter.note("interrupted; stopping every process")
+            platform.close()
+            if not finished(schedule(experiment), state):
+                reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+    return reports.show(folder, console)
+
+
+def show_plan(experiment: Experiment, console: Console) -> None:
+    """A table of the runs in the order in which they would be done."""
+    table = Table(title=f"{experiment.name} ({experiment.digest()[:12]})", title_justify="left")
+    for heading in ("#", "run", "system", "variant", "deduplication", "expect", "seed"):
+        table.add_column(heading)
+    variants = {variant.name: variant for variant in experiment.spec.variants}
+    for index, each in enumerate(plan(experiment), 1):
+        variant = variants[each.variant]
+        table.add_row(
+            str(index), each.run_id, each.system, each.variant, variant.deduplication, variant.expect, str(each.seed)
+        )
+    console.print(table)
+    workload = experiment.spec.workload
+    faults = ", ".join(
+        f"{fault.name} ({fault.kind}) at message {fault.at.message:,}" for fault in experiment.spec.faults
+    )
+    console.print(
+        f"each run: {workload.messages:,} messages, at most {workload.in_flight:,} unacknowledged, "
+        f"{workload.partitions} partition(s); faults: {faults or 'none'}"
+    )
+
+
+class _Finish:
+    """The stages of the whole experiment: Verify and Report."""
+
+    def __init__(self, experiment: Experiment, folder: Results, reporter: ConsoleReporter) -> None:
+        self._experiment, self._folder, self._reporter = experiment, folder, reporter
+
+    def __call__(self, children: Children, stage: Stage) -> None:
+        if stage is Stage.VERIFY:
+            paths = [path for each in plan(self._experiment) if (path := self._folder.finished_attempt(each))]
+            work = self._folder.root / "verification"
+            judged = judge(paths, children, work, self._experiment.spec.timeouts.verify_s, self._reporter.note)
+            for path, evidence in zip(paths, judged, strict=True):
+                keep(path, evidence)
+        else:
+            reports.write(self._experiment, self._folder)
+
+
+def _open(experiment: Experiment, out: Path | None, resume: bool) -> Results:
+    if not resume:
+        return results.create(out or results.default_root(experiment), experiment)
+    root = out or results.latest_root(experiment)
+    if root is None:
+        raise SpecificationError(
+            where="--resume",
+            got="no results of this experiment below results/",
+            rule="there is nothing to resume",
+            todo="leave --resume out, or name the folder with --out",
+        )
+    return results.resume(root, experiment)
+
+
+@contextmanager
+def _alone(folder: Results) -> Iterator[None]:
+    """Hold the results folder; another `dedup run` in the same folder is refused."""
+    with (folder.root / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SpecificationError(
+                where=f"--out {folder.root}",
+                got="a folder in which another dedup run is at work",
+                rule="one process at a time writes results",
+                todo="wait for it to end, or name another folder",
+            ) from None
+        yield

@@ -1,0 +1,211 @@
+"""The local platform: the stage machine's hands on one machine.
+
+A stage is a plain function that takes as long as it takes. It runs in a background thread, one at a time; the main
+thread keeps the stage machine turning and stays free for Ctrl-C. What a new process cannot see (a run that an earlier
+process had begun) is *absent*, and the stage machine does it again.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from dedup.errors import DedupError, PlatformError
+from dedup.experiments import Experiment, System
+from dedup.plans import plan
+from dedup.stages import Observation, Stage, Status, Task
+from dedup_lab.children import Cancelled, Children
+from dedup_lab.progress import Progress
+from dedup_lab.results import FAILURE, Results, write_atomically
+from dedup_lab.runs import NO_HOOKS, Hooks, LocalRun, Situation
+from dedup_lab.systems import RunningSystem
+
+CANCEL_S = 60.0
+
+
+class Reporter(Protocol):
+    """Who is told what happens, for people to see."""
+
+    def stage(self, task: Task, attempt: int) -> None: ...
+    def note(self, text: str) -> None: ...
+    def progress(self, run_id: str, phase: str, seen: Progress) -> None: ...
+    def failed(self, task: Task, reason: str) -> None: ...
+
+
+class LocalPlatform:
+    """Brokers, clients, faults and Spark as processes of this machine."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        results: Results,
+        reporter: Reporter,
+        finish: Callable[[Children, Stage], None],
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
+        """`finish` does the two stages of the whole experiment, Verify and Report."""
+        self._experiment, self._results, self._reporter, self._finish = experiment, results, reporter, finish
+        self._hooks = hooks
+        self._runs = {run.run_id: run for run in plan(experiment)}
+        self._systems: dict[str, RunningSystem] = {}
+        self._children = Children()
+        self._job: _Job | None = None
+        self._run: tuple[str, int, LocalRun] | None = None
+        self._done: set[Task] = set()
+
+    def observe(self, task: Task, attempt: int) -> Observation:
+        if self._job is not None and self._job.is_for(task, attempt):
+            return self._job.observation()
+        if task in self._done:
+            return Observation(status=Status.DONE)
+        if task.run_id is not None:
+            return self._observe_run(task, attempt)
+        if task.stage is Stage.PROVISION and task.system in self._systems:
+            return Observation(status=Status.DONE)
+        if task.stage is Stage.TEARDOWN and task.system not in self._systems:
+            return Observation(status=Status.DONE)
+        return Observation(status=Status.ABSENT)
+
+    def start(self, task: Task, attempt: int) -> None:
+        if self._job is not None and self._job.is_for(task, attempt):
+            return
+        self._reporter.stage(task, attempt)
+        self._job = _Job(task, attempt, lambda: self._do(task, attempt))
+
+    def cancel(self, task: Task, attempt: int, reason: str) -> None:
+        self._end_job()
+        self._reporter.failed(task, reason)
+        if task.run_id is not None:
+            folder = self._results.attempt(task.run_id, attempt)
+            write_atomically(folder / FAILURE, json.dumps({"stage": task.stage, "reason": reason}, indent=1))
+            self._run = None
+        if task.stage is Stage.PROVISION and task.system is not None:
+            self._stop(task.system)
+
+    def wait(self, timeout_s: float) -> None:
+        if self._job is not None:
+            self._job.over.wait(timeout_s)
+
+    def close(self) -> None:
+        """End everything that was started."""
+        self._end_job()
+        self._children.close()
+        for name in list(self._systems):
+            self._stop(name)
+
+    def _observe_run(self, task: Task, attempt: int) -> Observation:
+        assert task.system is not None and task.run_id is not None
+        if task.system not in self._systems:
+            return self._observe_provision_of(task.system)
+        if task.stage is not Stage.PREPARE and (self._run is None or self._run[:2] != (task.run_id, attempt)):
+            return Observation(status=Status.FAILED, message="the stages before it were not done by this process")
+        return Observation(status=Status.ABSENT)
+
+    def _observe_provision_of(self, system: str) -> Observation:
+        job = self._job
+        if job is not None and job.task == Task(stage=Stage.PROVISION, system=system):
+            seen = job.observation()
+            if seen.status is Status.FAILED:
+                self._job = None
+                return seen
+        return Observation(status=Status.UNPROVISIONED)
+
+    def _do(self, task: Task, attempt: int) -> None:
+        match task.stage:
+            case Stage.PROVISION:
+                self._provision(self._system(task))
+            case Stage.PREPARE:
+                run = self._new_run(task, attempt)
+                self._run = (str(task.run_id), attempt, run)
+                run.prepare()
+            case Stage.PRODUCE | Stage.SETTLE | Stage.CONSUME:
+                assert self._run is not None
+                run = self._run[2]
+                {Stage.PRODUCE: run.produce, Stage.SETTLE: run.settle, Stage.CONSUME: run.consume}[task.stage]()
+            case Stage.TEARDOWN:
+                self._stop(self._system(task).name)
+            case _:
+                self._finish(self._children, task.stage)
+        if task.system is None:
+            self._done.add(task)
+
+    def _provision(self, system: System) -> None:
+        proxied = bool(system.network.latency_s) or any(fault.kill_tcp for fault in self._experiment.spec.faults)
+        self._systems[system.name] = RunningSystem.start(
+            system, proxied=proxied, logs=self._results.logs(system.name), note=self._reporter.note
+        )
+
+    def _new_run(self, task: Task, attempt: int) -> LocalRun:
+        assert task.run_id is not None
+        run, system = self._runs[task.run_id], self._system(task)
+        running = self._systems[system.name]
+        if (dead := running.dead()) or (why := running.admin.unhealthy(None)):
+            self._stop(system.name)
+            raise PlatformError(
+                where=f"system {system.name}",
+                got=dead or why or "",
+                rule="a run begins on a whole system",
+                todo=f"read {self._results.logs(system.name)}; the next run starts the system afresh",
+            )
+        return LocalRun(
+            Situation(
+                experiment=self._experiment,
+                system=system,
+                variant=next(each for each in self._experiment.spec.variants if each.name == run.variant),
+                run=run,
+                attempt=attempt,
+                folder=self._results.attempt(run.run_id, attempt),
+                endpoints=running.endpoints,
+                admin=running.admin,
+                children=self._children,
+                report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
+                hooks=self._hooks,
+            )
+        )
+
+    def _system(self, task: Task) -> System:
+        return next(system for system in self._experiment.spec.systems if system.name == task.system)
+
+    def _stop(self, name: str) -> None:
+        if running := self._systems.pop(name, None):
+            running.close()
+
+    def _end_job(self) -> None:
+        self._children.cancelled.set()
+        if self._job is not None:
+            self._job.over.wait(CANCEL_S)
+        self._children.end_all()
+        self._children.cancelled.clear()
+        self._job = None
+
+
+class _Job:
+    """One stage in a background thread."""
+
+    def __init__(self, task: Task, attempt: int, work: Callable[[], None]) -> None:
+        self.task, self._attempt = task, attempt
+        self.over = threading.Event()
+        self._failure: str | None = None
+        threading.Thread(target=self._run, args=(work,), name=str(task), daemon=True).start()
+
+    def is_for(self, task: Task, attempt: int) -> bool:
+        return self.task == task and self._attempt == attempt
+
+    def observation(self) -> Observation:
+        if not self.over.is_set():
+            return Observation(status=Status.RUNNING)
+        if self._failure is not None:
+            return Observation(status=Status.FAILED, message=self._failure)
+        return Observation(status=Status.DONE)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Cancelled:
+            self._failure = "cancelled"
+        except DedupError as error:
+            self._failure = str(error)
+        except Exception as error:  # a stage that crashed is a failed stage, whatever it was that crashed
+            self._failure = f"{type(error).__name__}: {error}"
+        finally:
+            self.over.set()

@@ -1,0 +1,113 @@
+"""What an experiment leaves for people: summary.json, the files that S0's readers know, and tables on the terminal."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dedup.conclusions import conclude
+from dedup.experiments import Experiment
+from dedup.exports import export
+from dedup.plans import plan
+from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells, summarise
+from dedup.verdicts import Evidence, Reason, Verdict
+from dedup_lab.judging import recall
+from dedup_lab.results import Results, write_atomically
+
+COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
+MOST_RUNS_SHOWN = 20
+
+
+def write(experiment: Experiment, results: Results) -> Summary:
+    """Conclude from what is in the results folder, and write the summary and the export files."""
+    evidence = gather(experiment, results)
+    concluded = conclude(experiment, evidence)
+    summary = summarise(experiment, concluded, evidence)
+    for name, text in export(experiment, concluded.runs, evidence).items():
+        write_atomically(results.root / name, text)
+    write_atomically(results.summary, summary.model_dump_json(indent=1))
+    return summary
+
+
+def gather(experiment: Experiment, results: Results) -> list[Evidence]:
+    """The evidence of every planned run: its finished attempt, or why there is none."""
+    evidence = []
+    for run in plan(experiment):
+        folder = results.finished_attempt(run)
+        if folder is not None:
+            evidence.append(recall(folder))
+        elif failures := results.failures(run):
+            evidence.append(Evidence(run_id=run.run_id, attempt=len(failures), problem=failures[-1]))
+    return evidence
+
+
+def show(results: Results, console: Console) -> int:
+    """Print the summary; returns the verdict's exit code."""
+    summary = Summary.model_validate_json(results.summary.read_bytes())
+    console.print(groups_table(summary.systems))
+    for group in summary.systems:
+        show_blocks(group, console)
+    if len(summary.runs) <= MOST_RUNS_SHOWN or summary.verdict is not Verdict.PASS:
+        show_runs([run for run in summary.runs if len(summary.runs) <= MOST_RUNS_SHOWN or _doubtful(run)], console)
+    console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
+    show_reasons(summary.reasons, console)
+    console.print(f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)")
+    return summary.exit_code
+
+
+def groups_table(groups: tuple[GroupRow, ...]) -> Table:
+    """Sums for each variant on each system."""
+    table = Table(title="sums over the runs of each variant", title_justify="left")
+    table.add_column("system")
+    table.add_column("variant")
+    table.add_column("runs", justify="right")
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for group in groups:
+        runs = str(group.runs) if group.effective_runs == group.runs else f"{group.effective_runs} of {group.runs}"
+        table.add_row(group.system, group.variant, runs, *cells(group.sums), coloured(group.verdict))
+    return table
+
+
+def show_runs(runs: list[RunRow], console: Console) -> None:
+    """A row for each run, then what the faults did and what speaks against the runs that did not pass."""
+    table = Table(title="runs", title_justify="left")
+    table.add_column("run")
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right")
+    table.add_column("fault at message")
+    table.add_column("verdict")
+    for run in runs:
+        faults = ", ".join(
+            f"{fault.name} {fault.actual_message:,}" for fault in run.faults if fault.actual_message is not None
+        )
+        table.add_row(run.run_id, *cells(run.counts), faults or "-", coloured(run.verdict))
+    console.print(table)
+    for run in runs:
+        if _doubtful(run):
+            console.print(f"{run.run_id}: {coloured(run.verdict)}", soft_wrap=True)
+            show_reasons(run.reasons, console)
+
+
+def show_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
+    for reason in reasons:
+        console.print(f"  - {escape(reason.text)}", soft_wrap=True)
+
+
+def show_blocks(group: GroupRow, console: Console) -> None:
+    """How long the duplicate blocks of a variant are: the mark of the client's batching (S1)."""
+    if not group.block_lengths:
+        return
+    widest = max(each.blocks for each in group.block_lengths)
+    console.print(f"duplicate blocks of {group.system} {group.variant} by length in messages:")
+    for each in group.block_lengths:
+        bar = "█" * round(40 * each.blocks / widest) if each.blocks else ""
+        console.print(f"  {each.first:>9,} to {each.last:>9,}  {each.blocks:>6,}  {bar}")
+
+
+def coloured(verdict: Verdict) -> str:
+    return f"[{COLOURS[verdict]} bold]{verdict}[/]"
+
+
+def _doubtful(run: RunRow) -> bool:
+    return run.verdict is not Verdict.PASS

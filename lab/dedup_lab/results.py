@@ -1,0 +1,138 @@
+"""The results folder: where one experiment keeps everything, and from which it can be resumed.
+
+experiment.json   the experiment as it is run, after the command line's changes
+state.json        where the stage machine stands
+runs/RUN/attempt-N/   one history each (dedup.histories)
+logs/SYSTEM/      what the brokers said
+summary.json, *_dedup_output.txt, *_order_output.txt   written by the last stage
+
+A folder belongs to one experiment: another one is refused, and so is running a finished one again.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from dedup.errors import SpecificationError
+from dedup.experiments import Experiment, parse
+from dedup.histories import MANIFEST
+from dedup.plans import Run
+from dedup.stages import State
+
+EXPERIMENT: Final = "experiment.json"
+STATE: Final = "state.json"
+SUMMARY: Final = "summary.json"
+FAILURE: Final = "failure.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file so that a crash leaves either the old or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class Results:
+    """One experiment's folder on disk."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def summary(self) -> Path:
+        return self.root / SUMMARY
+
+    def logs(self, system: str) -> Path:
+        return self.root / "logs" / system
+
+    def attempt(self, run_id: str, number: int) -> Path:
+        return self.root / "runs" / run_id / f"attempt-{number}"
+
+    def experiment(self) -> Experiment:
+        return parse(json.loads((self.root / EXPERIMENT).read_text()), source=str(self.root / EXPERIMENT))
+
+    def state(self) -> State:
+        return State.model_validate_json((self.root / STATE).read_bytes())
+
+    def save(self, state: State) -> None:
+        write_atomically(self.root / STATE, state.model_dump_json(indent=1))
+
+    def finished_attempt(self, run: Run) -> Path | None:
+        """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
+        attempts = sorted((self.root / "runs" / run.run_id).glob("attempt-*"), key=lambda path: path.name)
+        return next((path for path in attempts if (path / MANIFEST).is_file()), None)
+
+    def failures(self, run: Run) -> list[str]:
+        """Why the run's unfinished attempts failed, oldest first."""
+        paths = sorted((self.root / "runs" / run.run_id).glob(f"attempt-*/{FAILURE}"))
+        return [json.loads(path.read_text())["reason"] for path in paths]
+
+
+def default_root(experiment: Experiment) -> Path:
+    """`results/NAME-TIME` below the current folder, a new one for every start."""
+    return Path("results") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def latest_root(experiment: Experiment) -> Path | None:
+    """The newest results folder below `results/` that holds this very experiment."""
+    roots = sorted(Path("results").glob(f"{experiment.name}-*/{STATE}"), key=lambda path: path.stat().st_mtime)
+    return next((path.parent for path in reversed(roots) if _digest_in(path.parent) == experiment.digest()), None)
+
+
+def create(root: Path, experiment: Experiment) -> Results:
+    """A new results folder; SpecificationError if the folder is in use."""
+    if (root / STATE).exists():
+        same = _digest_in(root) == experiment.digest()
+        raise SpecificationError(
+            where=f"--out {root}",
+            got="results of this experiment" if same else "results of another experiment",
+            rule="a results folder holds one experiment and is never overwritten",
+            todo="add --resume to finish it, or name another folder" if same else "name another folder",
+        )
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise SpecificationError(
+            where=f"--out {root}",
+            got="a folder with other files in it" if root.is_dir() else "a file",
+            rule="results need a folder of their own",
+            todo="name an empty or a new folder",
+        )
+    results = Results(root)
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    write_atomically(root / EXPERIMENT, json.dumps(document, indent=1))
+    results.save(State(digest=experiment.digest()))
+    return results
+
+
+def resume(root: Path, experiment: Experiment) -> Results:
+    """An existing results folder of this very experiment; SpecificationError if it is another's."""
+    found = _digest_in(root)
+    if found is None:
+        raise SpecificationError(
+            where=f"--resume --out {root}",
+            got="no results folder",
+            rule="there is nothing to resume",
+            todo="leave --resume out, or name the folder of the interrupted run",
+        )
+    if found != experiment.digest():
+        raise SpecificationError(
+            where=f"--resume --out {root}",
+            got="results of another experiment, or of this one with other --runs, --messages or --system",
+            rule="only the very same experiment can be resumed",
+            todo=f"give the file and options it was started with (see {root / EXPERIMENT}), or name another folder",
+        )
+    return Results(root)
+
+
+def _digest_in(root: Path) -> str | None:
+    try:
+        return State.model_validate_json((root / STATE).read_bytes()).digest
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,241 @@
+"""One attempt of one run on this machine, stage by stage, from an empty folder to a manifest.
+
+Prepare: everything that takes time to start is started first (chaos processes, producer, consumer), then a fresh topic
+is made while they load. A producer is told its configuration only when every chaos process is armed.
+Produce: the producer runs; the chaos processes strike and heal.
+Settle: the system is whole again, the clients' connections are gone, deduplication is proven from the broker.
+Consume: the topic is read to the end position taken then, and the manifest is written, last of all.
+"""
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psutil
+
+from dedup.experiments import Experiment, System, Variant
+from dedup.histories import MANIFEST, TABLES, sha256_of
+from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport, Segment
+from dedup.plans import Run, deduplicates
+from dedup_lab import progress
+from dedup_lab.children import Child, Children, python
+from dedup_lab.faults import ArmedFaults, Rendering
+from dedup_lab.keepers import read_status
+from dedup_lab.results import write_atomically
+from dedup_runners.admins import Admin
+from dedup_runners.chaos import experiments
+from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
+from dedup_runners.endpoints import Endpoints
+from dedup_runners.waiting import until
+
+WHOLE_S: Final = 120.0
+CONNECTIONS_GONE_S: Final = 30.0
+PROGRESS_EVERY_S: Final = 0.25
+
+
+class Hooks(NamedTuple):
+    """Where a test of the tester tampers with a run, behind the experiment's back."""
+
+    render: Rendering = experiments.render
+    configure: Callable[[ProducerConfig], ProducerConfig] = lambda config: config
+
+
+NO_HOOKS: Final = Hooks()
+
+
+class Situation(NamedTuple):
+    """What a run needs to know of its surroundings."""
+
+    experiment: Experiment
+    system: System
+    variant: Variant
+    run: Run
+    attempt: int
+    folder: Path
+    endpoints: Endpoints
+    admin: Admin
+    children: Children
+    report: Callable[[str, progress.Progress], None]
+    hooks: Hooks
+
+
+class LocalRun:
+    """The four stages of one attempt; each is called once, in order, and raises PlatformError if it cannot be done."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._ = situation
+        self._stage_seconds: dict[str, float] = {}
+        self._topic = situation.admin.topic_name(
+            f"{situation.run.run_id}-{situation.attempt}", deduplicates(situation.variant)
+        )
+        self._faults = ArmedFaults(
+            situation.folder, situation.experiment.spec.faults, situation.system.network.latency_s
+        )
+        self._producer: Child | None = None
+        self._consumer: Child | None = None
+        self._deduplication: Deduplication | None = None
+        self._records: tuple[FaultRecord, ...] = ()
+        self._exits_before = self._exits()
+
+    def prepare(self) -> None:
+        """Start what takes time to load, make a fresh topic meanwhile, and tell the producer what to do."""
+        with self._timed("prepare"):
+            spec, folder = self._.experiment.spec, self._.folder
+            folder.mkdir(parents=True)
+            self._faults.start(
+                self._.children,
+                self._.hooks.render,
+                endpoints=self._.endpoints,
+                topic=self._topic,
+                partition=self._.run.seed % spec.workload.partitions,
+                timeout_s=spec.timeouts.run_s,
+            )
+            self._producer = self._start("producer")
+            self._consumer = self._start("consumer")
+            self._.admin.create_topic(
+                self._topic, partitions=spec.workload.partitions, deduplication=deduplicates(self._.variant)
+            )
+            config = self._.hooks.configure(self._producer_config(self._faults.ports()))
+            write_atomically(folder / "config" / "producer.json", config.model_dump_json(indent=1))
+            self._producer.tell(config.model_dump_json())
+
+    def produce(self) -> None:
+        """Let the producer run to its end, and the faults to theirs."""
+        assert self._producer is not None
+        watch = progress.Watch(self._.folder, "producer")
+        with self._timed("produce"):
+            self._producer.succeed(
+                self._.experiment.spec.timeouts.run_s, lambda: self._.report("produce", watch.read(PROGRESS_EVERY_S))
+            )
+        with self._timed("heal"):
+            self._faults.wait(lambda: self._.report("heal", watch.last))
+
+    def settle(self) -> None:
+        """Prove that the system is whole, that nobody writes any more, and what deduplication did."""
+        with self._timed("settle"):
+            admin, topic = self._.admin, self._topic
+            until(lambda: admin.unhealthy(topic) is None, WHOLE_S, f"{topic} to be whole again after the faults")
+            until(self._connections_gone, CONNECTIONS_GONE_S, "the producer's connections to be gone")
+            self._deduplication = admin.deduplication_in_force(topic, deduplicates(self._.variant))
+            self._records = self._faults.records(self._.experiment.spec.workload.messages)
+
+    def consume(self) -> None:
+        """Read everything back, and write the manifest."""
+        assert self._consumer is not None
+        watch = progress.Watch(self._.folder, "consumer")
+        with self._timed("consume"):
+            config = self._consumer_config()
+            write_atomically(self._.folder / "config" / "consumer.json", config.model_dump_json(indent=1))
+            self._consumer.tell(config.model_dump_json())
+            self._consumer.succeed(
+                self._.experiment.spec.timeouts.run_s, lambda: self._.report("consume", watch.read(PROGRESS_EVERY_S))
+            )
+        manifest = self._manifest()
+        write_atomically(self._.folder / MANIFEST, manifest.model_dump_json(indent=1))
+        self._.admin.delete_topic(self._topic)
+
+    def _start(self, role: str) -> Child:
+        return self._.children.start(
+            f"{role} of {self._.run.run_id}", python(f"dedup_runners.{role}", "-"), self._.folder / f"{role}.log"
+        )
+
+    def _producer_config(self, ports: dict[str, int]) -> ProducerConfig:
+        spec, client = self._.experiment.spec, self._.system.client
+        at = {fault.name: fault.at.message for fault in spec.faults}
+        return ProducerConfig(
+            run_id=self._.run.run_id,
+            folder=self._.folder,
+            endpoints=self._.endpoints,
+            topic=self._topic,
+            library=self._.system.library,
+            properties=client.properties,
+            deduplication=deduplicates(self._.variant),
+            producer_name=f"{self._.run.run_id}-{self._.attempt}",
+            messages=spec.workload.messages,
+            streams=spec.workload.partitions,
+            in_flight=spec.workload.in_flight,
+            triggers=tuple(Trigger(fault=name, message=at.get(name), port=port) for name, port in ports.items()),
+            delivery_timeout_s=spec.timeouts.run_s / 2,
+            metrics_port=0,
+        )
+
+    def _consumer_config(self) -> ConsumerConfig:
+        spec = self._.experiment.spec
+        return ConsumerConfig(
+            run_id=self._.run.run_id,
+            folder=self._.folder,
+            endpoints=self._.endpoints,
+            topic=self._topic,
+            library=self._.system.library,
+            properties={},
+            streams=spec.workload.partitions,
+            timeout_s=spec.timeouts.run_s * 0.9,
+            metrics_port=0,
+        )
+
+    def _connections_gone(self) -> bool:
+        """No established connection is left at any broker's client port."""
+        ports = {broker.client_port for broker in self._.endpoints.brokers}
+        return not any(
+            connection.laddr and connection.laddr.port in ports and connection.status == psutil.CONN_ESTABLISHED
+            for connection in psutil.net_connections("tcp")
+        )
+
+    def _exits(self) -> int:
+        """How often the brokers' processes have ended so far."""
+        statuses = [read_status(broker.status_file) for broker in self._.endpoints.brokers]
+        return sum(len(status.exits) for status in statuses if status is not None)
+
+    def _problems(self) -> tuple[str, ...]:
+        """A broker that died without being killed by a fault of this run."""
+        killed = sum(1 for record in self._records if record.kind == "kill" and record.injected_ns is not None)
+        died = self._exits() - self._exits_before
+        return (f"{died} broker exits for {killed} kills: a broker died by itself",) if died > killed else ()
+
+    def _manifest(self) -> Manifest:
+        assert self._deduplication is not None
+        folder, run, experiment = self._.folder, self._.run, self._.experiment
+        producer = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
+        consumer = ConsumerReport.model_validate_json((folder / "consumer.json").read_bytes())
+        return Manifest(
+            experiment=experiment.name,
+            spec_digest=experiment.digest(),
+            run_id=run.run_id,
+            attempt=self._.attempt,
+            system=run.system,
+            kind=self._.system.kind,
+            variant=run.variant,
+            run=run.number,
+            seed=run.seed,
+            messages=experiment.spec.workload.messages,
+            streams=experiment.spec.workload.partitions,
+            topic=self._topic,
+            versions={**self._.admin.versions(), "dedup": version("dedup"), "python": platform.python_version()},
+            producer=producer,
+            consumer=consumer,
+            deduplication=self._deduplication,
+            faults=self._records,
+            problems=self._problems(),
+            files=(*producer.segments, *consumer.segments, *_other_files(folder)),
+            stage_seconds=self._stage_seconds,
+        )
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._stage_seconds[stage] = round(time.monotonic() - began, 3)
+
+
+def _other_files(folder: Path) -> Iterator[Segment]:
+    """Everything in the folder that is not a table and is not written to any more."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name.split("/")[0] not in TABLES and not name.endswith((".log", ".txt")) and name != "clock.parquet":
+            yield Segment(path=name, bytes=path.stat().st_size, sha256=sha256_of(path))

@@ -1,0 +1,97 @@
+"""What the tester must be able to ask of, and do to, a messaging system: one small door, two brokers behind it.
+
+The stages of a run need the same few things of Kafka and of Pulsar: a fresh topic with deduplication set and read back,
+who leads it, whether all is healthy, how far it reaches, and whether deduplication was really in force. An `Admin`
+answers from the brokers themselves, never from what was asked of them. It talks to them behind the proxy's back
+(`direct_bootstrap`, `admin_urls`), so that a fault on the clients' path does not blind it; only `round_trip` takes the
+clients' path, always over new connections, because what it proves is that a client can connect and be served *now*.
+"""
+
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from dedup.manifests import Deduplication, EndPosition
+from dedup_runners.endpoints import Endpoints
+
+PROBE: Final = "dedup-probe"
+CALL_TIMEOUT_S: Final = 10.0
+READY_TIMEOUT_S: Final = 60.0
+CLIENT_ID: Final = "dedup-admin"
+
+
+class Admin(Protocol):
+    """One messaging system, seen by its operator. Every call is bounded; a call that fails raises PlatformError."""
+
+    def topic_name(self, run_topic: str, deduplication: bool) -> str:
+        """The full name of a run's topic; on Pulsar its namespace is the variant's."""
+        ...
+
+    def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
+        """Make a fresh topic and return when it is ready: leaders with full ISR, or owners with the policy in effect.
+
+        PlatformError if it exists already: a run never shares a topic.
+        """
+        ...
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic; one that is not there is no error."""
+        ...
+
+    def leader(self, topic: str, partition: int = 0) -> str:
+        """The id (Endpoints.brokers) of the broker that leads the partition, or owns it."""
+        ...
+
+    def prepare_move(self) -> None:
+        """Connect whatever `move_leader` needs, so that it strikes without delay."""
+        ...
+
+    def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
+        """Move leadership without any failure; the leader (from, to) as observed before and after.
+
+        If both are the same the move had no effect. `to=None`: any other broker.
+        """
+        ...
+
+    def unhealthy(self, topic: str | None) -> str | None:
+        """None if every broker is registered and every partition led with full ISR (or owned); else what is missing.
+
+        `topic=None` asks about the brokers alone.
+        """
+        ...
+
+    def round_trip(self, timeout_s: float) -> float:
+        """Seconds that it took to write a message and read it back through the clients' path, on a probe topic."""
+        ...
+
+    def end_positions(self, topic: str) -> list[EndPosition]:
+        """How far each partition reaches now."""
+        ...
+
+    def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
+        """What the broker shows of deduplication on this topic, after the fact (design.md §7)."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the broker, as far as it tells them, and of the libraries used to ask."""
+        ...
+
+    def close(self) -> None:
+        """Drop all connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def connect(endpoints: Endpoints) -> Admin:
+    """The Admin of the system that `endpoints` describes. Client libraries are imported only when they are needed."""
+    if endpoints.system == "kafka":
+        from dedup_runners.admins.kafka import KafkaAdmin
+
+        return KafkaAdmin(endpoints)
+    from dedup_runners.admins.pulsar import PulsarAdmin
+
+    return PulsarAdmin(endpoints)

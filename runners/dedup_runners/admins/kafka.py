@@ -1,0 +1,371 @@
+"""Kafka, seen by its operator: topics, leaders, in-sync replicas, and the batches that are really stored.
+
+Topics are made and leaders elected through confluent-kafka's AdminClient; replicas are reassigned (which a leader move
+without any failure needs) through kafka-python. What must be true *now* is asked of the brokers themselves, one by one
+(`views`, `batches`): a library answers from any broker, and from its cache. All of it talks to the brokers' internal
+listener; only the round trip takes the clients' path.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import confluent_kafka
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from dedup.errors import DedupError, PlatformError
+from dedup.manifests import Deduplication, EndPosition
+from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins.batches import Census, take_census
+from dedup_runners.admins.views import Partition, View, end_offset, view
+from dedup_runners.endpoints import Endpoints
+from dedup_runners.waiting import until
+
+NOBODY: Final = "-1"
+MAX_REPLICAS: Final = 3
+MIN_IN_SYNC: Final = 2
+CENSUS_TIMEOUT_S: Final = 120.0
+ATTEMPTS: Final = 3
+T = TypeVar("T")
+
+
+class KafkaAdmin:
+    """An `Admin` of a Kafka cluster."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._client = AdminClient(
+            {
+                "bootstrap.servers": endpoints.direct_bootstrap,
+                "client.id": CLIENT_ID,
+                "log_level": 0,
+                "error_cb": _ignore,  # type: ignore[dict-item]
+                "reconnect.backoff.max.ms": 500,
+                "socket.connection.setup.timeout.ms": 5000,
+            }
+        )
+        self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
+        self._reassigner: Any = None
+        self._probe_exists = False
+
+    def topic_name(self, run_topic: str, deduplication: bool) -> str:
+        """Kafka deduplicates by producer, not by topic: the name says nothing."""
+        return run_topic
+
+    def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
+        self._create(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        try:
+            self._answer(self._client.delete_topics([topic])[topic], f"deleting {topic}")
+        except _Refused as refused:
+            if refused.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+
+    def leader(self, topic: str, partition: int = 0) -> str:
+        found = self._partition(topic, partition).leader
+        if found == NOBODY:
+            raise _leaderless(topic, partition)
+        return found
+
+    def prepare_move(self) -> None:
+        self._reassignments()
+
+    def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
+        before = self._partition(topic, partition)
+        origin, replicas = before.leader, before.replicas
+        in_sync = [replica for replica in before.in_sync if replica != origin]
+        if to is None and not in_sync:
+            return origin, origin
+        target = to or in_sync[0]
+        wanted = [target, *(replica for replica in replicas if replica != target)][: len(replicas)]
+        self._reassign(topic, partition, wanted)
+        self._elect(topic, partition)
+        try:
+            until(
+                lambda: self.leader(topic, partition) == target, CALL_TIMEOUT_S, f"{target} leads {topic}/{partition}"
+            )
+        except DedupError:
+            return origin, self.leader(topic, partition)
+        return origin, target
+
+    def unhealthy(self, topic: str | None) -> str | None:
+        expected = {broker.id for broker in self._endpoints.brokers}
+        for host, port in self._addresses:
+            try:
+                lack = view((host, port), topic).lack(expected, topic)
+            except (OSError, PlatformError) as error:
+                return f"the broker at {host}:{port} does not answer: {error}"
+            if lack is not None:
+                return f"the broker at {host}:{port} says: {lack}"
+        return None
+
+    def round_trip(self, timeout_s: float) -> float:
+        deadline = time.monotonic() + timeout_s
+        if not self._probe_exists:
+            self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
+            self._probe_exists = True
+        token = uuid.uuid4().bytes
+        started = time.monotonic()
+        written = self._write_probe(token, deadline)
+        self._read_probe(token, written, deadline)
+        return time.monotonic() - started
+
+    def end_positions(self, topic: str) -> list[EndPosition]:
+        ends = _persistently(lambda: self._ends(topic), f"the ends of {topic}")
+        return [
+            EndPosition(partition=number, extents=((0, end),) if end else ()) for number, end in sorted(ends.items())
+        ]
+
+    def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
+        census = _persistently(lambda: self._census(topic), f"the stored batches of {topic}")
+        return Deduplication(asked=asked, in_force=census.in_force, proof=census.proof)
+
+    def versions(self) -> dict[str, str]:
+        return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
+
+    def close(self) -> None:
+        if self._reassigner is not None:
+            self._reassigner.close()
+            self._reassigner = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _create(self, topic: str, partitions: int, *, may_exist: bool = False) -> None:
+        replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))
+        config = {"min.insync.replicas": str(min(MIN_IN_SYNC, replicas))}
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
+        try:
+            self._answer(self._client.create_topics([wanted])[topic], f"creating {topic}")
+        except _Refused as refused:
+            if refused.code != KafkaError.TOPIC_ALREADY_EXISTS or not may_exist:
+                raise
+        until(
+            lambda: self.unhealthy(topic) is None, READY_TIMEOUT_S, f"{topic} has leaders and all its replicas in sync"
+        )
+        until(lambda: self._is_served(topic), READY_TIMEOUT_S, f"the leaders of {topic} serve it")
+
+    def _is_served(self, topic: str) -> bool:
+        """Whether the leaders themselves answer: metadata can be ahead of them (KAFKA-15591)."""
+        try:
+            return bool(self._ends(topic))
+        except (OSError, PlatformError):
+            return False
+
+    def _view(self, topic: str) -> View:
+        """What the first broker that answers and knows the topic says of it."""
+        problem = "no broker answers"
+        for address in self._addresses:
+            try:
+                found = view(address, topic)
+            except (OSError, PlatformError) as error:
+                problem = str(error)
+                continue
+            if not found.error and found.partitions:
+                return found
+            problem = f"Kafka error {found.error}"
+        raise PlatformError(
+            where=f"describing {topic}", got=problem, rule="a live broker knows it", todo="look into the brokers' logs"
+        )
+
+    def _partition(self, topic: str, partition: int) -> Partition:
+        return self._view(topic).partitions[partition]
+
+    def _leaders(self, topic: str) -> dict[int, tuple[str, int]]:
+        """Where each partition's leader listens for us."""
+        seen = self._view(topic)
+        for number, partition in seen.partitions.items():
+            if partition.leader not in seen.brokers:
+                raise _leaderless(topic, number)
+        return {number: seen.brokers[partition.leader] for number, partition in sorted(seen.partitions.items())}
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        return {number: end_offset(leader, topic, number) for number, leader in self._leaders(topic).items()}
+
+    def _census(self, topic: str) -> Census:
+        """Count all stored batches up to the end that holds now."""
+        census = Census()
+        for number, leader in self._leaders(topic).items():
+            take_census(census, leader, topic, number, end_offset(leader, topic, number), CENSUS_TIMEOUT_S)
+        return census
+
+    def _reassignments(self) -> Any:
+        """kafka-python's admin client, connected when it is first needed."""
+        if self._reassigner is None:
+            import logging
+
+            from kafka import KafkaAdminClient
+
+            logging.getLogger("kafka").setLevel(logging.CRITICAL)
+            self._reassigner = KafkaAdminClient(
+                bootstrap_servers=self._endpoints.direct_bootstrap.split(","),
+                client_id=CLIENT_ID,
+                bootstrap_timeout_ms=int(CALL_TIMEOUT_S * 1000),
+            )
+        return self._reassigner
+
+    def _reassign(self, topic: str, partition: int, replicas: list[str]) -> None:
+        """Make `replicas` the assignment, the first of them preferred, and wait until it is and all are in sync."""
+        from kafka import TopicPartition as Place
+
+        place, wanted = Place(topic, partition), [int(replica) for replica in replicas]
+        answer = self._reassignments().alter_partition_reassignments(
+            {place: wanted}, timeout_ms=int(CALL_TIMEOUT_S * 1000)
+        )
+        if (refusal := answer.get(place)) is not None:
+            raise PlatformError(
+                where=f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}",
+                got=str(refusal),
+                rule="the controller accepts a reassignment among registered brokers",
+                todo="look into the controller's log",
+            )
+
+        def settled() -> bool:
+            now = self._partition(topic, partition)
+            return list(now.replicas) == replicas and replicas[0] in now.in_sync
+
+        until(settled, READY_TIMEOUT_S, f"{topic}/{partition} is assigned to brokers {', '.join(replicas)}")
+
+    def _elect(self, topic: str, partition: int) -> None:
+        """Ask for the preferred leader; "not needed" is fine, what counts is who leads afterwards."""
+        future = self._client.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)])
+        self._answer(future, f"electing the preferred leader of {topic}/{partition}")
+
+    def _write_probe(self, token: bytes, deadline: float) -> list[TopicPartition]:
+        """Write the token to every probe partition over new connections; where each copy lies."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self._endpoints.client_bootstrap,
+                "client.id": PROBE,
+                "acks": "all",
+                "linger.ms": 0,
+                "message.timeout.ms": max(1, int((deadline - time.monotonic()) * 1000)),
+                "log_level": 0,
+                "error_cb": _ignore,
+            }
+        )
+        written: list[TopicPartition] = []
+        refused: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                refused.append(str(error))
+            else:
+                written.append(TopicPartition(PROBE, message.partition(), message.offset()))
+
+        expected = len(self._endpoints.brokers)
+        for partition in range(expected):
+            producer.produce(PROBE, token, partition=partition, on_delivery=delivered)
+        producer.flush(max(0.0, deadline - time.monotonic()))
+        if len(written) < expected:
+            raise _probe_failed(
+                refused[0] if refused else f"{len(written)} of {expected} messages acknowledged in time"
+            )
+        return written
+
+    def _read_probe(self, token: bytes, written: list[TopicPartition], deadline: float) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._endpoints.client_bootstrap,
+                "client.id": PROBE,
+                "group.id": PROBE,
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
+                "error_cb": _ignore,
+            }
+        )
+        missing = {(place.partition, place.offset) for place in written}
+        try:
+            consumer.assign(written)
+            while missing and (left_s := deadline - time.monotonic()) > 0:
+                message = consumer.poll(min(left_s, 1.0))
+                if message is not None and message.error() is None and message.value() == token:
+                    missing.discard((message.partition(), message.offset()))
+        finally:
+            consumer.close()
+        if missing:
+            raise _probe_failed(f"{len(missing)} of {len(written)} written messages not read back in time")
+
+    def _answer(self, future: Future[T], what: str) -> T:
+        """What the broker answered, or its refusal as an error in full."""
+        try:
+            return future.result(CALL_TIMEOUT_S)
+        except TimeoutError:
+            raise PlatformError(
+                where=what,
+                got=f"no answer within {CALL_TIMEOUT_S:g} s",
+                rule="a broker answers its operator",
+                todo="look into the brokers' logs",
+            ) from None
+        except KafkaException as error:
+            raise _Refused(what, error.args[0]) from None
+
+
+class _Refused(PlatformError):
+    """A broker (or the client library) said no."""
+
+    def __init__(self, what: str, error: KafkaError) -> None:
+        super().__init__(where=what, got=error.str(), rule="the broker grants it", todo="look into the brokers' logs")
+        self.code = error.code()
+
+
+def _persistently(ask: Callable[[], T], what: str) -> T:
+    """The answer of the first attempt that works: a leader that moves meanwhile is asked for again."""
+    problem = ""
+    for _ in range(ATTEMPTS):
+        try:
+            return ask()
+        except (OSError, PlatformError) as error:
+            problem = str(error)
+    raise PlatformError(
+        where=what,
+        got=problem,
+        rule=f"its leader answers within {ATTEMPTS} attempts",
+        todo="look into the brokers' logs",
+    )
+
+
+def _leaderless(topic: str, partition: int) -> PlatformError:
+    return PlatformError(
+        where=f"{topic}/{partition}",
+        got="no leader",
+        rule="a partition has one",
+        todo="wait until the cluster has elected it",
+    )
+
+
+def _probe_failed(got: str) -> PlatformError:
+    return PlatformError(
+        where="round trip on the probe topic",
+        got=got,
+        rule="a message written through the clients' path is read back",
+        todo="look into the brokers' logs and whether the proxy still holds a toxic",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def _ignore(_error: KafkaError) -> None:
+    """librdkafka's own reports of lost connections: expected under faults, and seen where they matter."""

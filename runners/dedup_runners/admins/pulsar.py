@@ -1,0 +1,297 @@
+"""Pulsar, seen by its operator: namespaces with their policies, topic owners, ledgers, and deduplication at the owner.
+
+Pulsar switches deduplication by namespace, and a topic takes the switch when it is loaded. So each variant has a
+namespace of its own, whose policy is set and read back before any topic is made in it, and a topic counts as ready only
+when its owner's own statistics show the switch in effect. Everything is asked over REST, of any broker that lives; a
+broker that does not own what is asked for redirects to the one that does.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from dedup.errors import PlatformError
+from dedup.manifests import Deduplication, EndPosition
+from dedup_runners.admins import CALL_TIMEOUT_S, PROBE, READY_TIMEOUT_S
+from dedup_runners.endpoints import Endpoints
+from dedup_runners.waiting import WaitedTooLong, until
+
+NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
+STATUSES: Final = {"Enabled": True, "Disabled": False}
+KEEP_ALL: Final = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+NEVER_INACTIVE: Final = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 86_400,
+    "deleteWhileInactive": False,
+}
+JSON: Final = {"Content-Type": "application/json"}
+LOADERS: Final = 8
+MOVE_TIMEOUT_S: Final = 20.0
+PARTITION_SUFFIX: Final = "-partition-"
+
+
+class PulsarAdmin:
+    """An `Admin` of a Pulsar cluster."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._http = httpx.Client(timeout=CALL_TIMEOUT_S, follow_redirects=True, trust_env=False)
+        self._policies: set[str] = set()
+
+    def topic_name(self, run_topic: str, deduplication: bool) -> str:
+        return f"persistent://{NAMESPACES[deduplication]}/{run_topic}"
+
+    def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
+        namespace, path = _namespace(topic), _path(topic)
+        self._set_policies(namespace, deduplication)
+        if partitions > 1:
+            self._ask("PUT", f"/admin/v2/{path}/partitions", body=partitions)
+        else:
+            self._ask("PUT", f"/admin/v2/{path}")
+        parts = self._parts(topic)
+        with ThreadPoolExecutor(max_workers=min(LOADERS, len(parts))) as pool:
+            list(pool.map(lambda part: self._await_switch(part, deduplication), parts))
+
+    def delete_topic(self, topic: str) -> None:
+        path = f"/admin/v2/{_path(topic)}"
+        answer = self._ask("GET", f"{path}/partitions", accepted=(404,))
+        if answer.is_success:
+            partitioned = "/partitions" if answer.json()["partitions"] else ""
+            self._ask("DELETE", f"{path}{partitioned}?force=true", accepted=(404,))
+
+    def leader(self, topic: str, partition: int = 0) -> str:
+        return self._owner(self._parts(topic)[partition])
+
+    def prepare_move(self) -> None:
+        """REST needs no preparation."""
+
+    def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
+        part = self._parts(topic)[partition]
+        origin = self._owner(part)
+        others = [broker.id for broker in self._endpoints.brokers if broker.id != origin]
+        target = to or (others[0] if others else origin)
+        bundle = self._ask("GET", f"/lookup/v2/topic/{_path(part)}/bundle").text.strip('"')
+        unload = f"/admin/v2/namespaces/{_namespace(part)}/{bundle}/unload"
+        self._ask("PUT", f"{unload}?destinationBroker={target}", accepted=(412, 404))
+        try:
+            until(lambda: self._owner_or_none(part) not in (None, origin), MOVE_TIMEOUT_S, f"{part} has another owner")
+        except WaitedTooLong:
+            return origin, self._owner(part)
+        return origin, self._owner(part)
+
+    def unhealthy(self, topic: str | None) -> str | None:
+        try:
+            expected = {broker.id for broker in self._endpoints.brokers}
+            for url in self._endpoints.admin_urls:
+                active = set(self._ask("GET", "/admin/v2/brokers", urls=[url]).json())
+                if missing := sorted(expected - active):
+                    return f"the broker at {url} says: broker {', '.join(missing)} is not active"
+            for part in self._parts(topic) if topic is not None else ():
+                if self._status(part) is None:
+                    return f"{part} is not loaded by any broker"
+            return None
+        except PlatformError as error:
+            return str(error)
+
+    def round_trip(self, timeout_s: float) -> float:
+        deadline = time.monotonic() + timeout_s
+        namespace = f"public/{PROBE}"
+        self._set_policies(namespace, False)
+        self._ask("PUT", f"/admin/v2/persistent/{namespace}/{PROBE}", accepted=(409,))
+        started = time.monotonic()
+        _exchange(self._endpoints, f"persistent://{namespace}/{PROBE}", deadline)
+        return time.monotonic() - started
+
+    def end_positions(self, topic: str) -> list[EndPosition]:
+        return [
+            EndPosition(
+                partition=number,
+                extents=extents(self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json()),
+            )
+            for number, part in enumerate(self._parts(topic))
+        ]
+
+    def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
+        statuses = {part: self._status(part) or "unknown" for part in self._parts(topic)}
+        return judged(asked, statuses)
+
+    def versions(self) -> dict[str, str]:
+        from importlib.metadata import version
+
+        return {
+            "pulsar broker": self._ask("GET", "/admin/v2/brokers/version").text.strip('"'),
+            "pulsar-client": version("pulsar-client"),
+        }
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set_policies(self, namespace: str, deduplication: bool) -> None:
+        """Make the namespace what a run needs, once: its deduplication switch read back, nothing in it ever trimmed."""
+        if namespace in self._policies:
+            return
+        base = f"/admin/v2/namespaces/{namespace}"
+        self._ask("PUT", base, body={}, accepted=(409,))
+        self._ask("POST", f"{base}/deduplication", body=deduplication)
+        self._ask("POST", f"{base}/retention", body=KEEP_ALL)
+        self._ask("POST", f"{base}/inactiveTopicPolicies", body=NEVER_INACTIVE)
+        until(
+            lambda: self._ask("GET", f"{base}/deduplication").json() is deduplication,
+            READY_TIMEOUT_S,
+            f"namespace {namespace} shows deduplication {'on' if deduplication else 'off'}",
+        )
+        self._policies.add(namespace)
+
+    def _await_switch(self, part: str, deduplication: bool) -> None:
+        """Wait until the topic has an owner that shows deduplication as it should be."""
+        wanted = "Enabled" if deduplication else "Disabled"
+        until(lambda: self._status(part) == wanted, READY_TIMEOUT_S, f"{part} is owned, its deduplication {wanted}")
+
+    def _parts(self, topic: str) -> list[str]:
+        count = self._partition_count(topic)
+        return [f"{topic}{PARTITION_SUFFIX}{number}" for number in range(count)] if count else [topic]
+
+    def _partition_count(self, topic: str) -> int:
+        """0 for a topic that is not partitioned."""
+        return int(self._ask("GET", f"/admin/v2/{_path(topic)}/partitions").json()["partitions"])
+
+    def _owner(self, part: str) -> str:
+        """Which broker owns the topic; asking makes the brokers decide, if none does yet."""
+        found = self._ask("GET", f"/lookup/v2/topic/{_path(part)}").json()
+        ports = {urlsplit(found[key]).port for key in ("httpUrl", "brokerUrl") if found.get(key)}
+        for broker in self._endpoints.brokers:
+            if broker.client_port in ports or (broker.admin_url and urlsplit(broker.admin_url).port in ports):
+                return broker.id
+        raise PlatformError(
+            where=f"owner of {part}",
+            got=str(found.get("brokerUrl")),
+            rule=f"the brokers are {', '.join(broker.id for broker in self._endpoints.brokers)}",
+            todo="check the advertised addresses in the brokers' configuration",
+        )
+
+    def _owner_or_none(self, part: str) -> str | None:
+        try:
+            return self._owner(part)
+        except PlatformError:
+            return None
+
+    def _status(self, part: str) -> str | None:
+        """`deduplicationStatus` from the topic's statistics at its owner; None while nobody has it loaded."""
+        try:
+            self._owner(part)
+            stats = self._ask("GET", f"/admin/v2/{_path(part)}/stats").json()
+        except PlatformError:
+            return None
+        return str(stats.get("deduplicationStatus"))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        accepted: tuple[int, ...] = (),
+        urls: Sequence[str] = (),
+    ) -> httpx.Response:
+        """One REST call, of the first broker that answers; PlatformError with the last answer if none does well."""
+        problem = "no admin URL"
+        content = None if body is None else json.dumps(body)
+        for url in urls or self._endpoints.admin_urls:
+            try:
+                response = self._http.request(method, url.rstrip("/") + path, content=content, headers=JSON)
+            except httpx.HTTPError as error:
+                problem = f"{type(error).__name__} from {url}: {error}"
+                continue
+            if response.is_success or response.status_code in accepted:
+                return response
+            problem = f"status {response.status_code}: {response.text[:200]}"
+            if response.status_code < 500:
+                break
+        raise PlatformError(
+            where=f"Pulsar: {method} {path}",
+            got=problem,
+            rule="a live broker grants it",
+            todo="look into the brokers' logs",
+        )
+
+
+def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """(ledger, entries) of each ledger that holds any, from a topic's internal statistics.
+
+    Closed ledgers tell their entries. The open one does not: its last confirmed entry does, and it is the last to read.
+    """
+    last_ledger, last_entry = (int(part) for part in stats["lastConfirmedEntry"].split(":"))
+    found = {int(ledger["ledgerId"]): int(ledger["entries"]) for ledger in stats["ledgers"]}
+    if last_entry >= 0:
+        found[last_ledger] = last_entry + 1
+    return tuple(
+        (ledger, entries) for ledger, entries in sorted(found.items()) if entries > 0 and ledger <= last_ledger
+    )
+
+
+def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
+    """What the owners' statistics prove: they must all say the same, and it must be Enabled or Disabled."""
+    said = set(statuses.values())
+    in_force = STATUSES.get(said.pop()) if len(said) == 1 else None
+    words = "; ".join(f"{part}: {status}" for part, status in statuses.items())
+    return Deduplication(asked=asked, in_force=in_force, proof=f"deduplicationStatus at the owner: {words}")
+
+
+def _exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
+    """Write one token and read it back, over a client of its own."""
+    import pulsar
+
+    left_s = max(1, int(deadline - time.monotonic()))
+    client = pulsar.Client(
+        endpoints.client_bootstrap,
+        operation_timeout_seconds=left_s,
+        connection_timeout_ms=5000,
+        listener_name=endpoints.listener_name,
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+    )
+    token = uuid.uuid4().bytes
+    try:
+        producer = client.create_producer(topic, send_timeout_millis=left_s * 1000, batching_enabled=False)
+        position = producer.send(token)
+        reader = client.create_reader(topic, position, start_message_id_inclusive=True)
+        message = reader.read_next(timeout_millis=max(1, int((deadline - time.monotonic()) * 1000)))
+        got = message.data()
+    except Exception as error:  # pulsar's exceptions share no base class but Exception
+        raise _probe_failed(f"{type(error).__name__}: {error}") from None
+    finally:
+        client.close()
+    if got != token:
+        raise _probe_failed("another message at the position that was acknowledged")
+
+
+def _probe_failed(got: str) -> PlatformError:
+    return PlatformError(
+        where="round trip on the probe topic",
+        got=got,
+        rule="a message written through the clients' path is read back",
+        todo="look into the brokers' logs and whether the proxy still holds a toxic",
+    )
+
+
+def _path(topic: str) -> str:
+    """`persistent://tenant/namespace/name` as the REST interface spells it."""
+    return topic.replace("://", "/", 1)
+
+
+def _namespace(topic: str) -> str:
+    return "/".join(topic.split("://", 1)[1].split("/")[:2])

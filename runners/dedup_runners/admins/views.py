@@ -1,0 +1,113 @@
+"""What each Kafka broker believes of the cluster, asked of that broker itself.
+
+Brokers learn of each other's coming and going one after the other. A cluster is whole again only when *every* broker
+says so: a client may ask any of them. So health is judged from all views together, not from one.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from dedup.errors import PlatformError
+from dedup_runners.admins.wire import Line, Reader, string
+
+_METADATA: Final = 3
+_METADATA_VERSION: Final = 4
+_LIST_OFFSETS: Final = 2
+_LIST_OFFSETS_VERSION: Final = 2
+_LATEST: Final = -1
+UNKNOWN_TOPIC: Final = 3
+
+
+class Partition(NamedTuple):
+    """Who leads, who holds copies, and whose copies are complete. Broker ids; no leader is "-1"."""
+
+    leader: str
+    replicas: tuple[str, ...]
+    in_sync: tuple[str, ...]
+
+
+class View(NamedTuple):
+    """One broker's word: who is registered and alive, with addresses, and a topic's partitions (`error` 0: known)."""
+
+    brokers: dict[str, tuple[str, int]]
+    error: int
+    partitions: dict[int, Partition]
+
+    def lack(self, expected: set[str], topic: str | None) -> str | None:
+        """What is missing to a whole cluster, in words; None if nothing is."""
+        if missing := sorted(expected - self.brokers.keys()):
+            return f"broker {', '.join(missing)} is not registered"
+        if topic is None:
+            return None
+        if self.error or not self.partitions:
+            return f"{topic}: Kafka error {self.error}" + (" (no such topic)" if self.error == UNKNOWN_TOPIC else "")
+        for number, partition in sorted(self.partitions.items()):
+            if partition.leader not in self.brokers:
+                return f"{topic}/{number} has no leader"
+            if behind := sorted(set(partition.replicas) - set(partition.in_sync)):
+                return f"{topic}/{number}: replica {', '.join(behind)} is not in sync"
+        return None
+
+
+def view(address: tuple[str, int], topic: str | None) -> View:
+    """The view of the broker at `address`. OSError or PlatformError if it does not answer."""
+    wanted = struct.pack(">i", 0) if topic is None else struct.pack(">i", 1) + string(topic)
+    with Line(address) as line:
+        return parse(line.ask(_METADATA, _METADATA_VERSION, wanted + b"\0"))
+
+
+def end_offset(leader: tuple[str, int], topic: str, partition: int) -> int:
+    """The partition's high watermark, which only its leader knows: everything below is replicated and readable.
+
+    OSError or PlatformError if the broker at `leader` does not lead it or does not answer. Nothing is cached here: a
+    client library that asks with an old leader epoch is refused after every move.
+    """
+    body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiq", 1, partition, _LATEST)
+    with Line(leader) as line:
+        answer = line.ask(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
+    answer.take("i")  # throttle time
+    answer.take("i")  # one topic
+    answer.string()
+    answer.take("i")  # one partition
+    answer.take("i")
+    if error := answer.take("h"):
+        raise PlatformError(
+            where=f"the end of {topic}/{partition}",
+            got=f"Kafka error {error}",
+            rule="its leader tells its end",
+            todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
+        )
+    answer.take("q")  # timestamp
+    return answer.take("q")
+
+
+def parse(reader: Reader) -> View:
+    """A Metadata response, version 4."""
+    reader.take("i")  # throttle time
+    brokers = dict(reader.array(lambda: _broker(reader)))
+    reader.string()  # cluster id
+    reader.take("i")  # controller
+    topics = reader.array(lambda: _topic(reader))
+    error, partitions = topics[0] if topics else (0, {})
+    return View(brokers, error, partitions)
+
+
+def _broker(reader: Reader) -> tuple[str, tuple[str, int]]:
+    name, host, port = str(reader.take("i")), reader.string(), reader.take("i")
+    reader.string()  # rack
+    return name, (host, port)
+
+
+def _topic(reader: Reader) -> tuple[int, dict[int, Partition]]:
+    error = reader.take("h")
+    reader.string()  # name
+    reader.take("b")  # internal
+    return error, dict(reader.array(lambda: _partition(reader)))
+
+
+def _partition(reader: Reader) -> tuple[int, Partition]:
+    reader.take("h")  # error; a missing leader shows in the leader itself
+    number, leader = reader.take("i"), str(reader.take("i"))
+    replicas = reader.array(lambda: str(reader.take("i")))
+    in_sync = reader.array(lambda: str(reader.take("i")))
+    return number, Partition(leader, tuple(replicas), tuple(in_sync))

@@ -1,0 +1,98 @@
+"""Faults, as chaos experiments: what a platform needs to arm one, to run it, and to read what came of it.
+
+`prepare` writes the experiment of one fault, `command` is the process to start, `armed_port` tells when (and where) it
+listens for the producer, and `records` turns what everyone saw into one `FaultRecord` a fault once all is over.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from dedup.experiments import LATENCY_FAULT, Fault
+from dedup.faults import Planned, assemble
+from dedup.manifests import FaultRecord
+from dedup_runners.chaos import keepers
+from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
+from dedup_runners.chaos.sessions import ARMED, LINES
+from dedup_runners.endpoints import Broker, Endpoints
+
+__all__ = ["STOP_SIGNAL", "armed_port", "command", "exits", "prepare", "records", "render", "write"]
+
+
+def prepare(
+    folder: Path,
+    fault: Fault | None,
+    *,
+    endpoints: Endpoints,
+    topic: str,
+    partition: int = 0,
+    latency_s: float = 0.0,
+    timeout_s: float = 600.0,
+    broker: str | None = None,
+    pretend: bool = False,
+) -> Path:
+    """Write `chaos/<fault>/experiment.json` into the run's folder (see `experiments.render`)."""
+    document = render(
+        fault,
+        folder=folder,
+        endpoints=endpoints,
+        topic=topic,
+        partition=partition,
+        latency_s=latency_s,
+        timeout_s=timeout_s,
+        broker=broker,
+        pretend=pretend,
+    )
+    return write(folder, document)
+
+
+def armed_port(folder: Path, fault_name: str) -> int | None:
+    """The port at which the fault waits for its producer; None while it is not armed."""
+    path = folder / "chaos" / fault_name / ARMED
+    return int(json.loads(path.read_bytes())["port"]) if path.is_file() else None
+
+
+def records(
+    folder: Path, faults: Sequence[Fault | None], *, latency_s: float = 0.0, messages: int
+) -> tuple[FaultRecord, ...]:
+    """One record a fault, in the order of `faults`; None stands for the link's latency of `latency_s`."""
+    planned = [
+        Planned(name=fault.name, kind=fault.kind, message=fault.at.message)
+        if fault
+        else Planned(name=LATENCY_FAULT, kind="latency", message=None)
+        for fault in faults
+    ]
+    return assemble(
+        planned,
+        messages=messages,
+        lines=_lines(folder / LINES),
+        marks=_lines(folder / "marks.jsonl"),
+        disturbances=_lines(folder / "disturbances.jsonl"),
+        journals={each.name: _journal(folder / "chaos" / each.name / "journal.json") for each in planned},
+    )
+
+
+def exits(broker: Broker) -> int:
+    """How many processes of this broker have ended so far."""
+    return len(keepers.status(broker).exits)
+
+
+def _lines(path: Path) -> list[dict[str, object]]:
+    """The lines of a JSON lines file; a last line cut short by a crash is left out, a missing file is empty."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def _journal(path: Path) -> dict[str, object] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

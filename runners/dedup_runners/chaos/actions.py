@@ -1,0 +1,235 @@
+"""The faults: each does its deed, and believes it only when the target itself shows the effect.
+
+Injecting and healing are always a pair, and between them lies the moment that counts: `injected` is announced when the
+broker has lost connections, the process is dead with exit code 137, the leader is another one, the ping has become
+slow. A deed without an effect is no error of ours: it is noted as `no_effect`, and the run will be inconclusive.
+Which broker was hit and who led the topic at that time are always written side by side, so that a fault on a broker
+without the topic cannot pass for one that mattered.
+"""
+
+import os
+import signal
+import time
+from typing import Any, Final
+
+import psutil
+
+from dedup.errors import PlatformError
+from dedup_runners.chaos import keepers, probes, sockets
+from dedup_runners.chaos.guards import Guard
+from dedup_runners.chaos.sessions import Session, current
+from dedup_runners.endpoints import Broker
+from dedup_runners.waiting import until
+
+PULSE_ON_S: Final = 0.020
+PULSE_OFF_S: Final = 0.100
+LOOK_EVERY_S: Final = 0.5
+EXIT_TIMEOUT_S: Final = 10.0
+RESTART_GRACE_S: Final = 30.0
+SAME_PROCESS_S: Final = 1.0
+
+
+def reset_connections(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Reset every client connection through the proxies, again and again, for `duration_s` seconds."""
+    session = _triggered(configuration)
+    guard = _guard(session)
+    watch = _Connections(session)
+    guard.protect(duration_s)
+    session.note("injecting", proxies=guard.proxies, duration_s=duration_s)
+    deadline, pulses, looked = time.monotonic() + duration_s, 0, time.monotonic()
+    try:
+        while time.monotonic() < deadline:
+            guard.set("reset_peer", {"timeout": 0})
+            time.sleep(PULSE_ON_S)
+            guard.unset()
+            pulses += 1
+            if not session.effective or time.monotonic() - looked > LOOK_EVERY_S:
+                looked = time.monotonic()
+                _believe(session, watch.look())
+            time.sleep(PULSE_OFF_S)
+    finally:
+        guard.unset()
+        session.note("effect", pulses=pulses, **watch.look())
+    if not session.effective:
+        session.note("no_effect", reason="no broker lost a connection that a client held through the proxy")
+    return {"pulses": pulses, "effective": session.effective}
+
+
+def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
+    session = _triggered(configuration)
+    leader = session.leader()
+    target = session.scene.broker or leader
+    if target is None:
+        session.note("no_effect", reason="nobody leads the topic")
+        return {"effective": False}
+    broker = session.scene.endpoints.broker(target)
+    pid = _pid(broker)
+    session.note("injecting", broker=target, leader=leader, pid=pid, restart_after_s=restart_after_s)
+    keepers.hold(broker, pid, time.monotonic_ns() + int(restart_after_s * 1e9))
+    os.kill(pid, signal.SIGKILL)
+    session.killed = (broker, pid)
+    exited = until(lambda: keepers.status(broker).exit_of(pid), EXIT_TIMEOUT_S, f"the death of broker {target}", 0.005)
+    assert exited is not None
+    if exited.code == keepers.KILLED and not psutil.pid_exists(pid):
+        _inject(session, broker=target, touched=[target], leader=leader, pid=pid, exit_code=exited.code)
+    else:
+        session.note("no_effect", reason=f"broker {target} ended with exit code {exited.code}, not by our signal")
+    return {"broker": target, "pid": pid, "exit_code": exited.code}
+
+
+def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Block until the keeper has started the killed broker again; how long it was down."""
+    session = current(configuration)
+    if session.killed is None:
+        return {}
+    broker, pid = session.killed
+    bound_s = restart_after_s + RESTART_GRACE_S
+    until(lambda: keepers.status(broker).pid not in (None, pid), bound_s, f"broker {broker.id} runs again")
+    exited, now = keepers.status(broker).exit_of(pid), keepers.status(broker).pid
+    down_s = (time.monotonic_ns() - exited.monotonic_ns) / 1e9 if exited else 0.0
+    session.note("restarted", broker=broker.id, pid=now, down_s=round(down_s, 3))
+    return {"pid": now, "down_s": down_s}
+
+
+def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Give the topic's partition another leader, or the topic another owner, without any failure."""
+    session = _triggered(configuration)
+    scene = session.scene
+    session.note("injecting", topic=scene.topic, partition=scene.partition)
+    before, after = session.admin.move_leader(scene.topic, scene.partition, scene.broker)
+    if before != after:
+        _inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
+    else:
+        session.note("no_effect", reason=f"broker {before} leads {scene.topic}/{scene.partition} as before")
+    return {"from": before, "to": after}
+
+
+def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Delay everything that flows from the brokers to the clients, from now until `clear`."""
+    session = current(configuration)
+    session.warm_up()
+    guard = _guard(session)
+    before = probes.measured(session)
+    guard.protect(session.scene.timeout_s)
+    session.note("injecting", proxies=guard.proxies, latency_ms=latency_ms)
+    guard.set("latency", {"latency": round(latency_ms), "jitter": 0})
+    after = probes.measured(session)
+    gained = {broker: round(after[broker] - before[broker], 2) for broker in before if broker in after}
+    if gained and len(gained) == len(guard.proxies) and min(gained.values()) >= latency_ms * probes.LATENCY_SHARE:
+        session.effective = True
+        session.note("injected", witness={"before_ms": before, "after_ms": after}, touched=sorted(gained), leader=None)
+    else:
+        session.note("no_effect", reason=f"pings gained {gained} ms of {latency_ms:g}")
+    return {"before_ms": before, "after_ms": after}
+
+
+def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
+    session = _triggered(configuration)
+    session.note("injecting", pretended=True)
+    session.announce("injected", witness={}, touched=[], leader=session.leader())
+    return {"pretended": True}
+
+
+def clear(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Take away whatever toxics the fault has set, and have Toxiproxy confirm it. Harmless twice."""
+    session = current(configuration)
+    if session.guard is None:
+        return {}
+    try:
+        left = session.guard.release()
+    except OSError as error:
+        session.note("heal_failed", error=str(error))
+        raise
+    session.note("cleared", proxies=left)
+    return {"proxies": left}
+
+
+def leave(configuration: dict[str, Any]) -> None:
+    """The rollback: nothing of the fault stays, whatever happened before."""
+    session = current(configuration)
+    clear(configuration)
+    session.close()
+
+
+class _Connections:
+    """Client connections at the targets: those that were there, and how many of them are gone."""
+
+    def __init__(self, session: Session) -> None:
+        self._brokers = {broker.id: broker for broker in session.scene.targets() if broker.proxy_port}
+        self._pids = {name: keepers.status(broker).pid or 0 for name, broker in self._brokers.items()}
+        self._proxy = session.proxy_pid
+        self._seen: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
+        self._gone: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
+        self._take()
+        self._first = {name: len(seen) for name, seen in self._seen.items()}
+
+    def look(self) -> dict[str, Any]:
+        """Connections at each broker before the fault, and distinct connections that it has lost since."""
+        self._take()
+        return {
+            "connections_before": self._first,
+            "connections_gone": {name: len(gone) for name, gone in self._gone.items()},
+        }
+
+    def _take(self) -> None:
+        ports = {each.client_port for each in self._brokers.values()}
+        proxied = sockets.proxied_to(self._proxy, ports) if self._proxy else None
+        for name, broker in self._brokers.items():
+            held = sockets.held_by(self._pids[name], broker.client_port)
+            self._gone[name] |= self._seen[name] - held
+            self._seen[name] |= held if proxied is None else held & proxied
+
+
+def _believe(session: Session, seen: dict[str, Any]) -> None:
+    """Announce the effect the first time that a broker has lost a connection."""
+    touched = sorted(name for name, count in seen["connections_gone"].items() if count)
+    if session.effective or not touched:
+        return
+    session.effective = True
+    session.announce("injected", witness=seen, touched=touched, leader=session.leader())
+
+
+def _inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
+    session.effective = True
+    session.announce("injected", witness=witness, touched=touched, leader=leader)
+
+
+def _triggered(configuration: dict[str, Any]) -> Session:
+    """The session, if its trigger has come: no fault ever strikes without it."""
+    session = current(configuration)
+    if not session.triggered:
+        raise PlatformError(
+            where=f"fault {session.scene.fault}",
+            got="no trigger",
+            rule="a fault strikes when the producer has passed its message, and never otherwise",
+            todo="let wait_for_message come first in the chaos experiment",
+        )
+    return session
+
+
+def _guard(session: Session) -> Guard:
+    if session.guard is None:
+        raise PlatformError(
+            where=f"fault {session.scene.fault}",
+            got="no Toxiproxy in the clients' path",
+            rule="connections are slowed and cut by a proxy",
+            todo="start the system with proxies",
+        )
+    return session.guard
+
+
+def _pid(broker: Broker) -> int:
+    """The broker's process, if it is still the one that its keeper started: pids are used again."""
+    status = keepers.status(broker)
+    try:
+        if status.pid is not None:
+            age_s = psutil.Process(status.pid).create_time() - (status.create_time or 0)
+            if abs(age_s) < SAME_PROCESS_S:
+                return status.pid
+    except psutil.Error:
+        pass
+    raise PlatformError(
+        where=f"broker {broker.id}", got="no living process", rule="only a living broker is killed", todo="read its log"
+    )

@@ -1,0 +1,131 @@
+"""A fault of ours as an experiment of Chaos Toolkit: rendered, written down, and run by `chaos run` in its own process.
+
+Every fault has the same shape: wait for the trigger, inject, heal, prove that it is healed; and a rollback that is
+always played. experiment.json tells all of it, so what was done to a broker can be read beside what came of it, and
+repeated by anyone who has Chaos Toolkit.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from dedup.experiments import LATENCY_FAULT, Fault
+from dedup_runners.chaos.sessions import Scene
+from dedup_runners.endpoints import Endpoints
+
+HEAL_TIMEOUT_S: Final = 90.0
+STOP_SIGNAL: Final = signal.SIGUSR1
+"""Ends a chaos process with its rollbacks played (SIGTERM only fails the activity that runs). SIGKILL is safe, too."""
+
+Activity = dict[str, Any]
+
+
+def render(
+    fault: Fault | None,
+    *,
+    folder: Path,
+    endpoints: Endpoints,
+    topic: str,
+    partition: int = 0,
+    latency_s: float = 0.0,
+    timeout_s: float = 600.0,
+    broker: str | None = None,
+    pretend: bool = False,
+) -> dict[str, Any]:
+    """The chaos experiment of one fault of a run; `fault=None` is the link's own latency.
+
+    `timeout_s` bounds the waiting for the trigger. For tests of the tester: `broker` strikes that broker whether or not
+    it leads the topic, `pretend` claims the fault and does nothing.
+    """
+    scene = Scene(
+        folder=folder,
+        fault=fault.name if fault else LATENCY_FAULT,
+        kind=fault.kind if fault else "latency",
+        message=fault.at.message if fault else None,
+        topic=topic,
+        partition=partition,
+        timeout_s=timeout_s,
+        broker=broker,
+        endpoints=endpoints,
+    )
+    method = (
+        _latency(latency_s) if fault is None else [_probe("wait_for_message"), *_deed(fault, pretend), _heal_proof()]
+    )
+    return {
+        "title": f"{scene.kind}: {scene.fault}",
+        "description": f"{_words(fault, latency_s)} on {topic}, partition {partition}",
+        "tags": ["dedup", endpoints.system],
+        "configuration": scene.model_dump(mode="json"),
+        "runtime": {"rollbacks": {"strategy": "always"}},
+        "method": method,
+        "rollbacks": [_action("leave")],
+    }
+
+
+def write(folder: Path, document: dict[str, Any]) -> Path:
+    """Put a rendered experiment where `command` expects it: `chaos/<fault>/experiment.json` in the run's folder."""
+    path = folder / "chaos" / str(document["configuration"]["fault"]) / "experiment.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1))
+    return path
+
+
+def command(folder: Path, fault_name: str) -> list[str]:
+    """`chaos run` for a written experiment, with its journal and log beside it and nothing asked of the network."""
+    place = folder / "chaos" / fault_name
+    return [
+        *(sys.executable, "-m", "chaostoolkit", "--no-version-check", "--log-file", str(place / "log.txt")),
+        *("--settings", str(place / "settings.yaml"), "run", "--rollback-strategy", "always"),
+        *("--journal-path", str(place / "journal.json"), str(place / "experiment.json")),
+    ]
+
+
+def _deed(fault: Fault, pretend: bool) -> list[Activity]:
+    """What injects the fault, and what heals it."""
+    if pretend:
+        return [_action("pretend")]
+    if fault.kill_tcp is not None:
+        return [_action("reset_connections", duration_s=fault.kill_tcp.duration_s), _action("clear")]
+    if fault.kill is not None:
+        restart = {"restart_after_s": fault.kill.restart_after_s}
+        return [_action("kill_broker", **restart), _action("await_restart", **restart)]
+    return [_action("move_leader")]
+
+
+def _latency(latency_s: float) -> list[Activity]:
+    return [
+        _action("slow_down", latency_ms=latency_s * 1000),
+        _probe("wait_for_producer"),
+        _action("clear"),
+        _heal_proof(),
+    ]
+
+
+def _heal_proof() -> Activity:
+    return _probe("healed", timeout_s=HEAL_TIMEOUT_S)
+
+
+def _words(fault: Fault | None, latency_s: float) -> str:
+    if fault is None:
+        return f"delay the brokers' answers by {latency_s * 1000:g} ms"
+    at = f"at message {fault.at.message}"
+    if fault.kill_tcp is not None:
+        return f"{at}, reset all client connections for {fault.kill_tcp.duration_s:g} s"
+    if fault.kill is not None:
+        return f"{at}, kill the leader and start it again after {fault.kill.restart_after_s:g} s"
+    return f"{at}, move the leader"
+
+
+def _action(name: str, **arguments: float) -> Activity:
+    return _activity("action", "actions", name, arguments)
+
+
+def _probe(name: str, **arguments: float) -> Activity:
+    return _activity("probe", "probes", name, arguments)
+
+
+def _activity(kind: str, module: str, name: str, arguments: dict[str, float]) -> Activity:
+    provider = {"type": "python", "module": f"dedup_runners.chaos.{module}", "func": name, "arguments": arguments}
+    return {"type": kind, "name": name.replace("_", "-"), "provider": provider}

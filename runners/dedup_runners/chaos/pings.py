@@ -1,0 +1,42 @@
+"""How long a broker takes to answer the smallest question, over the clients' path: the witness of latency.
+
+Connecting to a proxy proves nothing, for the proxy itself accepts. So the ping speaks the broker's own protocol: Kafka
+is asked which API versions it knows, Pulsar is greeted with CONNECT; both answer before any log-in.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Literal
+
+System = Literal["kafka", "pulsar"]
+TIMEOUT_S: Final = 10.0
+_KAFKA_API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, 10) + b"dedup-ping"
+_PULSAR_CONNECT: Final = bytes([0x08, 0x02, 0x12, 0x0E, 0x0A, 0x0A]) + b"dedup-ping" + bytes([0x20, 0x15])
+"""A BaseCommand of type CONNECT with client_version "dedup-ping" and protocol_version 21 (PulsarApi.proto)."""
+
+
+def question(system: System) -> bytes:
+    """The bytes to send; both protocols put the length in front."""
+    if system == "kafka":
+        return struct.pack(">i", len(_KAFKA_API_VERSIONS)) + _KAFKA_API_VERSIONS
+    return struct.pack(">ii", len(_PULSAR_CONNECT) + 4, len(_PULSAR_CONNECT)) + _PULSAR_CONNECT
+
+
+def round_trip_ms(system: System, host: str, port: int) -> float:
+    """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none."""
+    with socket.create_connection((host, port), TIMEOUT_S) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        asked = time.monotonic()
+        connection.sendall(question(system))
+        if not connection.recv(1):
+            raise OSError(f"{host}:{port} closed the connection instead of answering")
+        return (time.monotonic() - asked) * 1000
+
+
+def round_trips_ms(system: System, host: str, ports: Sequence[int]) -> list[float]:
+    """One round trip to each port, at the same time."""
+    with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
+        return list(pool.map(lambda port: round_trip_ms(system, host, port), ports))

@@ -1,0 +1,114 @@
+"""What the activities of one chaos experiment share while its process lives.
+
+Chaos Toolkit calls a fault's probes and actions one after the other, in one process, each a plain function. They need
+the same connections: the trigger's socket, the admin client that was warmed up before the producer started, the
+watchdog. A `Session` holds them. It is made from the experiment's own `configuration`, so that experiment.json tells
+everything, and every activity that names the same fault gets the same session.
+"""
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dedup.orphans import leave_with_parent
+from dedup_runners.admins import Admin, connect
+from dedup_runners.chaos import sockets, watchdog
+from dedup_runners.chaos.guards import Guard
+from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.triggers import TriggerServer
+
+LINES: Final = "faults.jsonl"
+ARMED: Final = "armed.json"
+
+
+class Scene(BaseModel):
+    """The `configuration` of a chaos experiment: which fault, in which run, against what."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    fault: str
+    kind: Literal["killTCP", "kill", "moveLeader", "latency"]
+    message: int | None
+    topic: str
+    partition: int
+    timeout_s: float
+    broker: str | None
+    endpoints: Endpoints
+
+    def targets(self) -> list[Broker]:
+        """The brokers on whose clients the fault acts: all, unless one was named."""
+        return [broker for broker in self.endpoints.brokers if self.broker in (None, broker.id)]
+
+
+class Session:
+    """The shared state of one fault. `effective` says that the target itself has shown the effect."""
+
+    def __init__(self, scene: Scene) -> None:
+        leave_with_parent()
+        self.scene = scene
+        self.admin: Admin = connect(scene.endpoints)
+        self.triggers: TriggerServer | None = None
+        self.guard: Guard | None = None
+        self.proxy_pid: int | None = None
+        self.triggered = self.effective = False
+        self.killed: tuple[Broker, int] | None = None
+
+    def warm_up(self) -> None:
+        """Connect everything now, so that the fault strikes without delay when it is triggered."""
+        scene = self.scene
+        if scene.kind in ("killTCP", "latency") and scene.endpoints.toxiproxy_url:
+            proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
+            self.guard = Guard(scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES)
+            ports = [broker.proxy_port for broker in scene.targets() if broker.proxy_port]
+            self.proxy_pid = sockets.listener_at(ports[0]) if ports else None
+        if scene.kind == "moveLeader":
+            self.admin.prepare_move()
+        self.admin.unhealthy(None)
+
+    def arm(self) -> TriggerServer:
+        """Listen for the producer, and say where."""
+        self.triggers = TriggerServer()
+        path = self.scene.folder / "chaos" / self.scene.fault / ARMED
+        temporary = path.with_suffix(".open")
+        temporary.write_text(json.dumps({"port": self.triggers.port}))
+        os.replace(temporary, path)
+        self.note("armed", port=self.triggers.port, kind=self.scene.kind, message=self.scene.message)
+        return self.triggers
+
+    def note(self, event: str, **detail: Any) -> None:
+        """Append one line to the run's faults.jsonl."""
+        watchdog.append(str(self.scene.folder / LINES), self.scene.fault, event, detail)
+
+    def announce(self, event: str, **detail: Any) -> None:
+        """Append the line, and tell the producer, which stamps its counters at this moment."""
+        if self.triggers is not None:
+            self.triggers.announce(event, self.scene.fault)
+        self.note(event, **detail)
+
+    def leader(self) -> str | None:
+        """Who leads the topic's partition now, if that can be told."""
+        try:
+            return self.admin.leader(self.scene.topic, self.scene.partition)
+        except Exception:  # a witness that cannot be had is missing, it must not stop the fault
+            return None
+
+    def close(self) -> None:
+        """Drop the connections. Toxics must be gone before."""
+        if self.triggers is not None:
+            self.triggers.close()
+        self.admin.close()
+
+
+def current(configuration: dict[str, Any]) -> Session:
+    """The session of this process's experiment."""
+    return _session(json.dumps(configuration, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=1)
+def _session(configuration: str) -> Session:
+    return Session(Scene.model_validate_json(configuration))

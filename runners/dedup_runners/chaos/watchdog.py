@@ -1,0 +1,138 @@
+"""The watchdog: it takes a fault's toxics away when nobody else does.
+
+A fault must heal itself at its deadline even if its injector is dead. So the injector starts this program before it
+touches anything and holds the other end of its standard input. Lines on it: `until T` gives the deadline in
+time.monotonic_ns(), which is the same clock in every process of a host; `healed` says that all is well, and the
+watchdog leaves. If the deadline passes, or the pipe ends without that word (its injector is gone), every toxic of the
+fault is removed and the deed appended to faults.jsonl.
+
+It runs as `python -I -S watchdog.py '{"url": …, "toxic": …, "proxies": […], "fault": …, "lines": …}'`: standard library
+only, in a session of its own and forked away from its parent, so that whatever ends the injector does not end it.
+"""
+
+import http.client
+import json
+import os
+import select
+import sys
+import time
+from urllib.parse import urlsplit
+
+CALL_TIMEOUT_S = 2.0
+HEAL_TIMEOUT_S = 60.0
+RETRY_S = 0.1
+NEVER_S = 24 * 3600.0
+
+
+class Toxiproxy:
+    """Toxiproxy's REST interface over one kept connection; OSError if it does not answer within two seconds."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=CALL_TIMEOUT_S)
+
+    def call(self, method: str, path: str, body: object = None, accepted: tuple[int, ...] = ()) -> object:
+        """One call; what it returned. An answer that is no success raises OSError unless it is `accepted`."""
+        try:
+            text = None if body is None else json.dumps(body)
+            self._connection.request(method, path, text, {"Content-Type": "application/json"})
+            response = self._connection.getresponse()
+            answer = response.read()
+        except http.client.HTTPException as error:
+            self._connection.close()
+            raise OSError(f"{method} {path}: {type(error).__name__}") from None
+        except OSError:
+            self._connection.close()
+            raise
+        if response.status >= 300 and response.status not in accepted:
+            raise OSError(f"{method} {path}: status {response.status}: {answer[:200].decode(errors='replace')}")
+        return json.loads(answer) if answer else None
+
+    def add(self, proxy: str, toxic: str, kind: str, attributes: dict[str, int]) -> None:
+        """Put a toxic on what flows from the broker to the client."""
+        wanted = {"name": toxic, "type": kind, "stream": "downstream", "attributes": attributes}
+        self.call("POST", f"/proxies/{proxy}/toxics", wanted)
+
+    def remove(self, proxy: str, toxic: str) -> None:
+        """Take it away again; one that is not there is no error."""
+        self.call("DELETE", f"/proxies/{proxy}/toxics/{toxic}", accepted=(404,))
+
+    def holders(self, toxic: str) -> list[str]:
+        """The proxies that hold a toxic of this name now."""
+        proxies = self.call("GET", "/proxies")
+        assert isinstance(proxies, dict)
+        return [name for name, proxy in proxies.items() if toxic in [each["name"] for each in proxy["toxics"]]]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def remove_everywhere(toxiproxy: Toxiproxy, toxic: str, proxies: list[str], timeout_s: float) -> list[str]:
+    """Remove the toxic until none is left; the proxies that held it. OSError if some still do at the end."""
+    deadline = time.monotonic() + timeout_s
+    held: set[str] = set()
+    while True:
+        try:
+            left = toxiproxy.holders(toxic)
+            if not left:
+                return sorted(held)
+            held.update(left)
+            for proxy in {*left, *proxies}:
+                toxiproxy.remove(proxy, toxic)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+def listen(stream: int) -> tuple[str, bool]:
+    """Obey the lines on `stream`: ("healed" | "deadline" | "injector gone", whether a deadline had been given)."""
+    until_ns: int | None = None
+    buffer = b""
+    while True:
+        left_s = NEVER_S if until_ns is None else (until_ns - time.monotonic_ns()) / 1e9
+        if left_s <= 0:
+            return "deadline", True
+        readable, _, _ = select.select([stream], [], [], min(left_s, NEVER_S))
+        if not readable:
+            continue
+        chunk = os.read(stream, 4096)
+        if not chunk:
+            return "injector gone", until_ns is not None
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            if line == b"healed":
+                return "healed", until_ns is not None
+            until_ns = int(line.removeprefix(b"until "))
+
+
+def append(lines: str, fault: str, event: str, detail: dict[str, object]) -> None:
+    """One line of faults.jsonl, in one write, so that lines of several processes never mix."""
+    line = json.dumps({"fault": fault, "event": event, "monotonic_ns": time.monotonic_ns(), "detail": detail})
+    descriptor = os.open(lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def main(orders: dict[str, object]) -> None:
+    """Guard one fault until it is healed, by its injector or by us."""
+    reason, in_force = listen(0)
+    if reason == "healed":
+        return
+    lines, fault, proxies = str(orders["lines"]), str(orders["fault"]), orders["proxies"]
+    assert isinstance(proxies, list)
+    try:
+        held = remove_everywhere(Toxiproxy(str(orders["url"])), str(orders["toxic"]), proxies, HEAL_TIMEOUT_S)
+    except OSError as error:
+        append(lines, fault, "watchdog_failed", {"reason": reason, "error": str(error)})
+        return
+    if held or in_force:
+        append(lines, fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
+
+
+if __name__ == "__main__":
+    if os.fork() == 0:
+        main(json.loads(sys.argv[1]))
+    os._exit(0)

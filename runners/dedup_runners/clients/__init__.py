@@ -1,0 +1,185 @@
+"""Clients under test, one file each, behind one door.
+
+A producer client is handed chunks of messages in their order, sends each of them once, keeps at most `in_flight` of
+them unacknowledged, and reports exactly one final outcome for every message it was handed. It never sends a message a
+second time by itself: a repeated send would have a new sequence number, which no broker can recognise. Retrying is the
+library's work, and what is being tested. A consumer client reads every partition from its beginning to the end
+position that the broker names, not until nothing comes any more.
+
+What an error means is data: each file has one table that says which errors prove that a message never left the client
+(`fail`); everything else that is not a success is `unknown`.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dedup.errors import SpecificationError
+from dedup.manifests import EndPosition
+from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS
+from dedup_runners.configs import ConsumerConfig, Library, ProducerConfig
+
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+class Outcome(IntEnum):
+    """What became of a message, as the history stores it."""
+
+    OK = 0
+    FAIL = 1
+    UNKNOWN = 2
+
+
+class Chunk(NamedTuple):
+    """Consecutive messages of a run: who they are, and their payloads."""
+
+    streams: Int32s
+    values: Int64s
+    payloads: list[bytes]
+
+
+class Outcomes(NamedTuple):
+    """Final outcomes as they came: the columns of the history's table of that name."""
+
+    streams: Int32s
+    values: Int64s
+    outcomes: npt.NDArray[np.int8]
+    partitions: Int32s
+    ledgers: Int64s
+    entries: Int64s
+    batches: Int32s
+
+
+class Rows(NamedTuple):
+    """Messages read, in arrival order: the columns of the history's table `received` after `arrival`."""
+
+    partitions: Int32s
+    ledgers: Int64s
+    entries: Int64s
+    batches: Int32s
+    streams: Int32s
+    values: Int64s
+
+
+class Progress(NamedTuple):
+    """How many messages were sent and how many of them have a final outcome, at one moment."""
+
+    sent: int
+    acked: int
+
+
+class Witnesses(Protocol):
+    """Where a client reports what it notices of a disturbance (disconnect, retry, error, leader), and its own log."""
+
+    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None: ...
+
+    def log(self, line: str) -> None: ...
+
+
+class ProducerClient(Protocol):
+    """One producer's connection to the system under test. One thread sends; `progress` and `stop` may be called by any."""
+
+    library_version: str
+    effective_config: dict[str, str]
+
+    def connect(self, timeout_s: float) -> None:
+        """Return when the topic and its brokers are known; PlatformError after `timeout_s`."""
+
+    def send(self, chunk: Chunk) -> int:
+        """Send the chunk's messages in order; how many were sent: all, or fewer after `stop`."""
+
+    def finish(self) -> None:
+        """Return when every message sent has its final outcome; bounded by the delivery timeout."""
+
+    def progress(self) -> Progress:
+        """Counts at this moment; `sent` is never below `acked`."""
+
+    def stop(self) -> None:
+        """Send nothing more."""
+
+    def close(self) -> None: ...
+
+
+class ConsumerClient(Protocol):
+    """One consumer of a whole topic, from the first message on."""
+
+    library_version: str
+    effective_config: dict[str, str]
+    foreign: list[str]
+    """Messages that nobody of us sent, in words."""
+
+    def read(self, timeout_s: float) -> Rows | None:
+        """The next messages of any partition, or None if none came within `timeout_s`."""
+
+    def missing(self, end: tuple[EndPosition, ...]) -> str | None:
+        """What is still to be read before `end`, in words; None if every partition was read to its end."""
+
+    def close(self) -> None: ...
+
+
+def chunk_of(first: int, last: int, streams: int) -> Chunk:
+    """Messages `first` to `last` - 1 of a run (from 0): they go to the streams in turn (dedup.payloads)."""
+    index = np.arange(first, last, dtype=np.int64)
+    stream, value = index % streams, index // streams + 1
+    words = (stream << VALUE_BITS | value).astype(">u8")
+    return Chunk(stream.astype(np.int32), value, words.view(f"V{PAYLOAD_BYTES}").tolist())
+
+
+def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:
+    """The streams and values of payloads laid end to end."""
+    words = np.frombuffer(payloads, dtype=">u8").astype(np.int64)
+    return (words.view(np.uint64) >> np.uint64(VALUE_BITS)).astype(np.int32), words & ((1 << VALUE_BITS) - 1)
+
+
+def make_producer(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> ProducerClient:
+    """The producer client of `config.library`; SpecificationError if it refuses its properties."""
+    return _module(config.library).Producer(config, record, witnesses)  # type: ignore[no-any-return]
+
+
+def make_consumer(config: ConsumerConfig, witnesses: Witnesses) -> ConsumerClient:
+    """The consumer client of `config.library`; SpecificationError if it refuses its properties."""
+    return _module(config.library).Consumer(config, witnesses)  # type: ignore[no-any-return]
+
+
+def check(library: Library, properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
+    """Let the client library itself say whether it takes these settings, without any broker.
+
+    Raises SpecificationError with the library's own message, verbatim (an unknown property; `acks: 1` with idempotence).
+    """
+    _module(library).check(properties, deduplication, in_flight)
+
+
+def refuse(properties: dict[str, str], reserved: dict[str, str]) -> None:
+    """SpecificationError for the first property that is not for the experiment's file to set."""
+    for name in properties:
+        if name in reserved:
+            raise SpecificationError(
+                where=f"client.properties.{name}",
+                got=repr(properties[name]),
+                rule=f"it is not yours to set: {reserved[name]}",
+                todo="remove it",
+            )
+
+
+def masked(settings: dict[str, Any]) -> dict[str, str]:
+    """Settings as text, secrets hidden."""
+    secret = ("password", "secret", "token", "jaas", ".pem", "private")
+    return {
+        name: "***" if any(part in name.lower() for part in secret) else str(value)
+        for name, value in sorted(settings.items())
+    }
+
+
+def _module(library: Library) -> Any:
+    if library == "confluent-kafka":
+        from dedup_runners.clients import confluent_kafka
+
+        return confluent_kafka
+    from dedup_runners.clients import pulsar
+
+    return pulsar

@@ -1,0 +1,430 @@
+"""librdkafka, through confluent-kafka: Kafka's producer and consumer for Python.
+
+The producer is fast because the interpreter does little a message. Payloads are cut out of one numpy array; the sending
+loop runs in C (`deque(map(produce, …))`); librdkafka itself keeps the in-flight bound (`queue.buffering.max.messages`
+counts a message until its delivery report was served); a delivery report only appends the message to a list, and a
+whole list becomes columns at once. When the bound is reached `produce` raises BufferError: the message was not taken,
+so offering the same message again is no second send.
+
+Idempotence, the thing under test, is the only setting that differs between the variants. librdkafka moves its
+defaults with it, so everything that moves is set here for both.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from operator import length_hint
+from typing import Any, Final
+
+import confluent_kafka as ck
+import numpy as np
+
+from dedup.errors import PlatformError, SpecificationError
+from dedup.manifests import EndPosition
+from dedup.payloads import PAYLOAD_BYTES
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, refuse
+from dedup_runners.configs import ConsumerConfig, ProducerConfig
+
+ROOM_POLL_S: Final = 0.05
+FLUSH_S: Final = 0.2
+DRAIN_GRACE_S: Final = 60.0
+PURGE_S: Final = 30.0
+STATISTICS_MS: Final = 250
+READ_MESSAGES: Final = 20_000
+
+OUTCOME_OF: Final[dict[int, Outcome]] = {}
+"""Error codes of delivery reports that prove that a message never left the client: none does.
+
+A report says what ended the last attempt. A message that was purged from the queue or timed out there may have been
+sent before, and librdkafka's own `status` of a message, which would tell, is not part of the Python client. Only an
+error that `produce` itself raises proves that librdkafka never took the message; that one is a `fail`.
+"""
+
+RESERVED: Final = {
+    **dict.fromkeys(
+        ["bootstrap.servers", "metadata.broker.list"], "the brokers are those of the system under test"
+    ),
+    **dict.fromkeys(["enable.idempotence", "transactional.id"], "it is what the variants differ in"),
+    **dict.fromkeys(
+        ["queue.buffering.max.messages", "queue.buffering.max.kbytes"], "workload.inFlight bounds what is unacknowledged"
+    ),
+    **dict.fromkeys(["message.timeout.ms", "delivery.timeout.ms"], "the tester retries for minutes in every run"),
+    **dict.fromkeys(["delivery.report.only.error", "dr_cb", "dr_msg_cb", "on_delivery"], "every outcome is recorded"),
+    **dict.fromkeys(
+        ["error_cb", "stats_cb", "throttle_cb", "logger", "log_cb", "log.queue", "log_level", "statistics.interval.ms"],
+        "the tester listens there for the client's witnesses",
+    ),
+    **dict.fromkeys(
+        ["group.id", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level",
+         "enable.partition.eof"],
+        "the tester reads everything, from the first message on",
+    ),
+    **dict.fromkeys(["plugin.library.paths", "ssl.engine.location", "ssl.providers"], "it loads a library"),
+    "sasl.kerberos.kinit.cmd": "it runs a command",
+    **dict.fromkeys(["test.mock.num.brokers", "test.mock.broker.rtt"], "brokers must be real"),
+    **dict.fromkeys(["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"], "values are bytes"),
+}  # fmt: skip
+
+ALIASES: Final = {
+    "request.required.acks": "acks",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.send.max.retries": "retries",
+}
+
+DEFAULTS: Final = {
+    "acks": "all",
+    "max.in.flight.requests.per.connection": "5",
+    "retries": "2147483647",
+    "reconnect.backoff.ms": "50",
+    "reconnect.backoff.max.ms": "1000",
+}
+
+
+def settings(properties: dict[str, str], deduplication: bool, in_flight: int, delivery_timeout_s: float) -> dict[str, str]:
+    """The producer's whole explicit configuration but for its addresses; SpecificationError for a reserved property."""
+    refuse(properties, RESERVED)
+    overridden = {ALIASES.get(name, name) for name in properties}
+    return {
+        **{name: value for name, value in DEFAULTS.items() if name not in overridden},
+        "enable.idempotence": "true" if deduplication else "false",
+        "queue.buffering.max.messages": str(in_flight),
+        "queue.buffering.max.kbytes": "2097151",
+        "message.timeout.ms": str(round(delivery_timeout_s * 1000)),
+        "statistics.interval.ms": str(STATISTICS_MS),
+        **properties,
+    }
+
+
+def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
+    """Build a producer and a consumer that reach no broker: librdkafka checks every setting when it starts."""
+    asked = settings(properties, deduplication, in_flight, 60.0)
+    silent = {"bootstrap.servers": "", "logger": _silent_logger(), "log_level": "0"}
+    _built(ck.Producer, {**asked, **silent})
+    _built(ck.Consumer, {**properties, "group.id": "check", **silent}).close()
+
+
+class Producer:
+    """One idempotent or plain producer. Stream s goes to partition s."""
+
+    library_version = f"confluent-kafka {ck.__version__}, librdkafka {ck.libversion()[0]}"
+
+    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> None:
+        asked = settings(config.properties, config.deduplication, config.in_flight, config.delivery_timeout_s)
+        asked["bootstrap.servers"] = config.endpoints.client_bootstrap
+        asked["client.id"] = config.properties.get("client.id", config.producer_name)
+        self.effective_config = masked(asked)
+        self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
+        self._record, self._witnesses = record, witnesses
+        self._reported: list[Any] = []
+        self._failed: list[Any] = []
+        self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
+        self._acked, self._stopped = 0, False
+        self._counting = threading.Lock()
+        watch = _Watch(witnesses)
+        self._client = _built(
+            ck.Producer, {**asked, **watch.callbacks(), "on_delivery": _delivery(self._reported, self._failed)}
+        )
+
+    def connect(self, timeout_s: float) -> None:
+        _await_topic(self._client, self._topic, self._streams, timeout_s)
+
+    def send(self, chunk: Chunk) -> int:
+        payloads = iter(chunk.payloads)
+        sent_before, count = self._sent, len(chunk.payloads)
+        self._sending = (sent_before + count, payloads)
+        partitions = repeat(0) if self._streams == 1 else iter(chunk.streams.tolist())
+        sends = map(self._client.produce, repeat(self._topic), payloads, repeat(None), partitions)
+        while True:
+            try:
+                deque(sends, maxlen=0)
+                break
+            except BufferError:
+                index = count - length_hint(payloads) - 1
+                if not self._offer(chunk, index):
+                    self._sending = (sent_before + index, iter(()))
+                    break
+            except ck.KafkaException as error:
+                self._refused(chunk, count - length_hint(payloads) - 1, error)
+        self._client.poll(0)
+        self._drain()
+        return self._sent - sent_before
+
+    def finish(self) -> None:
+        deadline = time.monotonic() + self._patience_s + DRAIN_GRACE_S
+        while self.progress().acked < self._sent and time.monotonic() < deadline:
+            self._client.flush(FLUSH_S)
+            self._drain()
+        if self.progress().acked < self._sent:
+            self._witnesses.log(f"purging {self._sent - self.progress().acked} messages that had no outcome in time")
+            self._client.purge()
+            deadline = time.monotonic() + PURGE_S
+            while self.progress().acked < self._sent and time.monotonic() < deadline:
+                self._client.flush(FLUSH_S)
+                self._drain()
+
+    def progress(self) -> Progress:
+        with self._counting:
+            acked = self._acked + len(self._reported) + len(self._failed)
+        return Progress(self._sent, acked)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def close(self) -> None:
+        self._client.close()
+
+    @property
+    def _sent(self) -> int:
+        end, payloads = self._sending
+        return end - length_hint(payloads)
+
+    def _offer(self, chunk: Chunk, index: int) -> bool:
+        """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
+        partition = 0 if self._streams == 1 else int(chunk.streams[index])
+        while not self._stopped:
+            self._client.poll(ROOM_POLL_S)
+            self._drain()
+            try:
+                self._client.produce(self._topic, chunk.payloads[index], None, partition)
+                return True
+            except BufferError:
+                continue
+            except ck.KafkaException as error:
+                self._refused(chunk, index, error)
+                return True
+        return False
+
+    def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
+        self._witnesses.disturbed("error", f"produce refused: {error}")
+        here = slice(index, index + 1)
+        self._report(chunk.streams[here], chunk.values[here], Outcome.FAIL)
+        with self._counting:
+            self._acked += 1
+
+    def _drain(self) -> None:
+        """Turn the delivery reports served so far into rows of the history."""
+        if self._reported:
+            reported = self._reported[:]
+            streams, values = decoded(b"".join(map(_VALUE, reported)))
+            offsets = np.fromiter(map(_OFFSET, reported), np.int64, len(reported))
+            partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
+            self._report(streams, values, Outcome.OK, partitions, np.maximum(offsets, -1))
+            with self._counting:
+                self._acked += len(reported)
+                del self._reported[: len(reported)]
+        while self._failed:
+            message = self._failed[0]
+            error = message.error()
+            outcome = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
+            self._witnesses.disturbed("error", f"delivery failed: {error.name()}: {error.str()}")
+            streams, values = decoded(message.value())
+            self._report(streams, values, outcome)
+            with self._counting:
+                self._acked += 1
+                del self._failed[0]
+
+    def _report(self, streams: Any, values: Any, outcome: Outcome, partitions: Any = None, entries: Any = None) -> None:
+        rows = len(values)
+        self._record(
+            Outcomes(
+                streams,
+                values,
+                np.full(rows, outcome, np.int8),
+                streams if partitions is None else partitions,
+                np.zeros(rows, np.int64),
+                np.full(rows, -1, np.int64) if entries is None else entries,
+                np.zeros(rows, np.int32),
+            )
+        )
+
+
+class Consumer:
+    """Reads every partition from offset 0 on, as batches."""
+
+    library_version = Producer.library_version
+
+    def __init__(self, config: ConsumerConfig, witnesses: Witnesses) -> None:
+        refuse(config.properties, RESERVED)
+        asked = {
+            "bootstrap.servers": config.endpoints.client_bootstrap,
+            "group.id": config.run_id,
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
+            "queued.min.messages": "500000",
+            "queued.max.messages.kbytes": "65536",
+            "reconnect.backoff.ms": DEFAULTS["reconnect.backoff.ms"],
+            "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
+            **config.properties,
+        }
+        self.effective_config = masked(asked)
+        self.foreign: list[str] = []
+        self._next = dict.fromkeys(range(config.streams), 0)
+        self._witnesses = witnesses
+        self._client = _built(ck.Consumer, {**asked, **_Watch(witnesses).callbacks()})
+        self._client.assign([ck.TopicPartition(config.topic, partition, 0) for partition in self._next])
+        self._topic = config.topic
+
+    def read(self, timeout_s: float) -> Rows | None:
+        messages = self._client.consume(READ_MESSAGES, timeout_s)
+        if any(map(_ERROR, messages)):
+            for error in filter(None, map(_ERROR, messages)):
+                self._witnesses.disturbed("error", f"{error.name()}: {error.str()}")
+            messages = [message for message in messages if message.error() is None]
+        if not messages:
+            self._next.update(self._positions())
+            return None
+        payloads = list(map(_VALUE, messages))
+        try:
+            lengths = set(map(len, payloads))
+        except TypeError:
+            lengths = set()
+        if lengths != {PAYLOAD_BYTES}:
+            messages = [message for message in messages if not self._is_foreign(message)]
+            payloads = list(map(_VALUE, messages))
+        return self._rows(messages, payloads)
+
+    def missing(self, end: tuple[EndPosition, ...]) -> str | None:
+        for position in end:
+            if self._next[position.partition] < position.entries:
+                return f"partition {position.partition}: offset {self._next[position.partition]} of {position.entries}"
+        return None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _rows(self, messages: list[Any], payloads: list[bytes]) -> Rows:
+        count = len(messages)
+        streams, values = decoded(b"".join(payloads))
+        offsets = np.fromiter(map(_OFFSET, messages), np.int64, count)
+        partitions = np.fromiter(map(_PARTITION, messages), np.int32, count)
+        for partition in np.unique(partitions).tolist():
+            self._next[partition] = max(self._next[partition], int(offsets[partitions == partition].max()) + 1)
+        zeros = np.zeros(count, np.int64)
+        return Rows(partitions, zeros, offsets, zeros.astype(np.int32), streams, values)
+
+    def _is_foreign(self, message: Any) -> bool:
+        payload = message.value()
+        if payload is not None and len(payload) == PAYLOAD_BYTES:
+            return False
+        self.foreign.append(
+            f"partition {message.partition()} offset {message.offset()}: "
+            f"a payload of {len(payload or b'')} bytes, not of this tool"
+        )
+        return True
+
+    def _positions(self) -> dict[int, int]:
+        asked = [ck.TopicPartition(self._topic, partition) for partition in self._next]
+        found = {at.partition: at.offset for at in self._client.position(asked) if at.offset >= 0}
+        return {partition: max(offset, self._next[partition]) for partition, offset in found.items()}
+
+
+class _Watch:
+    """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
+
+    def __init__(self, witnesses: Witnesses) -> None:
+        self._witnesses = witnesses
+        self._retries: dict[str, int] = {}
+        self._leaders: dict[str, int] = {}
+
+    def callbacks(self) -> dict[str, Any]:
+        return {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _logger(self._witnesses)}
+
+    def _on_error(self, error: ck.KafkaError) -> None:
+        lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
+        self._witnesses.disturbed("disconnect" if lost else "error", f"{error.name()}: {error.str()}")
+
+    def _on_statistics(self, text: str) -> None:
+        statistics = json.loads(text)
+        at_ns = statistics["ts"] * 1000
+        for name, broker in statistics["brokers"].items():
+            retries, before = broker.get("txretries", 0), self._retries.get(name, 0)
+            if retries > before:
+                self._witnesses.disturbed("retry", f"{name}: {retries - before} requests sent again", at_ns)
+            self._retries[name] = retries
+        for topic in statistics["topics"].values():
+            for number, partition in topic["partitions"].items():
+                leader, before = partition["leader"], self._leaders.get(number)
+                if number != "-1" and leader != before:
+                    if before is not None:
+                        self._witnesses.disturbed("leader", f"partition {number}: {before} -> {leader}", at_ns)
+                    self._leaders[number] = leader
+
+
+class _Handler(logging.Handler):
+    def __init__(self, witnesses: Witnesses) -> None:
+        super().__init__()
+        self._witnesses = witnesses
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._witnesses.log(record.getMessage())
+
+
+def _logger(witnesses: Witnesses) -> logging.Logger:
+    logger = logging.Logger("librdkafka")
+    logger.addHandler(_Handler(witnesses))
+    return logger
+
+
+def _silent_logger() -> logging.Logger:
+    logger = logging.Logger("silent")
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def _delivery(reported: list[Any], failed: list[Any]) -> Callable[[Any, Any], None]:
+    took, lost = reported.append, failed.append
+
+    def on_delivery(error: Any, message: Any) -> None:
+        if error is None:
+            took(message)
+        else:
+            lost(message)
+
+    return on_delivery
+
+
+def _built(kind: Any, asked: dict[str, Any]) -> Any:
+    try:
+        return kind(asked)
+    except (ck.KafkaException, ValueError, TypeError) as error:
+        inner = error.args[0] if error.args else error
+        message = inner.str() if isinstance(inner, ck.KafkaError) else str(inner)
+    raise SpecificationError(
+        where="client.properties",
+        got=f"a refusal by librdkafka: {message}",
+        rule="the client library checks its own settings",
+        todo="correct the properties (librdkafka's CONFIGURATION.md lists them)",
+    )
+
+
+def _await_topic(client: Any, topic: str, partitions: int, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    why = "no answer"
+    while (left_s := deadline - time.monotonic()) > 0:
+        try:
+            found = client.list_topics(topic, min(left_s, 5.0)).topics[topic]
+            led = [each for each in found.partitions.values() if each.leader >= 0]
+            if found.error is None and len(led) == partitions:
+                return
+            why = str(found.error) if found.error else f"{len(led)} of {partitions} partitions have a leader"
+        except ck.KafkaException as error:
+            why = error.args[0].str()
+        client.poll(0.05)
+    raise PlatformError(
+        where=f"topic {topic}",
+        got=why,
+        rule=f"the client must know the topic and its leaders before the first send, within {timeout_s:g} s",
+        todo="look at the brokers' logs",
+    )
+
+
+_VALUE: Final = ck.Message.value
+_OFFSET: Final = ck.Message.offset
+_PARTITION: Final = ck.Message.partition
+_ERROR: Final = ck.Message.error

@@ -1,0 +1,380 @@
+"""Pulsar's C++ client, through pulsar-client: producer and consumer for Python.
+
+One producer a partition topic, each with a name of its own, because Pulsar deduplicates by producer name and sequence
+id; the sequence id is given with every message and is its value, so it starts at 1 (the Python client ignores 0).
+The client calls back on a thread of its own, one call a message, with no word of which message it speaks of; so each
+callback carries its message's identity. It only appends to a list; a whole list becomes columns at once, on the
+sending thread, which also keeps the in-flight bound: it never sends more than the bound leaves room for.
+
+A duplicate that the broker recognised is acknowledged with the position (-1, -1): an `ok` without a position.
+Deduplication is the broker's policy; nothing of the client's configuration differs between the variants.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import length_hint, methodcaller
+from typing import Any, Final
+
+import numpy as np
+import pulsar
+
+from dedup.errors import PlatformError, SpecificationError
+from dedup.manifests import EndPosition
+from dedup.payloads import PAYLOAD_BYTES
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked
+from dedup_runners.configs import ConsumerConfig, ProducerConfig
+
+ROOM_S: Final = 0.0005
+ROOM_SHARE: Final = 4
+"""When the bound is reached, sending goes on when this part of it is free: a thread that sends and a thread that calls
+back, message by message in turns, would spend their time on handing over the interpreter's lock."""
+DRAIN_GRACE_S: Final = 60.0
+DRAIN_ROWS: Final = 2048
+READ_MESSAGES: Final = 5000
+READ_BYTES: Final = 16 << 20
+
+OUTCOME_OF: Final = {
+    int(pulsar.Result.Ok): Outcome.OK,
+    int(pulsar.Result.ProducerQueueIsFull): Outcome.FAIL,
+    int(pulsar.Result.MemoryBufferIsFull): Outcome.FAIL,
+    int(pulsar.Result.MessageTooBig): Outcome.FAIL,
+    int(pulsar.Result.InvalidMessage): Outcome.FAIL,
+    int(pulsar.Result.CryptoError): Outcome.FAIL,
+}
+"""Results of a send: these refusals come before a message is queued to be sent. Every other result is `unknown`:
+Timeout, Disconnected, AlreadyClosed and the like end messages that may have been sent and stored before."""
+
+
+def _switch(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+CLIENT_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {
+    "operation_timeout_seconds": int,
+    "io_threads": int,
+    "connection_timeout_ms": int,
+    "concurrent_lookup_requests": int,
+}
+PRODUCER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {
+    "compression_type": lambda text: pulsar.CompressionType.__members__[text],
+    "batching_enabled": _switch,
+    "batching_type": lambda text: pulsar.BatchingType.__members__[text],
+    "batching_max_messages": int,
+    "batching_max_allowed_size_in_bytes": int,
+    "batching_max_publish_delay_ms": int,
+}
+CONSUMER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {"receiver_queue_size": int}
+SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
+"""The settings that an experiment may give, under the Python client's own names: what is not here is refused."""
+
+DISTURBANCES: Final = (
+    ("disconnect", re.compile(r"Connection closed|Connection reset|Read failed|Failed to establish|disconnected|EOF", re.I)),
+    ("retry", re.compile(r"Re-?Sending|Schedule re-?connection|Reconnecting", re.I)),
+)
+"""What the client's own log lines witness."""
+
+
+def typed(properties: dict[str, str]) -> dict[str, Any]:
+    """The properties as the client's keyword arguments; SpecificationError for one that it does not have."""
+    found = {}
+    for name, text in properties.items():
+        if name not in SETTINGS:
+            raise SpecificationError(
+                where=f"client.properties.{name}",
+                got=repr(text),
+                rule=f"pulsar-client's settings for an experiment are {', '.join(sorted(SETTINGS))}",
+                todo="correct or remove it",
+            )
+        try:
+            found[name] = SETTINGS[name](text)
+        except (KeyError, ValueError):
+            raise SpecificationError(
+                where=f"client.properties.{name}",
+                got=repr(text),
+                rule=f"it is {_values_of(name)}",
+                todo="correct it",
+            ) from None
+    return found
+
+
+def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
+    """Build a client that reaches no broker, with these settings; they are the same with and without deduplication."""
+    asked = typed(properties)
+    client = _client("pulsar://127.0.0.1:1", None, asked, logging.NullHandler())
+    client.close()
+    bound = asked.get("batching_max_messages", 1)
+    if bound < 1:
+        raise SpecificationError(
+            where="client.properties.batching_max_messages", got=str(bound), rule="a batch has messages", todo="give 1 or more"
+        )
+
+
+class Producer:
+    """One producer a partition; stream s goes to partition s."""
+
+    library_version = f"pulsar-client {pulsar.__version__}"
+
+    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> None:
+        asked = typed(config.properties)
+        self._config, self._record, self._witnesses = config, record, witnesses
+        self._settings = {
+            "batching_enabled": True,
+            "batching_max_messages": 1000,
+            "send_timeout_millis": round(config.delivery_timeout_s * 1000),
+            "max_pending_messages": config.in_flight + DRAIN_ROWS,
+            "block_if_queue_full": True,
+            **{name: value for name, value in asked.items() if name in PRODUCER_SETTINGS},
+        }
+        self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
+        self._handler = _Handler(witnesses)
+        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, self._handler)
+        self._sends: list[Callable[..., None]] = []
+        self._ended: list[tuple[int, int, Any, Any]] = []
+        self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
+        self._acked, self._stopped = 0, False
+        self._counting = threading.Lock()
+
+    def connect(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        for stream in range(self._config.streams):
+            topic = partition_topic(self._config.topic, stream, self._config.streams)
+            name = f"{self._config.producer_name}-{stream}"
+            make = partial(self._client.create_producer, topic, producer_name=name, **self._settings)
+            self._sends.append(_persistently(make, topic, deadline).send_async)
+
+    def send(self, chunk: Chunk) -> int:
+        count, sent_before, first = len(chunk.payloads), self._sent, 0
+        least = max(1, self._config.in_flight // ROOM_SHARE)
+        while first < count and not self._stopped:
+            room = self._config.in_flight - (sent_before + first - self.progress().acked)
+            last = min(first + room, count)
+            if room < least:
+                time.sleep(ROOM_S)
+            else:
+                self._send(chunk, first, last, sent_before)
+                first = last
+            self._drain(DRAIN_ROWS)
+        self._drain()
+        return first
+
+    def finish(self) -> None:
+        deadline = time.monotonic() + self._config.delivery_timeout_s + DRAIN_GRACE_S
+        while self.progress().acked < self._sent and time.monotonic() < deadline:
+            time.sleep(ROOM_S)
+            self._drain(DRAIN_ROWS)
+        self._drain()
+
+    def progress(self) -> Progress:
+        with self._counting:
+            acked = self._acked + len(self._ended)
+        return Progress(max(self._sent, acked), acked)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def close(self) -> None:
+        self._handler.leaving = True
+        self._client.close()
+        self._drain()
+
+    @property
+    def _sent(self) -> int:
+        end, payloads = self._sending
+        return end - length_hint(payloads)
+
+    def _send(self, chunk: Chunk, first: int, last: int, sent_before: int) -> None:
+        part = slice(first, last)
+        payloads = iter(chunk.payloads[part])
+        self._sending = (sent_before + last, payloads)
+        ended, sends = self._on_end, self._sends
+        for payload, stream, value in zip(
+            payloads, chunk.streams[part].tolist(), chunk.values[part].tolist(), strict=True
+        ):
+            sends[stream](payload, partial(ended, stream, value), sequence_id=value)
+
+    def _on_end(self, stream: int, value: int, result: Any, position: Any) -> None:
+        self._ended.append((stream, value, result, position))
+
+    def _drain(self, at_least: int = 1) -> None:
+        """Turn the callbacks so far into rows of the history, if there are that many."""
+        rows = len(self._ended)
+        if rows < at_least:
+            return
+        streams, values, results, positions = zip(*self._ended[:rows], strict=True)
+        codes = np.fromiter(map(int, results), np.int32, rows)
+        outcomes = np.zeros(rows, np.int8)
+        for index in np.nonzero(codes)[0].tolist():
+            outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
+            self._witnesses.disturbed("error", f"send ended: {results[index]}")
+        partitions = np.array(streams, np.int32)
+        ledgers = np.fromiter(map(_LEDGER, positions), np.int64, rows)
+        entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)
+        batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
+        entries[outcomes != Outcome.OK] = -1
+        self._record(
+            Outcomes(partitions, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
+        )
+        with self._counting:
+            self._acked += rows
+            del self._ended[:rows]
+
+
+class Consumer:
+    """Reads every partition from its earliest message, by batches, over an exclusive subscription of its own."""
+
+    library_version = Producer.library_version
+
+    def __init__(self, config: ConsumerConfig, witnesses: Witnesses) -> None:
+        asked = typed(config.properties)
+        self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
+        self.foreign: list[str] = []
+        self._handler = _Handler(witnesses)
+        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, self._handler)
+        settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
+        deadline = time.monotonic() + config.timeout_s
+        self._consumers = []
+        for partition in range(config.streams):
+            topic = partition_topic(config.topic, partition, config.streams)
+            subscribe = partial(
+                self._client.subscribe,
+                topic,
+                f"reader-of-{config.run_id}",
+                initial_position=pulsar.InitialPosition.Earliest,
+                batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
+                **{"receiver_queue_size": 2 * READ_MESSAGES, **settings},
+            )
+            self._consumers.append(_persistently(subscribe, topic, deadline))
+        self._last = dict.fromkeys(range(config.streams), (-1, -1, -1))
+        self._turn = 0
+
+    def read(self, timeout_s: float) -> Rows | None:
+        for _ in self._consumers:
+            partition = self._turn
+            self._turn = (self._turn + 1) % len(self._consumers)
+            try:
+                messages = self._consumers[partition].batch_receive()
+            except pulsar.Timeout:
+                continue
+            if messages:
+                return self._rows(partition, messages)
+        return None
+
+    def missing(self, end: tuple[EndPosition, ...]) -> str | None:
+        for position in end:
+            if not position.extents:
+                continue
+            ledger, entries = max(position.extents)
+            last = self._last[position.partition]
+            if last[:2] < (ledger, entries - 1) or (last[:2] == (ledger, entries - 1) and self._in_batch(position.partition)):
+                return f"partition {position.partition}: read to {last} of ({ledger}, {entries - 1})"
+        return None
+
+    def close(self) -> None:
+        self._handler.leaving = True
+        self._client.close()
+
+    def _in_batch(self, partition: int) -> bool:
+        """Whether the entry that was read last has messages that were not."""
+        newest = self._consumers[partition].get_last_message_id()
+        return bool(self._last[partition] < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
+
+    def _rows(self, partition: int, messages: list[Any]) -> Rows:
+        payloads = [message.data() for message in messages]
+        positions = [message.message_id() for message in messages]
+        newest = positions[-1]
+        self._last[partition] = max(
+            self._last[partition], (newest.ledger_id(), newest.entry_id(), newest.batch_index())
+        )
+        if set(map(len, payloads)) != {PAYLOAD_BYTES}:
+            self._note_foreign(partition, payloads, positions)
+            ours = [index for index, payload in enumerate(payloads) if len(payload) == PAYLOAD_BYTES]
+            payloads, positions = [payloads[index] for index in ours], [positions[index] for index in ours]
+        count = len(payloads)
+        streams, values = decoded(b"".join(payloads))
+        return Rows(
+            np.full(count, partition, np.int32),
+            np.fromiter(map(_LEDGER, positions), np.int64, count),
+            np.fromiter(map(_ENTRY, positions), np.int64, count),
+            np.maximum(np.fromiter(map(_BATCH, positions), np.int32, count), 0),
+            streams,
+            values,
+        )
+
+    def _note_foreign(self, partition: int, payloads: list[bytes], positions: list[Any]) -> None:
+        self.foreign += [
+            f"partition {partition} position {position}: a payload of {len(payload)} bytes, not of this tool"
+            for payload, position in zip(payloads, positions, strict=True)
+            if len(payload) != PAYLOAD_BYTES
+        ]
+
+
+def partition_topic(topic: str, partition: int, partitions: int) -> str:
+    """The topic that holds one partition's messages; the topic itself if it has but one."""
+    return topic if partitions == 1 else f"{topic}-partition-{partition}"
+
+
+def _client(service_url: str, listener_name: str | None, asked: dict[str, Any], handler: logging.Handler) -> Any:
+    settings = {name: value for name, value in asked.items() if name in CLIENT_SETTINGS}
+    logger = logging.Logger("pulsar-client", logging.INFO)
+    logger.addHandler(handler)
+    try:
+        return pulsar.Client(service_url, logger=logger, listener_name=listener_name, **settings)
+    except (ValueError, TypeError, pulsar.PulsarException) as error:
+        message = str(error)
+    raise SpecificationError(
+        where="client.properties",
+        got=f"a refusal by pulsar-client: {message}",
+        rule="the client library checks its own settings",
+        todo="correct the properties",
+    )
+
+
+def _persistently(make: Callable[[], Any], topic: str, deadline: float) -> Any:
+    """What `make` makes, tried again until it can be made; PlatformError after the deadline."""
+    while True:
+        try:
+            return make()
+        except (ValueError, TypeError) as error:
+            message, todo = str(error), "correct the client's properties"
+            break
+        except pulsar.PulsarException as error:
+            message, todo = str(error), "look at the brokers' logs"
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+    raise PlatformError(where=topic, got=message, rule="the client must be connected before the first message", todo=todo)
+
+
+def _values_of(name: str) -> str:
+    if SETTINGS[name] is int:
+        return "a number"
+    if SETTINGS[name] is _switch:
+        return "true or false"
+    kind = pulsar.CompressionType if name == "compression_type" else pulsar.BatchingType
+    return f"one of {', '.join(kind.__members__)}"
+
+
+class _Handler(logging.Handler):
+    """Sorts the client's log lines into witnesses and talk. `leaving`: we close connections ourselves now."""
+
+    def __init__(self, witnesses: Witnesses) -> None:
+        super().__init__()
+        self.leaving = False
+        self._witnesses = witnesses
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        for kind, pattern in DISTURBANCES:
+            if not self.leaving and pattern.search(line):
+                self._witnesses.disturbed(kind, line)
+                return
+        self._witnesses.log(line)
+
+
+_LEDGER: Final = methodcaller("ledger_id")
+_ENTRY: Final = methodcaller("entry_id")
+_BATCH: Final = methodcaller("batch_index")

@@ -1,0 +1,81 @@
+"""What a runner is told: one JSON document, the same for a local process and for a pod.
+
+The platform writes it to the run's folder (`config/producer.json`, `config/consumer.json`) and gives its path, or
+hands it over on standard input, so that a process can start and import everything before its run is known. A value
+that is wrong here is a mistake of the platform or of a person driving the runner by hand: it is refused, not guessed.
+"""
+
+import sys
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dedup.errors import SpecificationError
+from dedup_runners.endpoints import Endpoints
+
+Library = Literal["confluent-kafka", "pulsar-client"]
+C = TypeVar("C", bound="RunnerConfig")
+
+
+class Trigger(BaseModel):
+    """Where to push when `message` messages are sent: the chaos process of `fault` listens there.
+
+    A fault that is in force for the whole run (link latency) has no message: nothing is pushed, but its announcements
+    are stamped all the same.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fault: str
+    message: int | None = Field(None, ge=1)
+    host: str = "127.0.0.1"
+    port: int
+
+
+class RunnerConfig(BaseModel):
+    """What both runners need to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    folder: Path = Field(description="the run's folder; the history is written there")
+    endpoints: Endpoints
+    topic: str
+    library: Library
+    properties: dict[str, str] = Field(default_factory=dict, description="the client's own settings, by its own names")
+    streams: int = Field(1, ge=1, le=1024, description="one a partition")
+    metrics_port: int | None = Field(None, description="Prometheus metrics over HTTP; 0 = any free port, None = none")
+    metrics_host: str = Field("127.0.0.1", description="the address that the metrics are served on")
+
+
+class ProducerConfig(RunnerConfig):
+    """The producer's part: what to send, how much of it may be unacknowledged, and whom to tell at message N."""
+
+    deduplication: bool
+    producer_name: str
+    messages: int = Field(ge=1)
+    in_flight: int = Field(10_000, ge=1, le=1_000_000)
+    triggers: tuple[Trigger, ...] = ()
+    delivery_timeout_s: float = Field(300.0, gt=0, description="how long the client retries one message")
+
+
+class ConsumerConfig(RunnerConfig):
+    """The consumer's part: how long reading to the end may take."""
+
+    timeout_s: float = Field(600.0, gt=0)
+
+
+def read(source: str, kind: type[C]) -> C:
+    """The config in the file `source`, or on standard input if it is "-"; SpecificationError if it is not one."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+        return kind.model_validate_json(text)
+    except OSError as error:
+        got, rule = str(error), "a runner reads its config from a readable file"
+    except ValidationError as error:
+        first = error.errors()[0]
+        got = f"{str(first.get('input'))[:80]!r} at {'.'.join(map(str, first['loc'])) or 'document'}"
+        rule = first["msg"]
+    todo = f"give a {kind.__name__} as JSON"
+    raise SpecificationError(where=source if source != "-" else "standard input", got=got, rule=rule, todo=todo)

@@ -1,0 +1,116 @@
+"""The consumer of a run: reads everything, from the first message to the end position that the broker names.
+
+`python -m dedup_runners.consumer CONFIG` (or `-`). The end is asked of the brokers, when the producer is gone and the
+faults are healed; when it is reached it is asked again, and reading goes on if it moved. An end by silence ("nothing
+came for a while") would call slow brokers lossy. If the time runs out first, the report says that the end was not
+reached: then nothing that is missing counts as lost.
+"""
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import Final
+
+import numpy as np
+
+from dedup.manifests import ConsumerReport, EndPosition, Segment
+from dedup_runners import admins, programs
+from dedup_runners.clients import ConsumerClient, make_consumer
+from dedup_runners.configs import ConsumerConfig
+from dedup_runners.journals import Observer, save_report, usage
+from dedup_runners.metrics import served
+from dedup_runners.recorders import Recorder
+
+READ_S: Final = 0.2
+REPORT: Final = "consumer.json"
+MAX_PROBLEMS: Final = 10
+
+
+class Consumption:
+    """One run's reading."""
+
+    def __init__(self, config: ConsumerConfig, client: ConsumerClient, admin: admins.Admin, recorder: Recorder) -> None:
+        self.received = 0
+        self.end: tuple[EndPosition, ...] = ()
+        self.client = client
+        self._config, self._admin, self._recorder = config, admin, recorder
+        self._stopped = False
+
+    def run(self) -> str | None:
+        """Read to the end; None if it was reached, else what is missing, in words."""
+        deadline = time.monotonic() + self._config.timeout_s
+        self.end = self._ask_end()
+        while True:
+            missing = self.client.missing(self.end)
+            if missing is None:
+                before, self.end = self.end, self._ask_end()
+                if self.end == before:
+                    return None
+                continue
+            if self._stopped:
+                return f"stopped before the end: {missing}"
+            if time.monotonic() > deadline:
+                return f"the end was not reached within {self._config.timeout_s:g} s: {missing}"
+            self._read()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _read(self) -> None:
+        rows = self.client.read(READ_S)
+        if rows is None:
+            return
+        count = len(rows.values)
+        arrivals = np.arange(self.received, self.received + count, dtype=np.int64)
+        self._recorder.write("received", (arrivals, *rows))
+        self.received += count
+
+    def _ask_end(self) -> tuple[EndPosition, ...]:
+        return tuple(self._admin.end_positions(self._config.topic))
+
+
+def consume(config: ConsumerConfig) -> None:
+    """Do the reading that `config` describes and leave its report; a DedupError if there can be none."""
+    with ExitStack() as leaving:
+        recorder = Recorder(config.folder)
+        observer = Observer(config.folder, "consumer")
+        leaving.callback(observer.close)
+        client = make_consumer(config, observer)
+        leaving.callback(client.close)
+        admin = leaving.enter_context(admins.connect(config.endpoints))
+        consumption = Consumption(config, client, admin, recorder)
+        leaving.enter_context(programs.stopping(consumption.stop))
+        leaving.enter_context(
+            served(
+                "consumer", config.folder, config.run_id, config.metrics_host, config.metrics_port,
+                lambda: {"dedup_messages_received": consumption.received},
+            )
+        )  # fmt: skip
+        missing = consumption.run()
+        segments = recorder.close()
+    save_report(config.folder / REPORT, _report(config, consumption, missing, segments))
+
+
+def _report(
+    config: ConsumerConfig, consumption: Consumption, missing: str | None, segments: tuple[Segment, ...]
+) -> ConsumerReport:
+    foreign = consumption.client.foreign
+    problems = [*([missing] if missing else []), *foreign[:MAX_PROBLEMS]]
+    if len(foreign) > MAX_PROBLEMS:
+        problems.append(f"{len(foreign) - MAX_PROBLEMS} more messages that are not of this tool")
+    return ConsumerReport(
+        complete=not problems,
+        reached_end=missing is None,
+        library=config.library,
+        library_version=consumption.client.library_version,
+        effective_config=consumption.client.effective_config,
+        received=consumption.received,
+        end=consumption.end,
+        segments=segments,
+        problems=tuple(problems),
+        cpu_seconds=usage().cpu_seconds,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(programs.main(ConsumerConfig, consume, sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Where a running system can be reached, as plain data that travels between processes.
+
+A system under test has two sides. Clients under test take the *client* path, which leads through Toxiproxy whenever
+the experiment needs it, so that their connections can be slowed and cut. The tester itself (creating topics, reading
+end positions, moving leaders) takes the *direct* path, which no fault of the network ever touches. Whoever injects a
+kill also needs each broker's process: its keeper's status file says which process is running now, and the hold file
+tells the keeper when to start it again.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SystemKind = Literal["kafka", "pulsar"]
+
+
+class Broker(BaseModel):
+    """One broker of a running system."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    """Kafka: the node id ("1"); Pulsar: the broker id as its load manager names it ("127.0.0.1:8080")."""
+    client_port: int
+    """The port on which the broker itself listens for clients (what a proxy points at)."""
+    proxy: str | None = None
+    """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
+    proxy_port: int | None = None
+    """The port of that proxy: the one that clients are told."""
+    status_file: Path
+    """Written by the broker's keeper: its process now, its starts and its exits."""
+    hold_file: Path
+    """Read by the broker's keeper: until when a process that was killed on purpose stays down."""
+    admin_url: str | None = None
+    """The broker's own REST address (Pulsar)."""
+
+
+class Endpoints(BaseModel):
+    """One running system: how to reach it, and its brokers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: SystemKind
+    client_bootstrap: str
+    """What clients under test are given, through Toxiproxy if there is one: "host:port,…" or "pulsar://host:port,…"."""
+    direct_bootstrap: str
+    """The same without any proxy, for the tester's own use."""
+    admin_urls: list[str] = []
+    """Pulsar's REST addresses, one a broker, never proxied."""
+    listener_name: str | None = None
+    """The advertised listener that clients of `client_bootstrap` must name (Pulsar), else None."""
+    toxiproxy_url: str | None = None
+    """Toxiproxy's own HTTP interface; None when nothing stands in the path."""
+    brokers: list[Broker]
+
+    def broker(self, broker_id: str) -> Broker:
+        """The broker of that id; KeyError when there is none."""
+        for broker in self.brokers:
+            if broker.id == broker_id:
+                return broker
+        raise KeyError(f"no broker {broker_id!r}; there are {', '.join(each.id for each in self.brokers)}")

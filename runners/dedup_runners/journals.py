@@ -1,0 +1,97 @@
+"""The small files that a runner writes beside its history: one JSON line an event, flushed at once, and its report.
+
+`marks.jsonl` holds the producer's own counters at the moments that matter (start, message N, injected, healed,
+finished). `disturbances.jsonl` holds what the client library noticed: the witnesses without which a fault did not
+overlap traffic. `<role>.log` holds the library's own words, for people.
+"""
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+from pydantic import BaseModel
+
+from dedup.errors import EnvironmentError_
+
+MAX_LINES_A_KIND: Final = 10_000
+"""Of one kind of disturbance so many lines are written; the rest are counted only."""
+
+
+class Journal:
+    """A file of JSON lines; any thread may write."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO = path.open("a", buffering=1)
+        self._lock = threading.Lock()
+
+    def write(self, **line: Any) -> None:
+        self.write_text(json.dumps(line))
+
+    def write_text(self, text: str) -> None:
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(text + "\n")
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+class Observer:
+    """Takes down what a client notices (clients.Witnesses)."""
+
+    def __init__(self, folder: Path, role: str) -> None:
+        self.counts: Counter[str] = Counter()
+        self._disturbances = Journal(folder / "disturbances.jsonl") if role == "producer" else None
+        self._log = Journal(folder / f"{role}.log")
+
+    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None:
+        self.counts[kind] += 1
+        self.log(f"{kind}: {detail}")
+        if self._disturbances is not None and self.counts[kind] <= MAX_LINES_A_KIND:
+            at_ns = time.monotonic_ns() if monotonic_ns is None else monotonic_ns
+            self._disturbances.write(kind=kind, detail=detail, monotonic_ns=at_ns)
+
+    def log(self, line: str) -> None:
+        self._log.write_text(f"{time.strftime('%H:%M:%S')} {line}")
+
+    def close(self) -> None:
+        self._log.close()
+        if self._disturbances is not None:
+            self._disturbances.close()
+
+
+class Usage(NamedTuple):
+    """What this process has used so far."""
+
+    max_rss_bytes: int
+    cpu_seconds: float
+
+
+def usage() -> Usage:
+    """This process's peak resident memory and its user and system time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    unit_bytes = 1 if sys.platform == "darwin" else 1024
+    return Usage(used.ru_maxrss * unit_bytes, round(used.ru_utime + used.ru_stime, 3))
+
+
+def save_report(path: Path, report: BaseModel) -> None:
+    """Write a report whole or not at all; EnvironmentError_ if it cannot be written."""
+    opened = path.with_name(path.name + ".open")
+    try:
+        with opened.open("w") as file:
+            file.write(report.model_dump_json(indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        opened.rename(path)
+    except OSError as error:
+        raise EnvironmentError_(
+            where=str(path), got=str(error), rule="a runner's report is written last", todo="make room and run again"
+        ) from None

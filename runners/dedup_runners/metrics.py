@@ -1,0 +1,55 @@
+"""Progress for people and for Prometheus: counters over HTTP, read from the client when somebody asks.
+
+Nothing is counted twice and the hot loop does nothing for it: a scrape asks the running client for its numbers. The
+port that was chosen is written to `<role>.metrics.json` in the run's folder. No judgement ever reads these numbers.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+HELP = {
+    "dedup_messages_sent": "messages handed to the client",
+    "dedup_messages_acknowledged": "messages with a final outcome",
+    "dedup_messages_received": "messages read back",
+}
+
+
+class _Counters(Collector):
+    def __init__(self, run_id: str, read: Callable[[], dict[str, int]]) -> None:
+        self._run_id, self._read = run_id, read
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        for name, value in self._read().items():
+            family = CounterMetricFamily(name, HELP[name], labels=["run"])
+            family.add_metric([self._run_id], value)
+            yield family
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        return []
+
+
+@contextmanager
+def served(
+    role: str, folder: Path, run_id: str, host: str, port: int | None, read: Callable[[], dict[str, int]]
+) -> Iterator[None]:
+    """Serve what `read` returns (name without `_total` → count) until the block ends; nothing if `port` is None."""
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry()
+    registry.register(_Counters(run_id, read))
+    server, thread = start_http_server(port, host, registry)
+    try:
+        (folder / f"{role}.metrics.json").write_text(json.dumps({"port": server.server_port}))
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

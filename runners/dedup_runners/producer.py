@@ -1,0 +1,200 @@
+"""The producer of a run: rising integers as fast as the client takes them, and a record of what became of each.
+
+`python -m dedup_runners.producer CONFIG` (or `-`). It connects everything first (the topic, the triggers of the
+faults), then sends. Message N of every trigger ends a chunk, so that the push leaves right after the N-th send. What
+is written, in this order: history segments as they fill, `clock.parquet`, and last `producer.json`, the report. A
+report says `complete` only if every planned message was sent and has exactly one final outcome. SIGTERM stops the
+sending; what was sent still gets its outcome and its place in the history.
+"""
+
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
+from dedup.manifests import ProducerReport, Segment
+from dedup.payloads import VALUE_BITS
+from dedup_runners import programs
+from dedup_runners.clients import Chunk, Outcome, Outcomes, ProducerClient, Progress, chunk_of, make_producer
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.journals import Journal, Observer, save_report, usage
+from dedup_runners.metrics import served
+from dedup_runners.recorders import Clock, Recorder
+from dedup_runners.triggers import TriggerClient
+
+CHUNK: Final = 2048
+CONNECT_S: Final = 60.0
+REPORT: Final = "producer.json"
+
+
+class Tally:
+    """Counts outcomes, and takes a fingerprint of which messages were sent and which got one.
+
+    Counts alone would let a message with two outcomes hide one without any. The sums of the messages' identities, and
+    of their squares, agree only if both sides are (for all practical purposes) the same set.
+    """
+
+    def __init__(self) -> None:
+        self.outcomes = np.zeros(len(Outcome), np.int64)
+        self._difference = np.zeros(2, np.uint64)
+
+    def sent(self, streams: Any, values: Any) -> None:
+        self._difference += _fingerprint(streams, values)
+
+    def ended(self, outcomes: Outcomes) -> None:
+        self.outcomes += np.bincount(outcomes.outcomes, minlength=len(Outcome))
+        self._difference -= _fingerprint(outcomes.streams, outcomes.values)
+
+    @property
+    def balanced(self) -> bool:
+        return not self._difference.any()
+
+
+class Production:
+    """One run's sending, from the first message to the last outcome."""
+
+    def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
+        self.clock, self.tally = Clock(), Tally()
+        self.first_send_ns = self.sent = self._ended = 0
+        self._config, self._recorder, self._marks = config, recorder, marks
+        self.client: ProducerClient = make_producer(config, self._record, observer)
+        self._triggers: list[TriggerClient] = []
+
+    def run(self) -> None:
+        """Send everything and wait for every outcome."""
+        self.client.connect(CONNECT_S)
+        for each in self._config.triggers:
+            self._triggers.append(TriggerClient(each.host, each.port, each.fault, each.message, self._on_event))
+        self.stamp("start", None)
+        with _without_garbage_collection():
+            self.first_send_ns = time.monotonic_ns()
+            for first, last in chunks(self._config.messages, [each.message for each in self._config.triggers]):
+                if not self._send(chunk_of(first, last, self._config.streams)):
+                    break
+            self.client.finish()
+        self.stamp("finished", None)
+        for trigger in self._triggers:
+            trigger.finish()
+
+    def progress(self) -> Progress:
+        return self.client.progress()
+
+    def stamp(self, event: str, fault: str | None, **detail: Any) -> None:
+        """A line in marks.jsonl: what happened, and how far we were."""
+        now_ns = time.monotonic_ns()
+        sent, acked = self.client.progress()
+        self._marks.write(event=event, fault=fault, sent=sent, acked=acked, monotonic_ns=now_ns, **detail)
+
+    def _send(self, chunk: Chunk) -> bool:
+        count = self.client.send(chunk)
+        self.sent += count
+        self._recorder.write("sent", (chunk.streams[:count], chunk.values[:count]))
+        self.tally.sent(chunk.streams[:count], chunk.values[:count])
+        self.clock.tick(CLOCK_SENT, self.sent, time.monotonic_ns())
+        for trigger in self._triggers:
+            if trigger.message == self.sent:
+                trigger.push(*self.client.progress())
+                self.stamp("message", trigger.fault, requested=trigger.message)
+        return count == len(chunk.payloads)
+
+    def _record(self, outcomes: Outcomes) -> None:
+        self._recorder.write("outcomes", outcomes)
+        self.tally.ended(outcomes)
+        self._ended += len(outcomes.values)
+        self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, time.monotonic_ns())
+
+    def _on_event(self, event: str, fault: str, detail: dict[str, Any]) -> None:
+        self.stamp(event, fault, detail=detail)
+
+
+def chunks(messages: int, borders: list[int | None], size: int = CHUNK) -> Iterator[tuple[int, int]]:
+    """The messages in runs of at most `size`, cut at every border, as (first, last + 1)."""
+    cuts = sorted({border for border in borders if border is not None and 0 < border < messages} | {messages})
+    first = 0
+    for cut in cuts:
+        while first < cut:
+            last = min(first + size, cut)
+            yield first, last
+            first = last
+
+
+def produce(config: ProducerConfig) -> None:
+    """Do the run that `config` describes and leave its report; a DedupError if there can be none."""
+    with ExitStack() as leaving:
+        recorder = Recorder(config.folder)
+        observer = Observer(config.folder, "producer")
+        leaving.callback(observer.close)
+        marks = Journal(config.folder / "marks.jsonl")
+        leaving.callback(marks.close)
+        production = Production(config, recorder, observer, marks)
+        leaving.enter_context(programs.stopping(production.client.stop))
+        leaving.enter_context(
+            served(
+                "producer", config.folder, config.run_id, config.metrics_host, config.metrics_port,
+                lambda: _metrics(production.progress()),
+            )
+        )  # fmt: skip
+        production.run()
+        production.client.close()
+        segments = (*recorder.close(), production.clock.save(config.folder))
+    save_report(config.folder / REPORT, _report(config, production, observer, segments))
+
+
+def _report(
+    config: ProducerConfig, production: Production, observer: Observer, segments: tuple[Segment, ...]
+) -> ProducerReport:
+    ok, fail, unknown = (int(count) for count in production.tally.outcomes)
+    problems = []
+    if production.sent < config.messages:
+        problems.append(f"stopped after {production.sent} of {config.messages} messages")
+    if ok + fail + unknown != production.sent or not production.tally.balanced:
+        problems.append(f"{ok + fail + unknown} outcomes for {production.sent} messages sent, or not one for each")
+    used = usage()
+    return ProducerReport(
+        complete=not problems,
+        library=config.library,
+        library_version=production.client.library_version,
+        effective_config=production.client.effective_config,
+        sent=production.sent,
+        ok=ok,
+        fail=fail,
+        unknown=unknown,
+        segments=segments,
+        first_send_ns=production.first_send_ns,
+        last_acknowledgement_ns=production.clock.newest_ns(CLOCK_ACKNOWLEDGED),
+        disturbances=dict(observer.counts),
+        problems=tuple(problems),
+        max_rss_bytes=used.max_rss_bytes,
+        cpu_seconds=used.cpu_seconds,
+    )
+
+
+def _metrics(progress: Progress) -> dict[str, int]:
+    return {"dedup_messages_sent": progress.sent, "dedup_messages_acknowledged": progress.acked}
+
+
+def _fingerprint(streams: Any, values: Any) -> Any:
+    words = streams.astype(np.uint64) << np.uint64(VALUE_BITS) | values.astype(np.uint64)
+    return np.array([words.sum(dtype=np.uint64), (words * words).sum(dtype=np.uint64)], np.uint64)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Nothing in the loop makes cycles; scanning hundreds of thousands of messages for them would cost a tenth."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+if __name__ == "__main__":
+    sys.exit(programs.main(ProducerConfig, produce, sys.argv[1:]))

@@ -1,0 +1,182 @@
+"""The push that makes a fault strike at message N, and the word back that it did.
+
+At full speed 200,000 messages are over in less than a second, so a fault that polls for progress strikes too late and
+proves nothing. Therefore the chaos process listens, the producer connects before its first send, and the producer
+pushes one line the moment its own counter passes N. It is not paused: what is in flight then is what the fault hits.
+Afterwards the chaos process announces `injected` and `healed` on the same connection, and the producer stamps its own
+counters at those moments: that is how a run proves that the fault overlapped traffic.
+
+The protocol is JSON lines over TCP, one connection a fault:
+
+producer → chaos   {"event": "hello", "fault": F, "message": N}, {"event": "message", "actual": n, "acked": a,
+                   "monotonic_ns": t}, {"event": "finished"}
+chaos → producer   {"event": "injected" | "healed" | …, "fault": F, "monotonic_ns": t, "detail": {…}}
+"""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from dedup.errors import PlatformError
+from dedup_runners.waiting import too_long
+
+CONNECT_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 5.0
+
+OnEvent = Callable[[str, str, dict[str, Any]], None]
+
+
+class ProducerGone(PlatformError):
+    """The producer finished or vanished before it pushed its trigger: there is nothing left to strike."""
+
+
+class Pushed(NamedTuple):
+    """The trigger: `actual` messages were sent and `acked` acknowledged when the counter passed N."""
+
+    message: int | None
+    actual: int
+    acked: int
+    monotonic_ns: int
+
+
+class TriggerServer:
+    """The chaos process's end. Listens at once; `port` is the port in use."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._listener = socket.create_server((host, port))
+        self.port: int = self._listener.getsockname()[1]
+        self._connection: socket.socket | None = None
+        self._connected, self._pushed, self._over = threading.Event(), threading.Event(), threading.Event()
+        self._finished = False
+        self._push: Pushed | None = None
+        self._message: int | None = None
+        self._thread = threading.Thread(target=self._serve, name="trigger-server", daemon=True)
+        self._thread.start()
+
+    def wait_connected(self, timeout_s: float) -> None:
+        """Return when the producer has connected and named its fault; WaitedTooLong if it does not."""
+        if not self._connected.wait(timeout_s):
+            raise too_long("the producer connects to the trigger", timeout_s)
+
+    def wait_message(self, timeout_s: float) -> Pushed:
+        """The producer's push; ProducerGone if it finished or vanished before, WaitedTooLong after `timeout_s`."""
+        if not self._pushed.wait(timeout_s):
+            raise too_long("the producer reaches its trigger message", timeout_s)
+        if self._push is None:
+            raise ProducerGone(
+                where=f"trigger at message {self._message}",
+                got="a producer that finished" if self._finished else "a producer that vanished",
+                rule="a fault strikes only while messages flow",
+                todo="choose an earlier message, or look into producer.log",
+            )
+        return self._push
+
+    def announce(self, event: str, fault: str, **detail: Any) -> None:
+        """Tell the producer what has just happened. A producer that is gone already is not an error."""
+        line = {"event": event, "fault": fault, "monotonic_ns": time.monotonic_ns(), "detail": detail}
+        if self._connection is not None:
+            _send(self._connection, line)
+
+    def wait_finished(self, timeout_s: float) -> bool:
+        """Wait for the producer's end: True if it said that it finished, False if it vanished."""
+        if not self._over.wait(timeout_s):
+            raise too_long("the producer finishes", timeout_s)
+        return self._finished
+
+    @property
+    def producer_gone(self) -> bool:
+        """Whether the producer has finished or vanished."""
+        return self._over.is_set()
+
+    def close(self) -> None:
+        """Close both sockets; waiting callers see a vanished producer."""
+        _shut(self._listener)
+        if self._connection is not None:
+            _shut(self._connection)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _serve(self) -> None:
+        try:
+            self._connection, _ = self._listener.accept()
+            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._connection.makefile("rb") as lines:
+                for line in lines:
+                    self._hear(json.loads(line))
+        except (OSError, ValueError):
+            pass  # closed by us, or cut in the middle of a line: either way the producer is gone
+        finally:
+            self._over.set()
+            self._pushed.set()
+
+    def _hear(self, line: dict[str, Any]) -> None:
+        match line["event"]:
+            case "hello":
+                self._message = line["message"]
+                self._connected.set()
+            case "message":
+                self._push = Pushed(self._message, line["actual"], line["acked"], line["monotonic_ns"])
+                self._pushed.set()
+            case "finished":
+                self._finished = True
+
+
+class TriggerClient:
+    """The producer's end of one fault's trigger. Connects at once: before the first send, or not at all.
+
+    `on_event(event, fault, detail)` is called on a background thread for every announcement, the moment it arrives.
+    """
+
+    def __init__(self, host: str, port: int, fault: str, message: int | None, on_event: OnEvent) -> None:
+        self.fault, self.message, self._on_event = fault, message, on_event
+        try:
+            self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise PlatformError(
+                where=f"trigger of fault {fault!r} at {host}:{port}",
+                got=str(error),
+                rule="the chaos process must be armed before the producer starts",
+                todo="look into the fault's log in the run's folder",
+            ) from None
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _send(self._socket, {"event": "hello", "fault": fault, "message": message})
+        self._thread = threading.Thread(target=self._listen, name=f"trigger-{fault}", daemon=True)
+        self._thread.start()
+
+    def push(self, actual: int, acked: int) -> None:
+        """Say that message N was passed: one short line into a socket's buffer, so the producer does not wait."""
+        stamp = {"event": "message", "actual": actual, "acked": acked, "monotonic_ns": time.monotonic_ns()}
+        _send(self._socket, stamp)
+
+    def finish(self) -> None:
+        """Say that the producer is done, and close."""
+        _send(self._socket, {"event": "finished"})
+        _shut(self._socket)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _listen(self) -> None:
+        try:
+            with self._socket.makefile("rb") as lines:
+                for line in lines:
+                    heard = json.loads(line)
+                    self._on_event(heard["event"], heard["fault"], heard["detail"])
+        except (OSError, ValueError):
+            return  # the chaos process is gone; its own journal says why
+
+
+def _send(connection: socket.socket, line: dict[str, Any]) -> None:
+    try:
+        connection.sendall(json.dumps(line).encode() + b"\n")
+    except OSError:
+        return  # the other side is gone; it is missed where it is waited for
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # never connected, or gone already
+    connection.close()

@@ -1,0 +1,40 @@
+"""Waiting for a condition, never for a time: every wait has a bound, and says what it waited for when it runs out."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from dedup.errors import PlatformError
+
+
+T = TypeVar("T")
+
+
+class WaitedTooLong(PlatformError):
+    """A bounded wait ran out: what was waited for did not come."""
+
+
+def until(condition: Callable[[], T], timeout_s: float, what: str, interval_s: float = 0.02) -> T:
+    """The first truthy answer of `condition`, asked every `interval_s`; WaitedTooLong after `timeout_s`.
+
+    `what` names the awaited state in words ("the topic has a leader"). The condition is asked at least once.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise too_long(what, timeout_s)
+        time.sleep(min(interval_s, left_s))
+
+
+def too_long(what: str, timeout_s: float) -> WaitedTooLong:
+    """The error of a wait for `what` that ran out after `timeout_s`."""
+    return WaitedTooLong(
+        where=what,
+        got=f"nothing within {timeout_s:g} s",
+        rule="every wait is bounded",
+        todo="look at the logs in the run's folder; if the machine is only slow, raise the timeout",
+    )

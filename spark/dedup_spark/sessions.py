@@ -1,0 +1,110 @@
+"""A Spark session that leaves nothing behind and says nothing.
+
+Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints warnings
+that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that it spills and
+says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder; its last line is
+quoted when Spark does not start.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from dedup.errors import EnvironmentError_
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+DRIVER_MEMORY: Final = "2g"
+LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n
+"""
+
+
+@contextmanager
+def local_session(cores: int | None = None) -> Iterator[tuple[SparkSession, Path]]:
+    """A session on this machine and a scratch folder that goes with it; `cores` None: all of them.
+
+    Raises EnvironmentError_ where there is no Java, or one that Spark does not start on.
+    """
+    require_java()
+    with tempfile.TemporaryDirectory(prefix="dedup-spark-") as name:
+        scratch = Path(name)
+        spark = _start(scratch, cores)
+        try:
+            yield spark, scratch
+        finally:
+            spark.stop()
+
+
+def require_java() -> None:
+    """EnvironmentError_ unless the launcher that Spark would use exists."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        raise EnvironmentError_(
+            where="JAVA_HOME" if home else "PATH",
+            got=f"no {java}" if home else "no java",
+            rule="verification runs on Spark, which needs Java 17 or later",
+            todo="install it (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME",
+        )
+
+
+def _start(scratch: Path, cores: int | None) -> SparkSession:
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(LOG4J)
+    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={scratch} -XX:+UseParallelGC"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": java,
+        "spark.local.dir": str(scratch / "spill"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.pyspark.python": sys.executable,
+        "spark.log.level": "ERROR",
+    }
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.Builder().master(f"local[{cores or '*'}]").appName("dedup verification")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    log = scratch / "jvm.log"
+    try:
+        with _standard_error_to(log):
+            return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        said = log.read_text(errors="replace").strip().splitlines() or [str(error)]
+        raise EnvironmentError_(
+            where="Spark",
+            got=said[-1][:200],
+            rule="verification runs on Spark, which needs Java 17 or later and the loopback network",
+            todo="see what `java -version` says, and set JAVA_HOME if another Java should be used",
+        ) from error
+
+
+@contextmanager
+def _standard_error_to(path: Path) -> Iterator[None]:
+    """Give processes started meanwhile (the JVM) `path` as standard error: Python's own `sys.stderr` may be anything."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

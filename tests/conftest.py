@@ -1,0 +1,57 @@
+"""What every test shares: the settings of Hypothesis, and honesty about what was not run.
+
+A test that needs something this machine lacks is not run, and that must not pass for success unseen. So the last lines
+of every session say what was not run here and why, in words, whether a requirement was missing, a test skipped itself
+or the command line left tests out.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from functools import cache
+from typing import Any, Final
+
+import pytest
+from hypothesis import settings
+
+from dedup.errors import EnvironmentError_
+from dedup_lab import java
+
+# Time limits are pytest-timeout's; a busy machine must not turn a slow example into a failure.
+settings.register_profile("dedup", deadline=None, print_blob=True)
+settings.load_profile("dedup")
+
+
+@cache
+def lack_of_java() -> str | None:
+    """Why Java cannot be used here, or None if it can."""
+    try:
+        java.find()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
+REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {"live": lack_of_java, "spark": lack_of_java}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        lacks = {lack for marker, find in REQUIREMENTS.items() if item.get_closest_marker(marker) and (lack := find())}
+        for lack in lacks:
+            item.add_marker(pytest.mark.skip(reason=lack))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
+    """The closing lines, below everything else that pytest has to say: `not run here: …`, one a reason."""
+    yield
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if left_out := len(terminalreporter.stats.get("deselected", [])):
+        reasons["left out by the command line"] = left_out
+    for reason, number in sorted(reasons.items()):
+        terminalreporter.write_line(f"not run here: {number} {'test' if number == 1 else 'tests'}: {reason}")
+
+
+def _reason(report: Any) -> str:
+    """A skipped report's longrepr is (file, line, "Skipped: reason")."""
+    return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix("Skipped: ")

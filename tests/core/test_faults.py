@@ -1,0 +1,191 @@
+"""A fault's record from hand-written lines: each way in which a fault proves nothing, and its innocent twin."""
+
+from typing import Any
+
+import pytest
+
+from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, vacuous
+from dedup.manifests import FaultRecord
+
+CUT = Planned("cut", "killTCP", 50)
+MESSAGES = 100
+Lines = list[dict[str, Any]]
+
+
+def line(event: str, at: int, fault: str = "cut", **detail: Any) -> dict[str, Any]:
+    return {"fault": fault, "event": event, "monotonic_ns": at, "detail": detail}
+
+
+def mark(event: str, sent: int, acked: int, fault: str = "cut") -> dict[str, Any]:
+    return {"event": event, "fault": fault, "sent": sent, "acked": acked, "monotonic_ns": 11}
+
+
+def disturbance(at: int, kind: str = "disconnect") -> dict[str, Any]:
+    return {"kind": kind, "detail": "", "monotonic_ns": at}
+
+
+def activity(name: str, status: str | None = "succeeded", exception: list[str] | None = None) -> dict[str, Any]:
+    run: dict[str, Any] = {"activity": {"name": name}}
+    return run | ({"status": status} if status else {}) | ({"exception": exception} if exception else {})
+
+
+def journal(*runs: dict[str, Any], status: str = "completed", rollbacks: Lines | None = None) -> dict[str, Any]:
+    return {"status": status, "run": list(runs), "rollbacks": rollbacks or [activity("leave")]}
+
+
+INJECTED = line("injected", 10, witness={"connections_gone": {"1": 2}}, touched=["1"], leader="1")
+TOLD = [
+    line("armed", 1, port=1),
+    line("triggered", 5, message=50, actual=51, acked=40),
+    line("injecting", 7, duration_s=3),
+    INJECTED,
+    line("effect", 15, pulses=9, connections_gone={"1": 4}),
+    line("healed", 20, round_trip_s=0.1),
+]
+STAMPED = [mark("message", 51, 40), mark("injected", 60, 45), mark("healed", 70, 70)]
+JOURNAL = journal(activity("wait-for-message"), activity("reset-connections"))
+
+
+def record(
+    lines: Lines = TOLD,
+    marks: Lines = STAMPED,
+    disturbances: Lines | None = None,
+    chaos_journal: dict[str, Any] | None = JOURNAL,
+    planned: Planned = CUT,
+) -> FaultRecord:
+    noticed = [disturbance(9)] if disturbances is None else disturbances
+    (found,) = assemble(
+        [planned],
+        messages=MESSAGES,
+        lines=lines,
+        marks=marks,
+        disturbances=noticed,
+        journals={planned.name: chaos_journal},
+    )
+    return found
+
+
+def replaced(new: dict[str, Any]) -> Lines:
+    return [new if old["event"] == new["event"] else old for old in TOLD]
+
+
+def without(*events: str) -> Lines:
+    return [old for old in TOLD if old["event"] not in events]
+
+
+def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
+    found = record()
+    assert (found.requested_message, found.triggered_message, found.effect_message) == (50, 51, 60)
+    assert (found.unacknowledged, found.remaining) == (15, 40)
+    assert (found.injected_ns, found.healed_ns) == (7, 20)
+    assert found.target == "broker 1"
+    assert found.target_witness == {"connections_gone": {"1": 4}, "pulses": 9, "touched": ["1"], "leader": "1"}
+    assert found.client_witness == {"disconnect": 1}
+    assert found.heal_proven
+    assert not found.leaked
+    assert found.problems == ()
+    assert vacuous(found) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (record(without("injected")), "never took effect"),
+        (record(replaced(line("injected", 10, witness={}, touched=[], leader="1"))), "target shows no effect"),
+        (record(disturbances=[]), "no client noticed"),
+        (record(marks=[mark("injected", 60, 60)]), "no message was unacknowledged"),
+        (record(marks=[mark("injected", MESSAGES, 60)]), "every message had been sent"),
+        (record(marks=[mark("message", 51, 40)]), "did not stamp"),
+        (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
+        (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
+    ],
+)
+def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
+    assert reason in (vacuous(found) or "")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        record(marks=[mark("injected", 60, 59)]),
+        record(marks=[mark("injected", MESSAGES - 1, 60)]),
+        record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"touched": ["2", "1"]}})),
+    ],
+)
+def test_the_innocent_twin_proves_something(found: FaultRecord) -> None:
+    assert vacuous(found) is None
+
+
+def test_a_moved_leader_has_touched_whoever_led_before() -> None:
+    moved = line("injected", 10, witness={"moved_from": "1", "moved_to": "3"}, touched=["1", "3"], leader="1")
+    assert vacuous(record(replaced(moved), planned=Planned("cut", "moveLeader", 50))) is None
+
+
+def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
+    times = [6, 7, 20 + CLIENT_TAIL_NS, 21 + CLIENT_TAIL_NS]
+    assert record(disturbances=[disturbance(at) for at in times]).client_witness == {"disconnect": 2}
+
+
+def test_latency_needs_no_client_and_no_leader() -> None:
+    planned = Planned("latency", "latency", None)
+    told = [
+        line("injecting", 1, "latency"),
+        line("injected", 2, "latency", witness={"after_ms": {"1": 101.0}}, touched=["1"], leader=None),
+        line("healed", 9, "latency"),
+    ]
+    found = record(told, [mark("injected", 0, 0, "latency")], [disturbance(3)], planned=planned)
+    assert vacuous(found) is None
+    assert found.client_witness == {}
+    silent = record([told[0], line("no_effect", 2, "latency", reason="pings gained 0 ms"), told[2]], planned=planned)
+    assert "pings gained 0 ms" in (vacuous(silent) or "")
+
+
+def test_a_producer_that_ended_before_the_message_is_no_failure_of_the_tool() -> None:
+    gone = line("not_injected", 5, reason="producer gone", error="trigger: got a producer that finished")
+    interrupted = journal(activity("wait-for-message", None), status="interrupted")
+    found = record([gone], [], [], interrupted)
+    assert found.problems == ()
+    assert not found.leaked
+    assert "producer gone" in (vacuous(found) or "")
+
+
+def test_a_trigger_that_never_came_is_one() -> None:
+    never = line("not_injected", 5, reason="never triggered", error="nothing within 60 s")
+    found = record([never], [], [], journal(activity("wait-for-message", None), status="interrupted"))
+    assert found.problems == (
+        "nothing within 60 s",
+        "wait-for-message interrupted",
+        "the chaos experiment ended interrupted",
+    )
+
+
+def test_an_activity_that_failed_is_a_problem_though_the_experiment_completed() -> None:
+    failed = journal(activity("reset-connections", "failed", ["Traceback", "OSError: refused\n"]))
+    assert record(chaos_journal=failed).problems == ("reset-connections failed: OSError: refused",)
+    in_rollback = journal(rollbacks=[activity("leave", "failed")])
+    assert record(chaos_journal=in_rollback).problems == ("leave failed",)
+
+
+def test_a_missing_journal_is_a_problem() -> None:
+    assert "no chaos journal" in record(chaos_journal=None).problems[0]
+
+
+def test_a_fault_that_is_not_known_to_be_undone_has_leaked() -> None:
+    assert record(without("healed")).leaked
+    assert record([*without("healed"), line("heal_failed", 30, error="replica 1 is not in sync")]).leaked
+    assert not record([line("armed", 1)]).leaked
+
+
+def test_a_watchdog_that_healed_leaves_no_leak_but_a_problem_and_no_proof() -> None:
+    found = record(
+        [*without("healed", "effect"), line("healed_by_watchdog", 30, reason="injector gone")], chaos_journal=None
+    )
+    assert not found.leaked
+    assert not found.heal_proven
+    assert found.healed_ns == 30
+    assert "injector gone" in found.problems[0]
+
+
+def test_lines_of_other_faults_do_not_count() -> None:
+    other = [{**each, "fault": "other"} for each in TOLD]
+    assert record(other, [mark("injected", 60, 45, "other")]).injected_ns is None

@@ -1,0 +1,352 @@
+"""One line for each way to get an experiment wrong.
+
+Every refusal below is the smallest change to a file that is right, and the whole line that a user reads.
+"""
+
+import json
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.specs import ABSENT, changed
+
+from dedup.errors import SpecificationError
+from dedup.experiments import parse
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(SpecificationError) as caught:
+        parse(document, source="e.yaml")
+    line = str(caught.value)
+    assert len(line.splitlines()) == 1
+    assert not any(word in line for word in ("Input should", "pydantic", "validation", "Value error", "type="))
+    return line
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        ("spec/workload/messages", 0, "spec.workload.messages: got 0; this must be at least 1; write 1 or more"),
+        ("spec/workload/messages", -5, "spec.workload.messages: got -5; this must be at least 1; write 1 or more"),
+        (
+            "spec/workload/messages",
+            10**12,
+            "spec.workload.messages: got 1000000000000; this must be at most 10,000,000,000; "
+            "write 10,000,000,000 or less",
+        ),
+        (
+            "spec/confidencePercent",
+            100,
+            "spec.confidencePercent: got 100; this must be less than 100; write less than 100",
+        ),
+        ("spec/confidencePercent", 0, "spec.confidencePercent: got 0; this must be more than 0; write more than 0"),
+        (
+            "spec/faults/0/at/message",
+            0,
+            "spec.faults[0].at.message: got 0; this must be at least 1; write 1 or more",
+        ),
+        (
+            "spec/faults/0/killTCP/duration",
+            "0s",
+            'spec.faults[0].killTCP.duration: got "0s"; this must be more than 0s; write more than 0s',
+        ),
+        (
+            "spec/faults/0/killTCP/duration",
+            "2h",
+            'spec.faults[0].killTCP.duration: got "2h"; this must be at most 1h; write 1h or less',
+        ),
+        (
+            "spec/systems/0/network",
+            {"latency": "10001ms"},
+            'spec.systems[0].network.latency: got "10001ms"; this must be at most 10s; write 10s or less',
+        ),
+        (
+            "spec/timeouts",
+            {"run": "0s"},
+            'spec.timeouts.run: got "0s"; this must be more than 0s; write more than 0s',
+        ),
+        (
+            "spec/timeouts",
+            {"verify": "999999999h"},
+            'spec.timeouts.verify: got "999999999h"; this must be at most 168h; write 168h or less',
+        ),
+    ],
+)
+def test_numbers_out_of_bounds(place: str, value: object, line: str) -> None:
+    assert refusal(changed((place, value))) == f"e.yaml: {line}"
+
+
+@pytest.mark.parametrize("value", ["-1s", "10", "10 s", "1.5s", "10s\n", "10S", [], True, -10])
+def test_a_duration_is_a_number_and_a_unit(value: object) -> None:
+    rule = "a duration is a whole number and a unit of ms, s, m or h, not negative; write it like 10s"
+    got = refusal(changed(("spec/faults/0/killTCP/duration", value)))
+    assert got == f"e.yaml: spec.faults[0].killTCP.duration: got {json.dumps(value)}; {rule}"
+
+
+def test_a_duration_without_a_unit_is_asked_for_one() -> None:
+    line = 'spec.faults[0].killTCP.duration: got 10; a duration needs a unit; write "10s" or "10ms"'
+    assert refusal(changed(("spec/faults/0/killTCP/duration", 10))) == f"e.yaml: {line}"
+
+
+WHOLE: Final = "this must be a whole number; write digits only, without quotes or a unit"
+TEXT: Final = "this must be text; put it in quotes"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        ("spec/workload/messages", "1000", f'spec.workload.messages: got "1000"; {WHOLE}'),
+        ("spec/workload/messages", 1.5, f"spec.workload.messages: got 1.5; {WHOLE}"),
+        ("spec/workload/messages", True, f"spec.workload.messages: got true; {WHOLE}"),
+        ("spec/workload/messages", [], f"spec.workload.messages: got []; {WHOLE}"),
+        ("spec/seed", float("inf"), f"spec.seed: got Infinity; {WHOLE}"),
+        (
+            "spec/confidencePercent",
+            "95%",
+            'spec.confidencePercent: got "95%"; this must be a number; write digits, without quotes or a unit',
+        ),
+        ("spec/systems/0/kafka", {"version": 4.3}, f'spec.systems[0].kafka.version: got 4.3; {TEXT}: "4.3"'),
+        ("metadata/name", 5, f'metadata.name: got 5; {TEXT}: "5"'),
+        (
+            "spec/systems/0/client",
+            {"properties": {"linger.ms": 0}},
+            f'spec.systems[0].client.properties["linger.ms"]: got 0; {TEXT}: "0"',
+        ),
+        (
+            "spec/systems/0/client",
+            {"properties": {"acks": True}},
+            f'spec.systems[0].client.properties.acks: got true; {TEXT}: "true"',
+        ),
+        (
+            "spec/systems/0/client",
+            {"properties": {"acks": ["all"]}},
+            'spec.systems[0].client.properties.acks: got ["all"]; this must be text; write a single value',
+        ),
+        (
+            "spec/systems",
+            {"name": "kafka"},
+            "spec.systems: got {name}; this must be a list; begin each item with a dash",
+        ),
+        (
+            "spec/workload",
+            [1],
+            "spec.workload: got [1]; this must be a mapping; "
+            "write keys and values below it, of messages, inFlight, partitions",
+        ),
+        (
+            "metadata/labels",
+            "x",
+            'metadata.labels: got "x"; this must be a mapping; write keys and values below it',
+        ),
+        (
+            "spec/faults",
+            None,
+            "spec.faults: got no value; this key has no value, and a list is required; "
+            "write a value or take the key out",
+        ),
+        (
+            "spec/workload",
+            None,
+            "spec.workload: got no value; this key has no value, and a mapping is required; "
+            "write a value or take the key out",
+        ),
+        (
+            "spec/workload/messages",
+            None,
+            "spec.workload.messages: got no value; this key has no value, and one is required; "
+            "write a value or take the key out",
+        ),
+    ],
+)
+def test_wrong_types(place: str, value: object, line: str) -> None:
+    assert refusal(changed((place, value))) == f"e.yaml: {line}"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        (
+            "spec/variants/0/deduplication",
+            "enabled",
+            'spec.variants[0].deduplication: got "enabled"; this must be one of Enabled, Disabled; '
+            "did you mean Enabled?",
+        ),
+        (
+            "spec/variants/0/deduplication",
+            True,
+            "spec.variants[0].deduplication: got true; this must be one of Enabled, Disabled; write one of them",
+        ),
+        (
+            "spec/variants/1/expect",
+            "exactly-once",
+            'spec.variants[1].expect: got "exactly-once"; this must be one of '
+            "ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, None; did you mean ExactlyOnce?",
+        ),
+        ("kind", "Experiment", 'kind: got "Experiment"; only DedupExperiment is known here; write DedupExperiment'),
+        ("apiVersion", "v1", 'apiVersion: got "v1"; only dedup.dev/v1alpha1 is known here; write dedup.dev/v1alpha1'),
+        ("spec/systems/0/kafka", {"brokers": 5}, "spec.systems[0].kafka.brokers: got 5; only 3 is known here; write 3"),
+        (
+            "spec/systems/0/client",
+            {"library": "pulsar-client"},
+            "spec.systems[0].client.library: got pulsar-client; it does not speak to kafka; "
+            "write confluent-kafka or take the key out",
+        ),
+        (
+            "spec/systems/0/kafka",
+            {"version": "latest"},
+            'spec.systems[0].kafka.version: got "latest"; a version is numbers with dots between them; '
+            "write it like 4.3.1",
+        ),
+        (
+            "metadata/name",
+            "My test",
+            'metadata.name: got "My test"; a name is lower-case letters, digits and dashes, '
+            "begins with a letter and ends with a letter or digit; rename it, such as kafka-1",
+        ),
+        ("metadata/name", "x" * 41, f'metadata.name: got "{"x" * 41}"; at most 40 characters are allowed; shorten it'),
+        ("spec/systems", [], "spec.systems: got []; the list is empty, and one item is required; add one"),
+    ],
+)
+def test_values_outside_what_is_known(place: str, value: object, line: str) -> None:
+    assert refusal(changed((place, value))) == f"e.yaml: {line}"
+
+
+@pytest.mark.parametrize(
+    ("place", "known", "advice"),
+    [
+        ("spec/workload/mesages", "messages, inFlight, partitions", 'did you mean "messages"?'),
+        ("spec/workload/in_flight", "messages, inFlight, partitions", 'did you mean "inFlight"?'),
+        ("spec/workload/colour", "messages, inFlight, partitions", "take it out (dedup schema lists every key)"),
+        ("spec/faults/0/killTCP/duration_s", "target, duration", 'did you mean "duration"?'),
+        ("spec/faults/0/at/Message", "message", 'did you mean "message"?'),
+        ("metdata", "apiVersion, kind, metadata, spec", 'did you mean "metadata"?'),
+    ],
+)
+def test_unknown_keys_are_answered_with_those_that_are_known(place: str, known: str, advice: str) -> None:
+    """Python's names of the keys (`in_flight`, `duration_s`) are as unknown as any other."""
+    where = place.replace("/0/", "[0]/").replace("/", ".")
+    line = f"e.yaml: {where}: got 1; no such key is known here, only {known}; {advice}"
+    assert refusal(changed((place, 1))) == line
+
+
+def test_a_misspelt_key_comes_before_the_key_it_was_meant_to_be() -> None:
+    line = refusal(changed(("spec/workload", {"mesages": 1000})))
+    assert "spec.workload.mesages: got 1000;" in line
+    assert line.endswith('did you mean "messages"? (and 1 more to mend)')
+
+
+@pytest.mark.parametrize("key", ["apiVersion", "kind", "metadata", "spec"])
+def test_required_keys(key: str) -> None:
+    assert refusal(changed((key, ABSENT))) == f"e.yaml: {key}: got nothing; this key is required; add it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            [("spec/systems/1/name", "kafka")],
+            'spec.systems[1].name: got "kafka"; another of the systems has this name; rename one of them',
+        ),
+        (
+            [("spec/variants/1/name", "control")],
+            'spec.variants[1].name: got "control"; another of the variants has this name; rename one of them',
+        ),
+        (
+            [("spec/faults/-", {"name": "cut", "at": {"message": 1}, "moveLeader": {}})],
+            'spec.faults[1].name: got "cut"; another of the faults has this name; rename one of them',
+        ),
+        (
+            [
+                *(("spec/systems/0/name", "a"), ("spec/systems/1/name", "a-b")),
+                *(("spec/variants/0/name", "b-c"), ("spec/variants/1/name", "c")),
+            ],
+            'spec.variants[1].name: got "c"; its runs on a-b would be called "a-b-c", as others on a are; '
+            "rename one of them",
+        ),
+        (
+            [("spec/faults/0/at/message", 1001)],
+            "spec.faults[0].at.message: got 1001; the last message is 1000, and a fault must begin while messages "
+            "are sent; name an earlier message or send more",
+        ),
+        (
+            [("spec/workload", {"messages": 1000, "partitions": 1001})],
+            "spec.workload.messages: got 1000; there are 1001 partitions and each gets at least one message; "
+            "send more or use fewer partitions",
+        ),
+        (
+            [("spec/faults/0/name", "latency")],
+            'spec.faults[0].name: got "latency"; the system\'s own network latency has this name; choose another',
+        ),
+        (
+            [("spec/systems/0/pulsar", {})],
+            "spec.systems[0]: got {name, kafka, pulsar}; a system is exactly one of kafka and pulsar; keep one of them",
+        ),
+        (
+            [("spec/systems/0/kafka", ABSENT)],
+            "spec.systems[0]: got {name}; a system is exactly one of kafka and pulsar; give one of these keys",
+        ),
+        (
+            [("spec/systems/0/kafka", None)],
+            "spec.systems[0].kafka: got no value; a system needs a mapping here; write one ({} takes every default)",
+        ),
+        (
+            [("spec/faults/0/kill", {"restartAfter": "1s"})],
+            "spec.faults[0]: got {name, at, killTCP, kill}; "
+            "a fault is exactly one of killTCP, kill and moveLeader; keep one of them",
+        ),
+    ],
+)
+def test_rules_that_span_several_keys(changes: list[tuple[str, object]], line: str) -> None:
+    assert refusal(changed(*changes)) == f"e.yaml: {line}"
+
+
+def test_the_last_message_is_not_too_late_and_one_message_a_partition_is_enough() -> None:
+    """Innocent twins of the bounds above."""
+    parse(changed(("spec/faults/0/at/message", 1000)), source="e")
+    parse(changed(("spec/workload", {"messages": 1000, "partitions": 1000})), source="e")
+    parse(changed(("spec/systems/0/name", "a"), ("spec/systems/1/name", "a-b")), source="e")
+
+
+def test_keys_and_values_of_any_kind_stay_on_one_readable_line() -> None:
+    assert '["a\\nb\\u001b"]: got 1;' in refusal(changed(("a\nb\x1b", 1)))
+    assert len(refusal(changed(("x" * 500, "y" * 500)))) < 300
+    assert "not valid Unicode" in refusal(changed(("metadata/name", "\ud800")))
+    assert "thousands of digits" in refusal(changed(("spec/seed", 1 << 20_000)))
+
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates(),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(), each, max_size=3),
+    max_leaves=5,
+)
+PLACES: Final = [
+    "apiVersion",
+    "metadata",
+    "metadata/name",
+    "metadata/labels",
+    "spec",
+    "spec/systems",
+    "spec/systems/0/kafka",
+    "spec/systems/0/client",
+    "spec/workload",
+    "spec/workload/messages",
+    "spec/variants",
+    "spec/variants/0/expect",
+    "spec/faults",
+    "spec/faults/0/at",
+    "spec/faults/0/killTCP/duration",
+    "spec/timeouts",
+    "spec/unknown",
+    "spec/confidencePercent",
+]
+
+
+@settings(max_examples=40)
+@given(place=st.sampled_from(PLACES), value=JSON)
+def test_any_value_anywhere_is_accepted_or_refused_in_one_line(place: str, value: object) -> None:
+    document = changed((place, value))
+    try:
+        parse(document, source="e.yaml")
+    except SpecificationError:
+        assert refusal(document).startswith("e.yaml: ")

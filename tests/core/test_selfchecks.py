@@ -1,0 +1,177 @@
+"""A tester that contradicts itself accuses nobody, and a pass it could give is worth nothing."""
+
+from typing import Any
+
+import pytest
+from tests.core.evidences import ANOMALIES, BACKWARD, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, verification
+
+from dedup.anomalies import Verification
+from dedup.verdicts import ORACLE_LIMIT, Code, Evidence, RunVerdict, Verdict, judge_run
+
+
+def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:
+    return judge_run(evidence(RUN, counted, **changes), demand)
+
+
+def codes(verdict: RunVerdict, of: Verdict | None = None) -> list[str]:
+    return [reason.code for reason in verdict.reasons if of in (None, reason.verdict)]
+
+
+def test_without_a_history_there_is_nothing_to_judge() -> None:
+    verdict = judge_run(Evidence(run_id=RUN.run_id, problem="the producer crashed"), EXACTLY_ONCE)
+    assert (verdict.verdict, verdict.void, verdict.counts) == (Verdict.ERROR, True, None)
+    assert (verdict.system, verdict.variant, verdict.run) == ("kafka", "dedup", 1)
+    assert verdict.reasons[0].text == "kafka-dedup-001 has no history: the producer crashed"
+
+
+@pytest.mark.parametrize("counted", [{}, duplicates()])
+def test_judges_that_disagree_accuse_nobody(counted: dict[str, int]) -> None:
+    both = evidence(RUN, counted)
+    other = verification("oracle", **duplicates(7))
+    verdict = judge_run(both.model_copy(update={"oracle": other}), EXACTLY_ONCE)
+    assert (verdict.verdict, verdict.void, verdict.witnesses) == (Verdict.ERROR, True, ())
+    assert codes(verdict) == [Code.DISAGREEMENT]
+
+
+def test_judges_may_differ_in_who_they_are_and_where_they_looked() -> None:
+    both = evidence(RUN)
+    elsewhere = verification("oracle").model_copy(update={"path": "/elsewhere"})
+    assert judge_run(both.model_copy(update={"oracle": elsewhere}), EXACTLY_ONCE).verdict is Verdict.PASS
+    with_gap = elsewhere.model_copy(update={"gaps": ("partition 0: a gap",)})
+    found = judge_run(both.model_copy(update={"oracle": with_gap}), EXACTLY_ONCE)
+    assert "different gaps" in found.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        {"position_conflicts": 1},
+        {"outcomes_unsent": 1},
+        {"outcomes_missing": 1, "unknown": 1, "positive_ack": MESSAGES - 1, "ack": MESSAGES - 1},
+        {"ack": MESSAGES - 1},
+    ],
+)
+def test_counts_that_cannot_be_void_every_witness(counted: dict[str, int]) -> None:
+    for found in ({}, duplicates()):
+        verdict = judged({**found, **counted})
+        assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
+        assert codes(verdict, Verdict.ERROR) == [Code.SELF_CHECK]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"producer": {"sent": MESSAGES + 1}},
+        {"producer": {"ok": MESSAGES - 1}},
+        {"producer": {"fail": 1}},
+        {"producer": {"unknown": 1}},
+        {"consumer": {"received": MESSAGES + 1}},
+        {"messages": MESSAGES + 1},
+    ],
+)
+def test_counts_that_are_not_the_manifests_void_every_witness(changes: dict[str, Any]) -> None:
+    for found in ({}, duplicates()):
+        verdict = judged(found, **changes)
+        assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.SELF_CHECK])
+
+
+def test_re_reads_are_the_consumers_doing_and_contradict_nothing() -> None:
+    assert judged({"re_reads": 5}).verdict is Verdict.PASS
+
+
+def test_a_producer_that_admits_it_died_contradicts_nothing() -> None:
+    """It sent 900 of 1,000 and has no outcome for the last: incomplete, an error, but its duplicates are real."""
+    died = {"send": 900, "unknown": 1, "outcomes_missing": 1, "ack": 899, "positive_ack": 899, "received": 900}
+    verdict = judged(died, producer={"complete": False, "problems": ("killed",)})
+    assert set(codes(verdict, Verdict.ERROR)) == {Code.INCOMPLETE}
+    assert "killed" in verdict.reasons[0].text
+    copied = {**died, "values_with_duplicates": 1, "extra_copies": 1, "received": 901}
+    assert judged(copied, producer={"complete": False}).verdict is Verdict.FAIL
+
+
+def with_gap(counted: dict[str, int], **changes: Any) -> Evidence:
+    found = evidence(RUN, counted, **changes)
+    gap = {"gaps": ("partition 0, ledger 0: entries 7 to 9 were not read",)}
+    assert found.spark is not None
+    assert found.oracle is not None
+    return found.model_copy(
+        update={"spark": found.spark.model_copy(update=gap), "oracle": found.oracle.model_copy(update=gap)}
+    )
+
+
+def test_a_gap_before_the_end_is_the_testers_error_and_proves_no_loss() -> None:
+    verdict = judge_run(with_gap(ANOMALIES["not_received"]), EXACTLY_ONCE)
+    assert (verdict.verdict, codes(verdict), verdict.void) == (Verdict.ERROR, [Code.SELF_CHECK], True)
+    assert judge_run(with_gap(duplicates()), EXACTLY_ONCE).verdict is Verdict.ERROR
+
+
+def test_a_gap_that_the_consumer_admits_leaves_what_it_did_read() -> None:
+    stopped = {"complete": False, "reached_end": False}
+    lost = judge_run(with_gap(ANOMALIES["not_received"], consumer=stopped), EXACTLY_ONCE)
+    assert (lost.verdict, lost.void) == (Verdict.ERROR, False)
+    assert judge_run(with_gap(duplicates(), consumer=stopped), EXACTLY_ONCE).verdict is Verdict.FAIL
+
+
+def without(said: Verification | None, **fields: Any) -> Verification:
+    assert said is not None
+    return said.model_copy(update=fields)
+
+
+@pytest.mark.parametrize("counted", [ANOMALIES["values_with_duplicates"], BACKWARD])
+def test_a_count_without_a_witness_is_no_accusation(counted: dict[str, int]) -> None:
+    found = evidence(RUN, counted)
+    nothing: dict[str, Any] = {"witnesses": (), "events": ()}
+    if "jump_backward" in counted:
+        nothing = {"events": found.spark.events[:1] * 2 if found.spark else ()}
+    mute = found.model_copy(
+        update={"spark": without(found.spark, **nothing), "oracle": without(found.oracle, **nothing)}
+    )
+    assert codes(judge_run(mute, EXACTLY_ONCE)) == [Code.SELF_CHECK]
+    assert judge_run(found, EXACTLY_ONCE).verdict is Verdict.FAIL
+
+
+def test_a_backward_read_beyond_the_listed_events_still_counts() -> None:
+    found = evidence(RUN, BACKWARD)
+    cut = found.model_copy(
+        update={
+            "spark": without(found.spark, events=found.spark.events[:1] if found.spark else ()),
+            "oracle": without(found.oracle, events=found.oracle.events[:1] if found.oracle else ()),
+        }
+    )
+    verdict = judge_run(cut, EXACTLY_ONCE)
+    assert (verdict.verdict, verdict.backward) == (Verdict.FAIL, ())
+
+
+def test_spark_must_judge_every_history_and_the_oracle_those_that_are_not_large() -> None:
+    whole = evidence(RUN)
+    assert codes(judge_run(whole.model_copy(update={"spark": None}), EXACTLY_ONCE)) == [Code.UNVERIFIED]
+    assert codes(judge_run(whole.model_copy(update={"oracle": None}), EXACTLY_ONCE)) == [Code.UNVERIFIED]
+    crashed = whole.model_copy(update={"oracle": None, "problem": "the oracle crashed"})
+    assert codes(judge_run(crashed, EXACTLY_ONCE)) == [Code.UNVERIFIED]
+    large = ORACLE_LIMIT + 1
+    counted = {"send": large, "ack": large, "positive_ack": large, "received": large}
+    alone = evidence(RUN, counted, messages=large).model_copy(update={"oracle": None})
+    verdict = judge_run(alone, EXACTLY_ONCE)
+    assert verdict.verdict is Verdict.PASS
+    assert verdict.reasons[-1].text == "Spark alone judged (above 1,000,000 messages)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run_id": "kafka-dedup-002"},
+        {"system": "pulsar"},
+        {"variant": "control"},
+        {"run": 2},
+        {"seed": 8},
+        {"spec_digest": "f" * 64},
+        {"deduplication": False},
+        {"messages": MESSAGES + 1, "producer": {"complete": False}},
+    ],
+)
+def test_a_manifest_of_another_run_is_no_evidence(changes: dict[str, Any]) -> None:
+    demand = EXACTLY_ONCE.model_copy(update={"messages": MESSAGES, "spec_digest": "0" * 64})
+    assert judged({}, demand).verdict is Verdict.PASS
+    verdict = judged(duplicates(), demand, **changes)
+    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
+    assert Code.ANOTHER_RUN in codes(verdict)

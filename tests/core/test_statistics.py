@@ -1,0 +1,83 @@
+"""Known values: Fisher's own tea, S0's own numbers, and the boundary that floating point would miss."""
+
+from fractions import Fraction
+from math import comb
+
+import pytest
+
+from dedup.statistics import best_p, fisher_p, rate_bound, runs_needed, significance
+
+
+def test_the_lady_tasting_tea() -> None:
+    """Fisher 1935: four of eight cups told right by chance 1 in 70; three or more right, 17 in 70."""
+    assert fisher_p(4, 4, 0, 4) == Fraction(1, 70)
+    assert fisher_p(3, 4, 1, 4) == Fraction(17, 70)
+
+
+@pytest.mark.parametrize(
+    ("control_with", "control", "treatment_with", "treatment", "p"),
+    [
+        (1, 1, 0, 1, Fraction(1, 2)),
+        (2, 2, 0, 2, Fraction(1, 6)),
+        (3, 3, 0, 3, Fraction(1, 20)),
+        (1, 16, 0, 2, Fraction(16, 18)),
+        (1, 2, 1, 2, Fraction(5, 6)),
+        (13, 50, 0, 50, Fraction(comb(50, 13), comb(100, 13))),
+    ],
+)
+def test_tables_that_a_pencil_can_check(
+    control_with: int, control: int, treatment_with: int, treatment: int, p: Fraction
+) -> None:
+    assert fisher_p(control_with, control, treatment_with, treatment) == p
+
+
+def test_s0_was_convincing_even_at_its_weakest() -> None:
+    """Pulsar's kill-topic-owner control duplicated in 13 of 50 runs, the treatment in none: p is about 5 in 100,000."""
+    assert 4e-5 < fisher_p(13, 50, 0, 50) < 6e-5
+
+
+@pytest.mark.parametrize(("control", "treatment"), [(0, 0), (0, 5), (5, 0)])
+def test_without_runs_nothing_can_be_told(control: int, treatment: int) -> None:
+    assert fisher_p(0, control, 0, treatment) == 1
+    assert best_p(control, treatment) == 1
+
+
+def test_more_copies_under_treatment_never_speak_for_the_control() -> None:
+    assert fisher_p(0, 3, 3, 3) == 1
+    assert fisher_p(3, 3, 0, 3) < fisher_p(3, 3, 1, 3) < fisher_p(3, 3, 3, 3) == 1
+
+
+@pytest.mark.parametrize("table", [(2, 1, 0, 1), (-1, 1, 0, 1), (0, 1, 2, 1), (0, 1, -1, 1)])
+def test_counts_that_no_experiment_can_have(table: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="no counts of runs"):
+        fisher_p(*table)
+
+
+def test_the_boundary_is_exact() -> None:
+    """In floating point 1 - 95 / 100 is 0.05000000000000004, and 1 - 0.99 is 0.010000000000000009."""
+    assert significance(95) == Fraction(1, 20) == best_p(3, 3)
+    assert significance(99.9) == Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("percent", [0, 100, -1, 101])
+def test_confidences_that_are_none(percent: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 100"):
+        significance(percent)
+
+
+@pytest.mark.parametrize(("percent", "runs"), [(50, 1), (80, 2), (95, 3), (98.5, 4), (99, 5), (99.9, 7)])
+def test_runs_needed_is_the_smallest_number_that_reaches_it(percent: float, runs: int) -> None:
+    assert runs_needed(percent) == runs
+    assert best_p(runs, runs) <= significance(percent) < best_p(runs - 1, runs - 1)
+
+
+@pytest.mark.parametrize(("clean", "bound"), [(0, 1.0), (1, 0.95), (2, 0.7764), (50, 0.0582), (59, 0.0495)])
+def test_what_clean_runs_exclude(clean: int, bound: float) -> None:
+    assert rate_bound(clean) == pytest.approx(bound, abs=5e-5)
+    if clean:
+        assert (1 - rate_bound(clean)) ** clean == pytest.approx(0.05)
+
+
+def test_a_negative_number_of_runs() -> None:
+    with pytest.raises(ValueError, match="-1 clean runs"):
+        rate_bound(-1)

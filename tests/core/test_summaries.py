@@ -1,0 +1,139 @@
+"""The summary adds no judgement: it is the verdict, the counts and the manifests, laid out."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates, evidence, experiment
+
+from dedup.anomalies import Counts
+from dedup.conclusions import conclude
+from dedup.plans import plan
+from dedup.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
+from dedup.verdicts import Evidence, demand_of, judge_run
+
+
+def summary(found: list[Evidence] | None = None) -> Summary:
+    made = experiment()
+    shown = all_evidence(made) if found is None else found
+    return summarise(made, conclude(made, shown), shown)
+
+
+def test_a_summary_comes_back_from_json_as_it_was() -> None:
+    assert Summary.model_validate_json(summary().model_dump_json()) == summary()
+
+
+def test_what_people_ask_first_is_at_the_top() -> None:
+    document = json.loads(summary().model_dump_json())
+    assert (document["experiment"], document["verdict"], document["exit_code"]) == ("trial", "pass", 0)
+    assert document["spec_digest"] == experiment().digest()
+    assert len(document["reasons"]) == 2
+    assert document["versions"] == {"kafka": {"broker": "4.3.1", "dedup": "0.1.0", "confluent-kafka": "2.16.0"}}
+
+
+def test_a_row_for_each_variant() -> None:
+    control, treatment = summary().systems
+    assert (control.variant, control.deduplication, control.runs_with_copies, control.strength) == (
+        "control",
+        False,
+        2,
+        None,
+    )
+    assert control.sums.values_with_duplicates == 100
+    assert control.sums.received == 2 * (MESSAGES + 50)
+    assert control.block_lengths == (Bin(first=32, last=63, blocks=2),)
+    assert (treatment.sums.send, treatment.sums.values_with_duplicates, treatment.block_lengths) == (
+        2 * MESSAGES,
+        0,
+        (),
+    )
+    assert treatment.strength == "2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence)"
+    assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
+
+
+def test_a_row_for_each_run() -> None:
+    row = next(row for row in summary().runs if row.run_id == "kafka-dedup-001")
+    assert (row.verdict, row.effective, row.void, row.deduplication_in_force) == ("pass", True, False, True)
+    assert row.counts == counts()
+    (fault,) = row.faults
+    assert (fault.name, fault.requested_message, fault.actual_message, fault.seconds) == ("cut", 100, 120, 2.5)
+    assert (fault.vacuous, fault.target, fault.client_witness) == (None, "broker 1", {"disconnect": 2})
+
+
+def test_the_time_that_is_ours_leaves_out_producing_healing_and_consuming() -> None:
+    row = summary().runs[0]
+    assert row.stage_seconds["produce"] == 3.0
+    assert row.fixed_seconds == 0.5 + 0.25 + 0.125
+
+
+def test_a_missing_run_has_a_row_with_nothing_in_it() -> None:
+    made = experiment()
+    missing, *rest = all_evidence(made)
+    row = next(row for row in summary(rest).runs if row.run_id == missing.run_id)
+    assert (row.verdict, row.counts, row.path, row.faults, row.fixed_seconds) == ("error", None, None, (), None)
+    unfinished = Evidence(run_id=missing.run_id, problem="it crashed")
+    row = next(row for row in summary([unfinished, *rest]).runs if row.run_id == missing.run_id)
+    assert (row.counts, row.stage_seconds) == (None, {})
+
+
+def test_sums_leave_out_a_void_run_and_say_so() -> None:
+    made = experiment()
+    run = next(run for run in plan(made) if run.run_id == "kafka-dedup-001")
+    void = evidence(run, {**duplicates(), "position_conflicts": 1}, spec_digest=made.digest())
+    found = [void, *(each for each in all_evidence(made) if each.run_id != run.run_id)]
+    treatment = summary(found).systems[1]
+    assert (treatment.runs, treatment.runs_summed, treatment.sums.values_with_duplicates) == (2, 1, 0)
+
+
+def test_a_fault_without_an_end_has_no_length() -> None:
+    made = experiment()
+    run = plan(made)[0]
+    never = evidence(run, faults=(CUT.model_copy(update={"healed_ns": None}),))
+    row = run_row(judge_run(never, demand_of(made, run)), never)
+    assert row.faults[0].seconds is None
+
+
+def test_the_columns_are_s0s_and_each_is_a_count() -> None:
+    assert list(COLUMNS) == [
+        *("send", "ack", "positive", "negative", "received", "missing", "unacked received", "duplicates"),
+        *("DJF", "DJB", "JF", "JB"),
+    ]
+    assert set(COLUMNS.values()) <= set(Counts.model_fields)
+
+
+def test_cells_show_the_counts_or_dashes() -> None:
+    shown = cells(counts(**duplicates(), negative_ack=3))
+    assert shown == ["1,000", "1,000", "1,000", "3", "1,050", "0", "0", "50", "0", "1", "0", "0"]
+    assert cells(None) == ["-"] * len(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "bins"),
+    [
+        ({}, []),
+        ({1: 5}, [(1, 1, 5)]),
+        ({1: 5, 2: 1, 3: 2}, [(1, 1, 5), (2, 3, 3)]),
+        ({9_999: 1}, [(8_192, 16_383, 1)]),
+        ({3: 1, 16: 2}, [(2, 3, 1), (4, 7, 0), (8, 15, 0), (16, 31, 2)]),
+    ],
+)
+def test_block_lengths_in_bins_that_double(lengths: dict[int, int], bins: list[tuple[int, int, int]]) -> None:
+    assert [(each.first, each.last, each.blocks) for each in histogram(lengths)] == bins
+
+
+@given(st.dictionaries(st.integers(1, 10**7), st.integers(1, 100)))
+def test_no_block_is_lost_and_the_bins_touch(lengths: dict[int, int]) -> None:
+    bins = histogram(lengths)
+    assert sum(each.blocks for each in bins) == sum(lengths.values())
+    assert all(left.last + 1 == right.first for left, right in pairwise(bins))
+    for each in bins:
+        assert each.blocks == sum(n for length, n in lengths.items() if each.first <= length <= each.last)
+
+
+def test_the_total_of_counts() -> None:
+    assert total([counts(), counts(**duplicates())]) == Counts(
+        **{name: getattr(counts(), name) + getattr(counts(**duplicates()), name) for name in Counts.model_fields}
+    )
+    assert total([]) == Counts()

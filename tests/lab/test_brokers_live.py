@@ -1,0 +1,192 @@
+"""Both systems as processes: a message goes round, a killed broker comes back, and in the end nothing is left."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from dedup.errors import DedupError
+from dedup_lab import kafka, labs, probes, pulsar
+from dedup_lab.keepers import Status, read_status
+from dedup_lab.labs import Lab
+from dedup_lab.ports import free, listening
+from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.toxiproxies import Toxiproxy
+from dedup_runners.waiting import until
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+HOLD_S = 2.0
+BOUND_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def kafka_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Endpoints]]:
+    with labs.open_lab(tmp_path_factory.mktemp("kafka")) as lab:
+        yield lab, kafka.start(lab, version="4.3.1", proxied=True)
+
+
+@pytest.fixture(scope="module")
+def pulsar_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Endpoints]]:
+    with labs.open_lab(tmp_path_factory.mktemp("pulsar")) as lab:
+        yield lab, pulsar.start(lab, version="4.2.4", proxied=True)
+
+
+def status(broker: Broker) -> Status:
+    found = read_status(broker.status_file)
+    assert found is not None
+    return found
+
+
+def kill_and_wait_for_the_keeper(broker: Broker) -> None:
+    """SIGKILL the broker, announced; its keeper starts it again, not before the hold is over."""
+    before = status(broker)
+    assert before.pid is not None
+    until_ns = time.monotonic_ns() + int(HOLD_S * 1e9)
+    broker.hold_file.write_text(json.dumps({"pid": before.pid, "until_monotonic_ns": until_ns}))
+    os.kill(before.pid, signal.SIGKILL)
+    until(lambda: not listening(broker.client_port), HOLD_S, f"broker {broker.id} is gone")
+    until(lambda: status(broker).starts == before.starts + 1, BOUND_S, f"the keeper starts broker {broker.id} again")
+    assert time.monotonic_ns() >= until_ns
+    after = status(broker)
+    assert [each.code for each in after.exits] == [137]
+    assert after.pid not in (None, before.pid)
+
+
+def processes(lab: Lab) -> list[int]:
+    found = [kept.status() for kept in lab.kept.values()]
+    return [pid for each in found if each for pid in (each.keeper_pid, each.pid) if pid is not None]
+
+
+def wait_gone(pids: list[int]) -> None:
+    until(lambda: not any(psutil.pid_exists(pid) for pid in pids), BOUND_S, f"processes {pids} are gone")
+
+
+def kafka_brokers(bootstrap: str, timeout_s: float = 5) -> int:
+    try:
+        return len(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=timeout_s).brokers)
+    except KafkaException:
+        return 0
+
+
+def test_kafkas_clients_go_through_the_proxies_and_we_do_not(kafka_lab: tuple[Lab, Endpoints]) -> None:
+    _, endpoints = kafka_lab
+    assert endpoints.toxiproxy_url is not None and len(endpoints.brokers) == 3
+    with Toxiproxy(endpoints.toxiproxy_url) as client:
+        assert set(client.proxies()) == {broker.proxy for broker in endpoints.brokers}
+        assert kafka_brokers(endpoints.client_bootstrap) == 3
+        for broker in endpoints.brokers:
+            client.enable(str(broker.proxy), False)
+        assert kafka_brokers(endpoints.direct_bootstrap) == 3
+        assert kafka_brokers(endpoints.client_bootstrap, timeout_s=1) == 0
+        client.reset()
+    assert kafka_brokers(endpoints.client_bootstrap) == 3
+
+
+def test_a_killed_kafka_broker_comes_back(kafka_lab: tuple[Lab, Endpoints]) -> None:
+    lab, endpoints = kafka_lab
+    kill_and_wait_for_the_keeper(endpoints.brokers[0])
+    # It is back when a topic can be placed on all three again, and be written and read through the clients' path.
+    probes.kafka_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check, replicas=3)
+    assert kafka_brokers(f"127.0.0.1:{endpoints.brokers[0].proxy_port}") == 3
+
+
+def test_pulsars_clients_go_through_the_proxies_and_we_do_not(pulsar_lab: tuple[Lab, Endpoints]) -> None:
+    lab, endpoints = pulsar_lab
+    assert endpoints.toxiproxy_url is not None and len(endpoints.brokers) == 3
+    with Toxiproxy(endpoints.toxiproxy_url) as client:
+        for broker in endpoints.brokers:
+            client.enable(str(broker.proxy), False)
+        with pytest.raises(DedupError, match="a Pulsar message is read back: got nothing within 1 s"):
+            probes.pulsar_round_trip(endpoints, timeout_s=1, check=lab.check)
+        client.reset()
+        direct = endpoints.model_copy(update={"client_bootstrap": endpoints.direct_bootstrap, "listener_name": None})
+        probes.pulsar_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check)
+        for broker in endpoints.brokers:
+            client.enable(str(broker.proxy), False)
+        probes.pulsar_round_trip(direct, timeout_s=BOUND_S, check=lab.check)
+        client.reset()
+
+
+def test_a_killed_pulsar_broker_comes_back(pulsar_lab: tuple[Lab, Endpoints]) -> None:
+    lab, endpoints = pulsar_lab
+    broker = endpoints.brokers[0]
+    kill_and_wait_for_the_keeper(broker)
+    probes.pulsar_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check)
+    active = httpx.get(f"{broker.admin_url}/admin/v2/brokers", timeout=10, trust_env=False).json()
+    assert sorted(active) == sorted(each.id for each in endpoints.brokers)
+
+
+def test_closing_a_lab_leaves_no_process_and_no_data(tmp_path: Path) -> None:
+    with labs.open_lab(tmp_path) as lab:
+        kafka.start(lab, version="4.3.1", proxied=True, brokers=1)
+        pids = processes(lab)
+        assert len(pids) == 4
+    wait_gone(pids)
+    assert not lab.folder.exists()
+    assert (tmp_path / "kafka-1.log").stat().st_size > 0
+
+
+def test_when_another_program_takes_a_port_first_the_lab_takes_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief, labs.open_lab(tmp_path) as lab:
+        taken = thief.getsockname()[1]
+        first, *others = free(4), free(4)
+        first[2] = taken
+        offered = iter([first, *others])
+        monkeypatch.setattr(kafka, "free", lambda _count: next(offered))
+        endpoints = kafka.start(lab, version="4.3.1", proxied=False, brokers=1)
+        assert endpoints.brokers[0].client_port == others[0][2]
+
+
+def test_a_process_that_dies_at_its_start_is_named_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "FLAGS", ("-Xmx1m",))
+    with labs.open_lab(tmp_path) as lab, pytest.raises(DedupError, match=r"^kafka-1: got exit code 1; .*said: Error"):
+        kafka.start(lab, version="4.3.1", proxied=False, brokers=1)
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from dedup_lab import kafka, labs, pulsar
+lab = labs.create(Path(sys.argv[2]))
+if sys.argv[1] == "kafka":
+    kafka.start(lab, version="4.3.1", proxied=True, brokers=1)
+else:
+    pulsar.start(lab, version="4.2.4", proxied=True, brokers=1, bookies=1)
+found = [kept.status() for kept in lab.kept.values()]
+print(*[pid for each in found for pid in (each.keeper_pid, each.pid)], lab.folder, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar"])
+def test_nothing_is_left_after_kill_9_of_the_owner(tmp_path: Path, system: str) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, system, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert owner.stdout is not None
+    *pids, folder = owner.stdout.readline().split()
+    owner.stdout.close()
+    assert len(pids) == {"kafka": 4, "pulsar": 8}[system]
+    owner.kill()
+    owner.wait(BOUND_S)
+    wait_gone([int(pid) for pid in pids])
+    labs.sweep()
+    assert not Path(folder).exists()

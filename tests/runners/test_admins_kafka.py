@@ -1,0 +1,166 @@
+"""What is read off Kafka's wire, from bytes made by hand: batch headers, and one broker's view of its cluster."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup_runners.admins.batches import Batch, Census, headers, take_census
+from dedup_runners.admins.views import end_offset, parse, view
+from dedup_runners.admins.wire import Reader, string
+
+TIMEOUT_S = 5.0
+
+
+def batch(
+    base: int, count: int, producer: int, epoch: int = 0, attributes: int = 0, payload: bytes = b"r" * 9
+) -> bytes:
+    """A record batch of version 2 with `count` records (its records are junk: they are never looked at)."""
+    rest = struct.pack(">ibIhiqqqhii", 0, 2, 0, attributes, count - 1, 0, 0, producer, epoch, 0, count) + b"r" * 9
+    return struct.pack(">qi", base, len(rest)) + rest
+
+
+def census(*batches: bytes) -> Census:
+    found = Census()
+    for each in headers(b"".join(batches)):
+        found.count(each)
+    return found
+
+
+def fetched(records: bytes, error: int = 0) -> bytes:
+    """A Fetch response, version 4, behind its correlation id: one aborted transaction, to be skipped."""
+    partition = struct.pack(">ihqqiqq", 0, error, 9, 9, 1, 7, 7) + struct.pack(">i", len(records)) + records
+    return struct.pack(">iii", 0, 0, 1) + string("t") + struct.pack(">i", 1) + partition
+
+
+def metadata(brokers: list[int], leader: int, in_sync: list[int], error: int = 0) -> bytes:
+    """A Metadata response, version 4, behind its correlation id: a topic of one partition with replicas 1, 2, 3."""
+    nodes = b"".join(struct.pack(">i", node) + string("h") + struct.pack(">ih", 9000 + node, -1) for node in brokers)
+    copies = struct.pack(">iiii", 3, 1, 2, 3) + struct.pack(f">i{len(in_sync)}i", len(in_sync), *in_sync)
+    partition = struct.pack(">hii", 0, 0, leader) + copies
+    topic = struct.pack(">h", error) + string("t") + b"\0" + struct.pack(">i", 1) + partition
+    return struct.pack(">iii", 0, 0, len(brokers)) + nodes + string("c") + struct.pack(">ii", 1, 1) + topic
+
+
+@contextmanager
+def broker(*answers: bytes) -> Iterator[tuple[str, int]]:
+    """A broker that gives these answers, one a request, on one connection after the other."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            for answer in answers:
+                (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+                connection.recv(size, socket.MSG_WAITALL)
+                connection.sendall(struct.pack(">i", len(answer)) + answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listener:
+        yield listener.getsockname()
+        thread.join(TIMEOUT_S)
+
+
+def test_headers_tell_producer_epoch_and_the_next_offset() -> None:
+    found = list(headers(batch(0, 3, 77, epoch=1) + batch(3, 2, -1)))
+    assert found == [Batch(3, 77, 1, False), Batch(5, -1, 0, False)]
+
+
+@pytest.mark.parametrize("cut", [1, 30, 75])
+def test_a_batch_that_the_broker_cut_short_is_left_for_the_next_fetch(cut: int) -> None:
+    whole = batch(0, 3, 77)
+    second = batch(3, 2, 77)
+    assert len(list(headers(whole + second[:-cut]))) == 1
+    assert len(list(headers(whole + second))) == 2
+
+
+def test_all_batches_identified_is_in_force() -> None:
+    found = census(batch(0, 1, 77), batch(1, 1, 77))
+    assert found.in_force is True
+    assert found.proof == "all 2 stored batches carry a producer id; 1 producer id(s), 1 (id, epoch) pair(s)"
+
+
+def test_one_anonymous_batch_among_them_proves_nothing() -> None:
+    found = census(batch(0, 1, 77), batch(1, 1, -1))
+    assert found.in_force is None
+    assert found.proof.startswith("1 of 2 stored batches carry a producer id, 1 do not")
+
+
+def test_no_batch_identified_is_not_in_force() -> None:
+    assert census(batch(0, 1, -1)).in_force is False
+
+
+def test_an_empty_topic_proves_nothing() -> None:
+    assert census().in_force is None
+    assert census().proof == "the topic holds no record batches"
+
+
+def test_an_epoch_bump_is_told() -> None:
+    assert "1 epoch bump(s)" in census(batch(0, 1, 77, 0), batch(1, 1, 77, 1)).proof
+    assert "bump" not in census(batch(0, 1, 77, 0), batch(1, 1, 78, 0)).proof
+
+
+def test_a_transaction_marker_is_nobodys_batch() -> None:
+    assert census(batch(0, 1, -1), batch(1, 1, 77, attributes=0x20)).in_force is False
+
+
+def test_a_census_reads_on_until_the_end() -> None:
+    found = Census()
+    with broker(fetched(batch(0, 3, 77)), fetched(batch(3, 2, 77))) as address:
+        take_census(found, address, "t", 0, 5, TIMEOUT_S)
+    assert found.identified == 2
+
+
+def test_a_census_that_cannot_reach_the_end_is_an_error() -> None:
+    with broker(fetched(batch(0, 3, 77)), fetched(b"")) as address, pytest.raises(PlatformError, match="at offset 3"):
+        take_census(Census(), address, "t", 0, 5, TIMEOUT_S)
+
+
+def test_a_census_asked_of_the_wrong_broker_is_an_error() -> None:
+    with broker(fetched(b"", error=6)) as address, pytest.raises(PlatformError, match="Kafka error 6"):
+        take_census(Census(), address, "t", 0, 5, TIMEOUT_S)
+
+
+def test_a_whole_cluster_lacks_nothing() -> None:
+    with broker(metadata([1, 2, 3], 2, [1, 2, 3])) as address:
+        found = view(address, "t")
+    assert found.lack({"1", "2", "3"}, "t") is None
+    assert found.brokers["2"] == ("h", 9002)
+    assert found.partitions[0].leader == "2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lack"),
+    [
+        (metadata([1, 3], 1, [1, 3]), "broker 2 is not registered"),
+        (metadata([1, 2, 3], -1, [1]), "t/0 has no leader"),
+        (metadata([1, 2, 3], 1, [1, 3]), "t/0: replica 2 is not in sync"),
+        (metadata([1, 2, 3], 1, [1, 2, 3], error=3), "t: Kafka error 3 (no such topic)"),
+    ],
+)
+def test_what_is_missing_is_said(answer: bytes, lack: str) -> None:
+    reader = Reader(memoryview(answer))
+    reader.take("i")
+    assert parse(reader).lack({"1", "2", "3"}, "t") == lack
+
+
+def test_without_a_topic_only_brokers_count() -> None:
+    reader = Reader(memoryview(metadata([1, 2, 3], -1, [1])))
+    reader.take("i")
+    assert parse(reader).lack({"1", "2", "3"}, None) is None
+
+
+@pytest.mark.parametrize(("error", "offset"), [(0, 42), (6, None)])
+def test_only_the_leader_tells_the_end(error: int, offset: int | None) -> None:
+    answer = struct.pack(">iii", 0, 0, 1) + string("t") + struct.pack(">iihqq", 1, 0, error, -1, 42)
+    with broker(answer) as address:
+        if offset is None:
+            with pytest.raises(PlatformError, match="Kafka error 6"):
+                end_offset(address, "t", 0)
+        else:
+            assert end_offset(address, "t", 0) == offset

@@ -1,0 +1,44 @@
+"""What Pulsar's REST answers mean, from small documents."""
+
+from typing import Any
+
+import pytest
+
+from dedup_runners.admins.pulsar import extents, judged
+
+
+def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
+    return {"lastConfirmedEntry": last, "ledgers": [{"ledgerId": name, "entries": count} for name, count in ledgers]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (stats("5:-1", (5, 0)), ()),
+        (stats("5:9", (5, 0)), ((5, 10),)),
+        (stats("7:0", (5, 4), (7, 0)), ((5, 4), (7, 1))),
+        # After an unload the last confirmed entry may lie in a ledger that is closed, a new and empty one behind it.
+        (stats("5:3", (5, 4), (7, 0)), ((5, 4),)),
+        # A ledger that the owner opened and abandoned holds nothing and must not be waited for.
+        (stats("9:0", (5, 4), (7, 0), (9, 0)), ((5, 4), (9, 1))),
+    ],
+)
+def test_what_must_be_read(answer: dict[str, Any], expected: tuple[tuple[int, int], ...]) -> None:
+    assert extents(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("statuses", "in_force"),
+    [
+        (["Enabled"], True),
+        (["Disabled"], False),
+        (["Enabled", "Enabled"], True),
+        (["Enabled", "Disabled"], None),
+        (["Recovering"], None),
+        (["unknown"], None),
+    ],
+)
+def test_deduplication_is_what_all_owners_say(statuses: list[str], in_force: bool | None) -> None:
+    found = judged(True, {f"t{number}": status for number, status in enumerate(statuses)})
+    assert found.in_force is in_force
+    assert all(status in found.proof for status in statuses)

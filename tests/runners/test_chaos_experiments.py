@@ -1,0 +1,125 @@
+"""Faults as chaos experiments: what is rendered, and that a fault whose trigger never comes does not strike.
+
+The latter runs the real `chaos run` against a system that is not there: Chaos Toolkit carries on after a failed
+activity, so only a real run shows that nothing was injected.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaoslib.experiment import ensure_experiment_is_valid
+
+from dedup.experiments import Fault
+from dedup.faults import vacuous
+from dedup_runners import chaos
+from dedup_runners.chaos.experiments import render
+from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.triggers import TriggerClient
+from dedup_runners.waiting import until
+
+BOUND_S = 60.0
+DISCARD = 9
+KILL_TCP = {"killTCP": {"duration": "10s"}}
+
+
+def fault(kind: dict[str, Any]) -> Fault:
+    return Fault.model_validate_json(json.dumps({"name": "cut", "at": {"message": 50}, **kind}))
+
+
+def nowhere(folder: Path) -> Endpoints:
+    """A Kafka that does not answer."""
+    file = folder / "none"
+    brokers = [Broker(id=str(number), client_port=DISCARD, status_file=file, hold_file=file) for number in (1, 2, 3)]
+    where = f"127.0.0.1:{DISCARD}"
+    return Endpoints(system="kafka", client_bootstrap=where, direct_bootstrap=where, brokers=brokers)
+
+
+def names(document: dict[str, Any]) -> list[str]:
+    return [activity["name"] for activity in document["method"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "deeds"),
+    [
+        (KILL_TCP, ["reset-connections", "clear"]),
+        ({"kill": {"restartAfter": "20s"}}, ["kill-broker", "await-restart"]),
+        ({"moveLeader": {}}, ["move-leader"]),
+    ],
+)
+def test_a_fault_waits_strikes_heals_and_proves_it(kind: dict[str, Any], deeds: list[str], tmp_path: Path) -> None:
+    document = render(fault(kind), folder=tmp_path, endpoints=nowhere(tmp_path), topic="t")
+    assert names(document) == ["wait-for-message", *deeds, "healed"]
+    assert document["runtime"] == {"rollbacks": {"strategy": "always"}}
+    assert [activity["name"] for activity in document["rollbacks"]] == ["leave"]
+    ensure_experiment_is_valid(json.loads(json.dumps(document)))
+
+
+def test_latency_is_in_force_before_the_producer_is_told(tmp_path: Path) -> None:
+    document = render(None, folder=tmp_path, endpoints=nowhere(tmp_path), topic="t", latency_s=0.02)
+    assert names(document) == ["slow-down", "wait-for-producer", "clear", "healed"]
+    assert document["method"][0]["provider"]["arguments"] == {"latency_ms": 20}
+    ensure_experiment_is_valid(json.loads(json.dumps(document)))
+
+
+def test_durations_reach_the_actions(tmp_path: Path) -> None:
+    document = render(fault(KILL_TCP), folder=tmp_path, endpoints=nowhere(tmp_path), topic="t")
+    assert document["method"][1]["provider"]["arguments"] == {"duration_s": 10}
+
+
+def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:
+    """Run a kill-tcp through `chaos run`; the events of faults.jsonl and the journal."""
+    chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
+    process = subprocess.Popen(
+        chaos.command(folder, "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    )
+    try:
+        producer(until(lambda: chaos.armed_port(folder, "cut") or 0, BOUND_S, "the fault to be armed"))
+        process.wait(BOUND_S)
+    finally:
+        process.kill()
+        process.wait(BOUND_S)
+    events = [json.loads(line)["event"] for line in (folder / "faults.jsonl").read_text().splitlines()]
+    return events, json.loads((folder / "chaos" / "cut" / "journal.json").read_text())
+
+
+def finish_early(port: int) -> None:
+    TriggerClient("127.0.0.1", port, "cut", 50, lambda *_: None).finish()
+
+
+def test_a_producer_that_ends_before_the_message_is_not_struck(tmp_path: Path) -> None:
+    events, journal = run(tmp_path, BOUND_S, finish_early)
+    assert events == ["armed", "not_injected"]
+    assert journal["status"] == "interrupted"
+    assert [each["activity"]["name"] for each in journal["run"]] == ["wait-for-message"]
+    assert [each["activity"]["name"] for each in journal["rollbacks"]] == ["leave"]
+    (record,) = chaos.records(tmp_path, [fault(KILL_TCP)], messages=40)
+    assert record.problems == ()
+    assert "producer gone" in (vacuous(record) or "")
+
+
+def test_a_trigger_that_never_comes_lets_nothing_happen(tmp_path: Path) -> None:
+    events, journal = run(tmp_path, 0.2, lambda port: None)
+    assert events == ["armed", "not_injected"]
+    assert journal["status"] == "interrupted"
+    (record,) = chaos.records(tmp_path, [fault(KILL_TCP)], messages=100)
+    assert "wait-for-message interrupted" in record.problems
+    assert vacuous(record) is not None
+
+
+def test_a_fault_that_never_ran_has_no_journal_and_no_effect(tmp_path: Path) -> None:
+    (record,) = chaos.records(tmp_path, [fault(KILL_TCP)], messages=100)
+    assert "no chaos journal" in record.problems[0]
+    assert vacuous(record) is not None
+    assert not record.leaked
+
+
+def test_a_last_line_cut_short_by_a_crash_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "faults.jsonl").write_text(
+        '{"fault": "cut", "event": "triggered", "monotonic_ns": 1, "detail": {"actual": 51}}\n{"fault": "cut", "ev'
+    )
+    (record,) = chaos.records(tmp_path, [fault(KILL_TCP)], messages=100)
+    assert record.triggered_message == 51

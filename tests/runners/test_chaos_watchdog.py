@@ -1,0 +1,141 @@
+"""The watchdog heals when nobody else does, and only then: a Toxiproxy made of a dictionary shows what it did."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup_runners.chaos.guards import Guard
+from dedup_runners.chaos.watchdog import listen
+from dedup_runners.waiting import until
+
+BOUND_S = 15.0
+PROXIES = ("a", "b")
+
+
+class FakeToxiproxy:
+    """The part of Toxiproxy's interface that sets, removes and lists toxics."""
+
+    def __init__(self) -> None:
+        self.toxics: dict[str, list[dict[str, Any]]] = {name: [] for name in PROXIES}
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.answer(200, {name: {"toxics": toxics} for name, toxics in fake.toxics.items()})
+
+            def do_POST(self) -> None:
+                toxic = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                fake.toxics[self.path.split("/")[2]].append(toxic)
+                self.answer(200, toxic)
+
+            def do_DELETE(self) -> None:
+                _, _, proxy, _, name = self.path.split("/")
+                held = [each for each in fake.toxics[proxy] if each["name"] == name]
+                fake.toxics[proxy] = [each for each in fake.toxics[proxy] if each["name"] != name]
+                self.answer(204 if held else 404, None)
+
+            def answer(self, status: int, document: object) -> None:
+                text = b"" if document is None else json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def names(self) -> list[str]:
+        return [toxic["name"] for toxics in self.toxics.values() for toxic in toxics]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def toxiproxy() -> Iterator[FakeToxiproxy]:
+    fake = FakeToxiproxy()
+    yield fake
+    fake.close()
+
+
+def told(lines: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+
+def vanish(guard: Guard) -> None:
+    """What the watchdog sees of an injector that was killed: the end of its pipe."""
+    assert guard._process.stdin is not None
+    guard._process.stdin.close()
+    guard._process.wait(BOUND_S)
+    guard.toxiproxy.close()
+
+
+def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+    lines = tmp_path / "faults.jsonl"
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard.protect(3600)
+    guard.set("reset_peer", {"timeout": 0})
+    toxiproxy.toxics["a"].append({"name": "dedup-other"})
+    vanish(guard)
+    until(lambda: told(lines), BOUND_S, "the watchdog's word")
+    (line,) = told(lines)
+    assert (line["fault"], line["event"]) == ("cut", "healed_by_watchdog")
+    assert line["detail"] == {"reason": "injector gone", "proxies": ["a", "b"]}
+    assert toxiproxy.names == ["dedup-other"]
+
+
+def test_a_fault_that_outlasts_its_deadline_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+    lines = tmp_path / "faults.jsonl"
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard.set("latency", {"latency": 100})
+    guard.protect(-100)
+    until(lambda: told(lines), BOUND_S, "the watchdog's word")
+    assert told(lines)[0]["detail"]["reason"] == "deadline"
+    assert toxiproxy.names == []
+    vanish(guard)
+
+
+def test_a_fault_that_was_healed_is_left_alone(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+    lines = tmp_path / "faults.jsonl"
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard.protect(3600)
+    guard.set("reset_peer", {"timeout": 0})
+    assert guard.release() == ["a", "b"]
+    assert guard.release() == []
+    assert toxiproxy.names == []
+    assert told(lines) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b"", ("injector gone", False)),
+        (b"until 9999999999999999999\n", ("injector gone", True)),
+        (b"until 0\n", ("deadline", True)),
+        (b"until 9999999999999999999\nhealed\n", ("healed", True)),
+        (b"until 9999999999999999999\nheal", ("injector gone", True)),
+    ],
+)
+def test_what_the_watchdog_hears(said: bytes, expected: tuple[str, bool]) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, said)
+    os.close(writing)
+    try:
+        assert listen(reading) == expected
+    finally:
+        os.close(reading)

@@ -1,0 +1,108 @@
+"""The witnesses a fault rests on: sockets as their holder sees them, keepers' files, a ping that the broker answers."""
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup_runners.chaos import actions, keepers, pings, sessions, sockets
+from dedup_runners.chaos.experiments import render
+from dedup_runners.endpoints import Broker, Endpoints
+
+TIMEOUT_S = 5.0
+
+
+def test_a_connection_is_there_and_then_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            server, _ = listener.accept()
+            with server:
+                (seen,) = sockets.held_by(os.getpid(), port)
+                assert seen.there == client.getsockname()
+                assert sockets.proxied_to(os.getpid(), {port}) == {seen}
+                assert sockets.proxied_to(os.getpid(), {port + 1}) == set()
+            assert sockets.held_by(os.getpid(), port) == set()
+
+
+def test_a_process_that_is_gone_holds_nothing() -> None:
+    assert sockets.held_by(2**22 + 1, 9) == set()
+
+
+def test_the_proxys_process_is_found_by_its_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert sockets.listener_at(listener.getsockname()[1]) == os.getpid()
+
+
+def broker(folder: Path, status: dict[str, object]) -> Broker:
+    (folder / "status").write_text(json.dumps(status))
+    return Broker(id="1", client_port=9, status_file=folder / "status", hold_file=folder / "hold")
+
+
+def test_a_keeper_is_read_and_told(tmp_path: Path) -> None:
+    exits = [{"pid": 5, "code": 137, "monotonic_ns": 9}]
+    one = broker(tmp_path, {"pid": 6, "create_time": 1.5, "starts": 2, "exits": exits, "keeper_pid": 1})
+    found = keepers.status(one)
+    assert (found.pid, found.starts, found.exit_of(5), found.exit_of(6)) == (6, 2, keepers.Exit(5, 137, 9), None)
+    keepers.hold(one, 6, 123)
+    assert json.loads((tmp_path / "hold").read_text()) == {"pid": 6, "until_monotonic_ns": 123}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hold", "status"]
+
+
+def test_a_pid_that_was_given_to_another_process_is_not_killed(tmp_path: Path) -> None:
+    mine = {"pid": os.getpid(), "create_time": time.time() - 86_400, "starts": 1, "exits": []}
+    with pytest.raises(PlatformError, match="only a living broker is killed"):
+        actions._pid(broker(tmp_path, mine))
+
+
+def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
+    endpoints = Endpoints(
+        system="kafka",
+        client_bootstrap="127.0.0.1:9",
+        direct_bootstrap="127.0.0.1:9",
+        brokers=[broker(tmp_path, {"pid": os.getpid(), "create_time": 0.0, "starts": 1, "exits": []})],
+    )
+    configuration = render(None, folder=tmp_path, endpoints=endpoints, topic="t")["configuration"]
+    try:
+        with pytest.raises(PlatformError, match="got no trigger"):
+            actions.kill_broker(1.0, configuration)
+        assert not (tmp_path / "faults.jsonl").exists()
+    finally:
+        sessions.current(configuration).close()
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar"])
+def test_a_ping_measures_until_the_broker_answers(system: pings.System) -> None:
+    pause_s = 0.05
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+                asked.append(connection.recv(size, socket.MSG_WAITALL))
+                threading.Event().wait(pause_s)
+                connection.sendall(b"\0")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        (found,) = pings.round_trips_ms(system, "127.0.0.1", [listener.getsockname()[1]])
+        thread.join(TIMEOUT_S)
+    assert pause_s * 1000 <= found < TIMEOUT_S * 1000
+    assert b"dedup-ping" in asked[0]
+
+
+def test_a_ping_that_is_cut_off_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
+        thread.start()
+        with pytest.raises(OSError, match=r"closed|reset"):
+            pings.round_trip_ms("kafka", "127.0.0.1", listener.getsockname()[1])
+        thread.join(TIMEOUT_S)

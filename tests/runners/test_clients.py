@@ -1,0 +1,149 @@
+"""What every client must do alike, and what each library says of settings that it does not take."""
+
+import json
+import logging
+from typing import Any
+
+import confluent_kafka as ck
+import numpy as np
+import pytest
+
+from dedup.errors import SpecificationError
+from dedup.payloads import encode
+from dedup_runners import clients
+from dedup_runners.clients import Outcome, chunk_of, decoded
+from dedup_runners.clients import confluent_kafka as kafka
+from dedup_runners.clients import pulsar
+
+
+def test_a_chunk_deals_messages_to_the_streams_in_turn() -> None:
+    chunk = chunk_of(4, 10, 3)
+    assert chunk.streams.tolist() == [1, 2, 0, 1, 2, 0]
+    assert chunk.values.tolist() == [2, 2, 3, 3, 3, 4]
+    assert chunk.payloads == [encode(s, v) for s, v in zip(chunk.streams.tolist(), chunk.values.tolist(), strict=True)]
+
+
+def test_payloads_decode_to_what_was_encoded_up_to_the_last_stream() -> None:
+    identities = [(0, 1), (65_535, (1 << 48) - 1), (256, 255), (1, 0)]
+    streams, values = decoded(b"".join(encode(*identity) for identity in identities))
+    assert list(zip(streams.tolist(), values.tolist(), strict=True)) == identities
+    assert (streams.dtype, values.dtype) == (np.int32, np.int64)
+
+
+@pytest.mark.parametrize("deduplication", [True, False])
+def test_good_settings_are_taken_without_any_broker(deduplication: bool) -> None:
+    clients.check("confluent-kafka", {"linger.ms": "0", "max.in.flight": "5"}, deduplication, 10_000)
+    clients.check("pulsar-client", {"batching_max_publish_delay_ms": "1", "compression_type": "LZ4"}, deduplication, 10)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"linger.mss": "1"}, 'No such configuration property: "linger.mss"'),
+        ({"acks": "1"}, "`acks` must be set to `all` when `enable.idempotence` is true"),
+        ({"request.required.acks": "1"}, "`acks` must be set to `all` when `enable.idempotence` is true"),
+        ({"max.in.flight": "6"}, "`max.in.flight` must be set <= 5 when `enable.idempotence` is true"),
+        ({"max.in.flight.requests.per.connection": "6"}, "`max.in.flight` must be set <= 5"),
+        ({"retries": "0"}, "`retries` must be set >= 1 when `enable.idempotence` is true"),
+        ({"linger.ms": "soon"}, 'Invalid value for configuration property "queue.buffering.max.ms"'),
+    ],
+)
+def test_librdkafkas_refusal_is_shown_in_its_own_words(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        clients.check("confluent-kafka", properties, True, 10_000)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_idempotence_the_same_settings_are_fine() -> None:
+    clients.check("confluent-kafka", {"acks": "1", "max.in.flight": "6"}, False, 10_000)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bootstrap.servers", "enable.idempotence", "plugin.library.paths", "sasl.kerberos.kinit.cmd", "test.mock.num.brokers",
+     "queue.buffering.max.messages", "group.id", "delivery.report.only.error"],
+)  # fmt: skip
+def test_what_the_tester_sets_itself_or_what_runs_code_is_refused(name: str) -> None:
+    with pytest.raises(SpecificationError, match="not yours to set"):
+        clients.check("confluent-kafka", {name: "1"}, True, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"batching_max_mesages": "3"}, "batching_max_messages"),
+        ({"batching_max_messages": "many"}, "a number"),
+        ({"batching_enabled": "yes"}, "true or false"),
+        ({"compression_type": "GZIP"}, "LZ4"),
+        ({"producer_name": "x"}, "pulsar-client's settings"),
+    ],
+)
+def test_pulsars_unknown_and_mistyped_settings_are_refused(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        clients.check("pulsar-client", properties, True, 10)
+    assert message in str(caught.value)
+
+
+def test_the_variants_differ_in_idempotence_only() -> None:
+    on, off = (kafka.settings({"linger.ms": "0"}, switch, 10, 60) for switch in (True, False))
+    assert {name for name in on if on[name] != off[name]} == {"enable.idempotence"}
+    assert on.keys() == off.keys()
+    assert off["acks"] == "all" and off["max.in.flight.requests.per.connection"] == "5"
+
+
+def test_only_what_never_left_the_client_is_a_fail() -> None:
+    for code in (ck.KafkaError._MSG_TIMED_OUT, ck.KafkaError._PURGE_QUEUE, ck.KafkaError._PURGE_INFLIGHT):
+        assert kafka.OUTCOME_OF.get(code, Outcome.UNKNOWN) is Outcome.UNKNOWN
+    for name in ("Timeout", "AlreadyClosed", "NotConnected", "UnknownError", "ProducerFenced"):
+        assert pulsar.OUTCOME_OF.get(int(getattr(pulsar.pulsar.Result, name)), Outcome.UNKNOWN) is Outcome.UNKNOWN
+    assert pulsar.OUTCOME_OF[int(pulsar.pulsar.Result.ProducerQueueIsFull)] is Outcome.FAIL
+
+
+def test_secrets_do_not_reach_the_report() -> None:
+    shown = clients.masked({"sasl.password": "p", "ssl.key.pem": "k", "acks": "all"})
+    assert shown == {"sasl.password": "***", "ssl.key.pem": "***", "acks": "all"}
+
+
+class Seen:
+    """Witnesses that only remember."""
+
+    def __init__(self) -> None:
+        self.disturbances: list[tuple[str, str, int | None]] = []
+        self.lines: list[str] = []
+
+    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None:
+        self.disturbances.append((kind, detail, monotonic_ns))
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def statistics(retries: int, leader: int) -> str:
+    partition: dict[str, Any] = {"leader": leader}
+    return json.dumps({"ts": 7, "brokers": {"b": {"txretries": retries}}, "topics": {"t": {"partitions": {"0": partition}}}})
+
+
+
+def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
+    seen = Seen()
+    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    for retries, leader in [(0, 1), (0, 1), (3, 2), (3, 2)]:
+        on_statistics(statistics(retries, leader))
+    assert [(kind, at) for kind, _, at in seen.disturbances] == [("retry", 7000), ("leader", 7000)]
+    assert seen.disturbances[1][1] == "partition 0: 1 -> 2"
+
+
+def test_pulsars_log_lines_witness_lost_connections() -> None:
+    seen = Seen()
+    handler = pulsar._Handler(seen)
+    logger = logging.Logger("pulsar")
+    logger.addHandler(handler)
+    logger.info("[127.0.0.1:1 -> 127.0.0.1:2] Connection closed with ConnectError")
+    logger.info("[persistent://public/default/t, p-0] Schedule reconnection in 0.1 s")
+    logger.info("Created producer on broker")
+    assert [kind for kind, _, _ in seen.disturbances] == ["disconnect", "retry"]
+    assert seen.lines == ["Created producer on broker"]
+    handler.leaving = True
+    logger.info("[127.0.0.1:1 -> 127.0.0.1:2] Connection disconnected (refCnt: 2)")
+    assert len(seen.disturbances) == 2

@@ -1,0 +1,235 @@
+"""The producer from its first send to its report, against librdkafka's own mock cluster: no broker process is needed."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dedup.errors import EnvironmentError_, PlatformError
+from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, sha256_of
+from dedup.manifests import ProducerReport
+from dedup_runners.clients import Outcome, Outcomes
+from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.journals import Journal, Observer
+from dedup_runners.metrics import served
+from dedup_runners.producer import Production, Tally, chunks, produce
+from dedup_runners.recorders import Recorder
+from dedup_runners.triggers import TriggerServer
+
+STREAMS = 4  # the mock cluster's topics have four partitions
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    cluster = ck.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": "3", "log_level": 0})
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in cluster.list_topics(timeout=10).brokers.values())
+    cluster.close()
+
+
+@pytest.fixture
+def config(bootstrap: str, tmp_path: Path) -> Callable[..., ProducerConfig]:
+    def make(**changes: Any) -> ProducerConfig:
+        endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
+        given = {
+            "run_id": "r1", "folder": tmp_path, "endpoints": endpoints, "topic": tmp_path.name, "library": "confluent-kafka",
+            "deduplication": True, "producer_name": "r1-1", "messages": 20_000, "streams": STREAMS, "in_flight": 1000,
+            "delivery_timeout_s": 20.0,
+        }  # fmt: skip
+        return ProducerConfig.model_validate(given | changes)
+
+    return make
+
+
+@pytest.fixture
+def production(config: Callable[..., ProducerConfig], tmp_path: Path) -> Iterator[Callable[..., Production]]:
+    """A production that is driven by the test itself; its rows are on the disk after `end`."""
+    with ExitStack() as leaving:
+
+        def make(**changes: Any) -> Production:
+            recorder, observer = Recorder(tmp_path), Observer(tmp_path, "producer")
+            marks = Journal(tmp_path / "marks.jsonl")
+            made = Production(config(**changes), recorder, observer, marks)
+            for close in (observer.close, marks.close, recorder.close, made.client.close):
+                leaving.callback(close)
+            return made
+
+        yield make
+
+
+def read(folder: Path, table: str) -> Any:
+    return pq.ParquetDataset(folder / table).read()
+
+
+def report_of(folder: Path) -> ProducerReport:
+    return ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
+
+
+@pytest.mark.parametrize("deduplication", [True, False])
+def test_every_message_is_sent_once_in_order_and_has_one_outcome(
+    config: Callable[..., ProducerConfig], tmp_path: Path, deduplication: bool
+) -> None:
+    produce(config(deduplication=deduplication))
+    report = report_of(tmp_path)
+    assert report.complete and report.problems == ()
+    assert (report.sent, report.ok, report.fail, report.unknown) == (20_000, 20_000, 0, 0)
+    sent, outcomes = read(tmp_path, "sent"), read(tmp_path, "outcomes")
+    assert sent["value"].to_pylist() == [index // STREAMS + 1 for index in range(20_000)]
+    assert sent["stream"].to_pylist() == [index % STREAMS for index in range(20_000)]
+    rows = sorted(zip(*(outcomes[name].to_pylist() for name in ("stream", "value", "partition", "entry")), strict=True))
+    assert rows == [(s, v, s, v - 1) for s in range(STREAMS) for v in range(1, 5001)]
+    assert set(outcomes["outcome"].to_pylist()) == {Outcome.OK}
+    assert report.effective_config["enable.idempotence"] == str(deduplication).lower()
+
+
+def test_the_report_names_every_segment_with_its_bytes(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    produce(config(messages=5000))
+    segments = report_of(tmp_path).segments
+    assert {segment.path.split("/")[0] for segment in segments} == {"sent", "outcomes", "clock.parquet"}
+    for segment in segments:
+        assert sha256_of(tmp_path / segment.path) == segment.sha256
+
+
+def test_the_clock_covers_sends_and_acknowledgements_to_the_last(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    produce(config())
+    ticks = pq.read_table(tmp_path / "clock.parquet").to_pylist()
+    for kind in (CLOCK_SENT, CLOCK_ACKNOWLEDGED):
+        mine = [tick for tick in ticks if tick["kind"] == kind]
+        assert mine[-1]["index"] == 20_000
+        assert mine == sorted(mine, key=lambda tick: (tick["index"], tick["monotonic_ns"]))
+    assert report_of(tmp_path).last_acknowledgement_ns >= report_of(tmp_path).first_send_ns > 0
+
+
+def test_at_most_in_flight_messages_are_unacknowledged(production: Callable[..., Production], tmp_path: Path) -> None:
+    made = production(in_flight=50)
+    widest, record = 0, made._record
+
+    def watch(outcomes: Outcomes) -> None:
+        nonlocal widest
+        sent, _ = made.client.progress()
+        widest = max(widest, sent - made._ended)
+        record(outcomes)
+
+    made.client._record = watch  # type: ignore[attr-defined]
+    made.run()
+    assert 0 < widest <= 50 + 1  # the one being offered is not yet taken
+
+
+def test_the_trigger_is_pushed_at_exactly_message_n_and_answers_are_stamped(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    server = TriggerServer()
+    trigger = Trigger(fault="cut", message=7001, port=server.port)
+    produce(config(triggers=[trigger]))
+    assert server.wait_message(5).actual == 7001
+    assert server.wait_finished(5)
+    server.close()
+    marks = [json.loads(line) for line in (tmp_path / "marks.jsonl").read_text().splitlines()]
+    assert [(mark["event"], mark["fault"], mark["sent"]) for mark in marks] == [
+        ("start", None, 0), ("message", "cut", 7001), ("finished", None, 20_000)
+    ]  # fmt: skip
+    assert marks[-1]["acked"] == 20_000
+    assert all(mark["acked"] <= mark["sent"] for mark in marks)
+
+
+def test_an_announcement_is_stamped_with_the_counters_of_that_moment(
+    production: Callable[..., Production], tmp_path: Path
+) -> None:
+    made = production(messages=10)
+    made.run()
+    made._on_event("injected", "cut", {"connections": 2})
+    last = json.loads((tmp_path / "marks.jsonl").read_text().splitlines()[-1])
+    assert (last["event"], last["fault"], last["sent"], last["acked"]) == ("injected", "cut", 10, 10)
+    assert last["detail"] == {"connections": 2}
+
+
+def test_a_stopped_producer_is_incomplete_but_loses_no_outcome(
+    production: Callable[..., Production], tmp_path: Path
+) -> None:
+    made = production(in_flight=20)
+    record = made._record
+
+    def stop_early(outcomes: Outcomes) -> None:
+        made.client.stop()
+        record(outcomes)
+
+    made.client._record = stop_early  # type: ignore[attr-defined]
+    made.run()
+    assert 0 < made.sent < 20_000
+    assert int(made.tally.outcomes.sum()) == made.sent
+    assert made.tally.balanced
+    made._recorder.close()
+    assert read(tmp_path, "sent").num_rows == read(tmp_path, "outcomes").num_rows == made.sent
+
+
+def test_a_full_disk_leaves_no_report(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    (tmp_path / "outcomes").mkdir()
+    (tmp_path / "outcomes" / "00000.parquet.open").symlink_to("/dev/full")
+    with pytest.raises(EnvironmentError_, match="No space left on device"):
+        produce(config())
+    assert not (tmp_path / "producer.json").exists()
+
+
+def test_no_trigger_no_run(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    server = TriggerServer()
+    server.close()
+    with pytest.raises(PlatformError, match="must be armed before the producer starts"):
+        produce(config(triggers=[Trigger(fault="cut", message=1, port=server.port)]))
+    assert not (tmp_path / "producer.json").exists()
+
+
+def test_chunks_end_at_every_border() -> None:
+    assert list(chunks(10, [3, None, 7], size=4)) == [(0, 3), (3, 7), (7, 10)]
+    assert list(chunks(9, [9, 20], size=4)) == [(0, 4), (4, 8), (8, 9)]
+
+
+def outcomes_of(values: list[int]) -> Outcomes:
+    at, zero = np.array(values, np.int64), np.zeros(len(values), np.int32)
+    return Outcomes(zero, at, zero.astype(np.int8), zero, at, at, zero)
+
+
+def test_two_outcomes_of_one_message_do_not_stand_for_another() -> None:
+    honest, dishonest = Tally(), Tally()
+    for tally in (honest, dishonest):
+        tally.sent(np.zeros(4, np.int32), np.arange(1, 5))
+    honest.ended(outcomes_of([4, 1, 3, 2]))
+    dishonest.ended(outcomes_of([1, 2, 4, 4]))
+    assert honest.balanced
+    assert not dishonest.balanced
+
+
+def test_progress_is_served_over_http(tmp_path: Path) -> None:
+    with served("producer", tmp_path, "r1", "127.0.0.1", 0, lambda: {"dedup_messages_sent": 12}):
+        port = json.loads((tmp_path / "producer.metrics.json").read_text())["port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    assert 'dedup_messages_sent_total{run="r1"} 12.0' in text
+
+
+def run_program(arguments: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "dedup_runners.producer", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env={**os.environ})
+
+
+def test_the_program_takes_its_config_from_standard_input(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    done = run_program(["-"], config(messages=100).model_dump_json())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert report_of(tmp_path).complete
+
+
+def test_a_wrong_config_is_one_line(tmp_path: Path) -> None:
+    done = run_program(["-"], '{"messages": 0}')
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "standard input: got" in done.stderr

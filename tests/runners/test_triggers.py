@@ -1,0 +1,79 @@
+"""The trigger: pushed at message N while the producer goes on, answered when the fault took effect, never fired late."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dedup_runners.triggers import ProducerGone, TriggerClient, TriggerServer
+from dedup_runners.waiting import WaitedTooLong
+
+
+@pytest.fixture
+def server() -> Iterator[TriggerServer]:
+    server = TriggerServer()
+    yield server
+    server.close()
+
+
+def client_of(server: TriggerServer, on_event: Any = lambda *_: None) -> TriggerClient:
+    return TriggerClient("127.0.0.1", server.port, "cut", 50_000, on_event)
+
+
+def test_the_push_carries_requested_and_actual_counts(server: TriggerServer) -> None:
+    client = client_of(server)
+    server.wait_connected(5)
+    client.push(50_003, 41_000)
+    pushed = server.wait_message(5)
+    assert (pushed.message, pushed.actual, pushed.acked) == (50_000, 50_003, 41_000)
+    assert pushed.monotonic_ns > 0
+    client.finish()
+    assert server.wait_finished(5)
+
+
+def test_announcements_reach_the_producer_while_it_works(server: TriggerServer) -> None:
+    heard, arrived = [], threading.Event()
+
+    def on_event(event: str, fault: str, detail: dict[str, Any]) -> None:
+        heard.append((event, fault, detail))
+        if event == "healed":
+            arrived.set()
+
+    client = client_of(server, on_event)
+    server.wait_connected(5)
+    server.announce("injected", "cut", connections=3)
+    server.announce("healed", "cut")
+    assert arrived.wait(5)
+    assert heard == [("injected", "cut", {"connections": 3}), ("healed", "cut", {})]
+    client.finish()
+
+
+def test_a_producer_that_finished_before_message_n_fires_nothing(server: TriggerServer) -> None:
+    client_of(server).finish()
+    with pytest.raises(ProducerGone, match="a producer that finished"):
+        server.wait_message(5)
+
+
+def test_a_producer_that_vanished_before_message_n_fires_nothing(server: TriggerServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as producer:
+        producer.sendall(b'{"event": "hello", "fault": "cut", "message": 50000}\n{"event": "mess')
+    with pytest.raises(ProducerGone, match="a producer that vanished"):
+        server.wait_message(5)
+    assert not server.wait_finished(5)
+
+
+def test_a_push_before_the_end_still_counts(server: TriggerServer) -> None:
+    client = client_of(server)
+    client.push(50_000, 0)
+    client.finish()
+    assert server.wait_finished(5)
+    assert server.wait_message(5).actual == 50_000
+
+
+def test_waits_are_bounded(server: TriggerServer) -> None:
+    with pytest.raises(WaitedTooLong, match="the producer connects"):
+        server.wait_connected(0.01)
+    with pytest.raises(WaitedTooLong, match="reaches its trigger message"):
+        server.wait_message(0.01)

@@ -1,0 +1,152 @@
+"""Histories at random, from one seed each: a producer, a broker and a consumer that misbehave in every way we count.
+
+A history begins as what an honest run would leave, and then a few accidents happen to it: blocks are stored again, values
+vanish, neighbours are shuffled, messages are re-read, positions collide, outcomes contradict themselves. Small numbers
+make the accidents meet.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tests.builders import History
+
+Read = tuple[int, int, int, int, int, int]
+"""partition, ledger, entry, batch, stream, value"""
+
+
+def history_of(seed: int) -> History:
+    """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands."""
+    dice = random.Random(seed)
+    streams, messages = dice.choice([1, 1, 2, 3]), dice.choice([0, 1, 5, 12, 30, 80])
+    sent = [(i % streams, i // streams + 1) for i in range(messages)]
+    logs: list[list[tuple[int, int]]] = [[] for _ in range(streams)]
+    for stream, value in sent:
+        logs[stream].append((stream, value))
+    for accident in dice.sample(STORED, dice.choice([0, 1, 1, 2, 4])):
+        accident(dice, logs)
+    place = dice.choice([_offsets, _batches, _ledgers])
+    read = [row for partition, log in enumerate(logs) for row in place(dice, partition, log)]
+    first: dict[tuple[int, int], Read] = {}
+    for row in read:
+        first.setdefault((row[4], row[5]), row)
+    outcomes = _outcomes(dice, sent, first)
+    ends = _ends(dice, read)
+    read = _interleaved(dice, read)
+    for misreading in dice.sample(MISREAD, dice.choice([0, 0, 1, 2])):
+        misreading(dice, read)
+    for forgetting in (sent, outcomes):
+        if forgetting and dice.random() < 0.15:
+            forgetting.pop(dice.randrange(len(forgetting)))
+    return History(sent, outcomes, [(arrival, *row) for arrival, row in enumerate(read)], ends)
+
+
+def _repeat(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
+    """A block is stored again, in its own partition or another."""
+    log, other = dice.choice(logs), dice.choice(logs)
+    if log:
+        first = dice.randrange(len(log))
+        at = dice.randint(0, len(other))
+        other[at:at] = log[first : first + dice.choice([1, 2, 5, 20])]
+
+
+def _vanish(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
+    log = dice.choice(logs)
+    first = dice.randint(0, len(log))
+    del log[first : first + dice.choice([1, 3])]
+
+
+def _shuffle(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
+    log = dice.choice(logs)
+    first, length = dice.randint(0, len(log)), dice.choice([2, 6, 100])
+    part = log[first : first + length]
+    dice.shuffle(part)
+    log[first : first + length] = part
+
+
+def _invent(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
+    log = dice.choice(logs)
+    log.insert(dice.randint(0, len(log)), (dice.randrange(3), dice.choice([0, 7, 100, 131_071, 131_072, (1 << 48) - 1])))
+
+
+STORED: Final[list[Callable[[random.Random, list[list[tuple[int, int]]]], None]]] = [
+    *(_repeat, _repeat, _repeat, _vanish, _vanish, _shuffle, _invent, _invent),
+]
+
+
+def _offsets(dice: random.Random, partition: int, log: list[tuple[int, int]]) -> list[Read]:
+    return [(partition, 0, entry, 0, *message) for entry, message in enumerate(log)]
+
+
+def _batches(dice: random.Random, partition: int, log: list[tuple[int, int]]) -> list[Read]:
+    rows: list[Read] = []
+    entry = batch = 0
+    for message in log:
+        rows.append((partition, 5, entry, batch, *message))
+        entry, batch = (entry + 1, 0) if dice.random() < 0.3 else (entry, batch + 1)
+    return rows
+
+
+def _ledgers(dice: random.Random, partition: int, log: list[tuple[int, int]]) -> list[Read]:
+    middle = dice.randint(0, len(log))
+    parts = ((3, log[:middle]), (8, log[middle:]))
+    return [(partition, ledger, entry, 0, *message) for ledger, part in parts for entry, message in enumerate(part)]
+
+
+def _outcomes(
+    dice: random.Random, sent: list[tuple[int, int]], first: dict[tuple[int, int], Read]
+) -> list[tuple[int, ...]]:
+    honest = dice.random() < 0.4
+    outcomes: list[tuple[int, ...]] = []
+    for message in [*sent, (0, 9_999)] if dice.random() < 0.1 else sent:
+        for _ in range(1 if honest or dice.random() < 0.9 else 2):
+            outcome = 0 if honest or dice.random() < 0.85 else dice.choice([1, 2])
+            place = first[message][:4] if message in first and dice.random() < 0.95 else (0, 0, dice.choice([-1, 2]), 0)
+            outcomes.append((*message, outcome, *place))
+    return outcomes
+
+
+def _ends(dice: random.Random, read: list[Read]) -> dict[int, dict[int, int]]:
+    ends: dict[int, dict[int, int]] = {}
+    for partition, ledger, entry, *_ in read:
+        extents = ends.setdefault(partition, {})
+        extents[ledger] = max(extents.get(ledger, 0), entry + 1)
+    if dice.random() < 0.3:
+        extents = ends.setdefault(dice.randrange(3), {})
+        ledger = dice.choice([0, 3, 5, 8])
+        extents[ledger] = max(0, extents.get(ledger, 0) + dice.choice([-2, 1, 3]))
+    return ends
+
+
+def _interleaved(dice: random.Random, read: list[Read]) -> list[Read]:
+    """Partitions arrive in chunks; each keeps its own order."""
+    queues = [[row for row in read if row[0] == partition] for partition in sorted({row[0] for row in read})]
+    merged: list[Read] = []
+    while any(queues):
+        queue = dice.choice([queue for queue in queues if queue])
+        taken = dice.choice([1, 4, 50])
+        merged += queue[:taken]
+        del queue[:taken]
+    return merged
+
+
+def _read_again(dice: random.Random, read: list[Read]) -> None:
+    if read:
+        first, at = dice.randrange(len(read)), dice.randint(0, len(read))
+        read[at:at] = read[first : first + dice.choice([1, 4])]
+
+
+def _skip(dice: random.Random, read: list[Read]) -> None:
+    first = dice.randint(0, len(read))
+    del read[first : first + dice.choice([1, 2])]
+
+
+def _collide(dice: random.Random, read: list[Read]) -> None:
+    if read:
+        at, other = dice.randrange(len(read)), dice.choice(read)
+        read[at] = (*other[:4], *read[at][4:])
+
+
+MISREAD: Final[list[Callable[[random.Random, list[Read]], None]]] = [
+    *(_read_again, _read_again, _skip, _collide, lambda dice, read: dice.shuffle(read)),
+]

@@ -1,0 +1,181 @@
+"""The style, held by a machine: what can be counted is counted here, so that reviews can speak of ideas.
+
+Every rule is a function from a file to its breaches, and each rule is first shown a breach made up for it: a check that
+cannot fail proves nothing.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+Rule = Callable[[str], Iterator[str]]
+
+ROOT: Final = Path(__file__).parent.parent
+ROOMS: Final = ("core", "operator", "runners", "spark", "lab")
+MAX_FUNCTION_LINES: Final = 60
+MAX_FILE_LINES: Final = 500
+MAX_ORACLE_LINES: Final = 100
+
+# Written so that this file does not contain what it looks for.
+UNFINISHED: Final = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
+MACHINE_PATHS: Final = re.compile(r"(?<![\w.$}])/(root|home|Users|work|opt)" + r"/[\w.-]+")
+REGISTRIES: Final = re.compile(
+    r"\b("
+    + "|".join(
+        re.escape(name) + r"\." + re.escape(domain)
+        for name, domain in (
+            ("pypi", "org"),
+            ("pythonhosted", "org"),
+            ("maven", "org"),
+            ("repo.maven.apache", "org"),
+            ("proxy.golang", "org"),
+            ("sum.golang", "org"),
+            ("docker", "io"),
+            ("ghcr", "io"),
+            ("quay", "io"),
+            ("npmjs", "org"),
+        )
+    )
+    + r")\b"
+)
+
+
+def project_files() -> list[Path]:
+    """Every file that is, or would be, committed."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    return [path for name in listing.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def text_files() -> list[Path]:
+    return [path for path in project_files() if b"\0" not in path.read_bytes()[:8000]]
+
+
+def python_files() -> list[Path]:
+    return [path for path in project_files() if path.suffix == ".py"]
+
+
+def missing_docstring(source: str) -> Iterator[str]:
+    if not (ast.get_docstring(ast.parse(source)) or "").strip():
+        yield "1: opens without a docstring that tells the idea"
+
+
+def long_functions(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{node.lineno}: {node.name} has {lines} lines, at most {MAX_FUNCTION_LINES} fit a screen"
+
+
+def long_file(source: str) -> Iterator[str]:
+    if (lines := source.count("\n")) > MAX_FILE_LINES:
+        yield f"{lines}: more than {MAX_FILE_LINES} lines; it holds more than one idea"
+
+
+def sleeps(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "sleep":
+            yield f"{node.lineno}: a sleep; poll a condition with a bound instead"
+
+
+def matches(pattern: re.Pattern[str], what: str, source: str) -> Iterator[str]:
+    for number, line in enumerate(source.splitlines(), 1):
+        if found := pattern.search(line):
+            yield f"{number}: {what}: {found[0]}"
+
+
+def unfinished(source: str) -> Iterator[str]:
+    return matches(UNFINISHED, "unfinished work belongs in an issue", source)
+
+
+def machine_paths(source: str) -> Iterator[str]:
+    return matches(MACHINE_PATHS, "a path of one machine", source)
+
+
+def registries(source: str) -> Iterator[str]:
+    return matches(REGISTRIES, "a registry by name; mirrors must work", source)
+
+
+PYTHON_RULES: Final[tuple[Rule, ...]] = (missing_docstring, long_functions, long_file)
+TEXT_RULES: Final[tuple[Rule, ...]] = (unfinished, machine_paths, registries)
+
+BREACHES: Final[dict[Rule, str]] = {
+    missing_docstring: "import os\n",
+    long_functions: "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES,
+    long_file: "x = 1\n" * (MAX_FILE_LINES + 1),
+    sleeps: "import time\ntime.sleep(1)\n",
+    unfinished: "# TO" + "DO later\n",
+    machine_paths: "see /root" + "/notes.txt\n",
+    registries: "https://repo1.maven" + ".org/maven2\n",
+}
+INNOCENTS: Final[dict[Rule, str]] = {
+    missing_docstring: '"""The idea."""\n',
+    long_functions: "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES - 1),
+    long_file: "x = 1\n" * MAX_FILE_LINES,
+    sleeps: "sleep_s = 1\nwait(sleep_s)\n",
+    unfinished: 'raise DedupError(todo="mend it")\n',
+    machine_paths: "/usr/bin/env, {root}/work/x, folder/opt/x\n",
+    registries: "xmlns=http://maven.apache.org/POM/4.0.0\n",
+}
+
+
+@pytest.mark.parametrize("rule", BREACHES, ids=lambda rule: rule.__name__)
+def test_each_rule_sees_a_breach_and_spares_its_innocent_twin(rule: Rule) -> None:
+    assert list(rule(BREACHES[rule]))
+    assert not list(rule(INNOCENTS[rule]))
+
+
+@pytest.mark.parametrize("rule", PYTHON_RULES, ids=lambda rule: rule.__name__)
+def test_python_files(rule: Rule) -> None:
+    assert not breaches(rule, python_files())
+
+
+@pytest.mark.parametrize("rule", TEXT_RULES, ids=lambda rule: rule.__name__)
+def test_all_files(rule: Rule) -> None:
+    assert not breaches(rule, text_files())
+
+
+def test_tests_wait_for_conditions() -> None:
+    assert not breaches(sleeps, [path for path in python_files() if path.is_relative_to(ROOT / "tests")])
+
+
+def test_no_room_is_itself_a_package() -> None:
+    """`operator/__init__.py` would shadow the standard library's `operator` (design: rooms)."""
+    assert not [room for room in ROOMS if (ROOT / room / "__init__.py").exists()]
+
+
+def test_the_oracle_is_small_and_shares_no_code_with_the_job() -> None:
+    """Two judges that share code agree on its mistakes too."""
+    package = ROOT / "spark" / "dedup_spark"
+    oracle = (package / "oracle.py").read_text()
+    others = [path.read_text() for path in package.glob("*.py") if path.name != "oracle.py"]
+    code = oracle.split('"""', 2)[2]
+    assert len([line for line in code.splitlines() if line.strip()]) < MAX_ORACLE_LINES
+    assert not [name for name in imports(oracle) if name.startswith("dedup_spark")]
+    assert not [name for other in others for name in imports(other) if "oracle" in name]
+
+
+def imports(source: str) -> Iterator[str]:
+    """The full name of everything that a file imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def breaches(rule: Rule, paths: list[Path]) -> list[str]:
+    assert paths
+    return [f"{path.relative_to(ROOT)}:{breach}" for path in paths for breach in rule(path.read_text())]
