@@ -11,21 +11,22 @@ A golden history (tests/histories/*.yaml) is a story a person can check with a p
       events: [4 DJB 2]
       blocks: {3: 1}
 
-Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]]`. A received message without a place
-gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where its value was first read
-(none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read. Counts not named are 0.
-"""
+Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]]`. A received message without a
+place gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where its value was
+first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read. Counts not named
+are 0."""
 
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import yaml
+
 from dedup import histories
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
 
@@ -45,9 +46,9 @@ Place = tuple[int, int, int, int]
 class History:
     """The rows of one run, as the columns of `dedup.histories` name them; `ends` None: the end is what was read."""
 
-    sent: list[tuple[int, int]] = field(default_factory=list)
-    outcomes: list[tuple[int, ...]] = field(default_factory=list)
-    received: list[tuple[int, ...]] = field(default_factory=list)
+    sent: Sequence[tuple[int, int]] = field(default_factory=list)
+    outcomes: Sequence[tuple[int, ...]] = field(default_factory=list)
+    received: Sequence[tuple[int, ...]] = field(default_factory=list)
     ends: Mapping[int, Mapping[int, int]] | None = None
 
     def end_positions(self) -> tuple[EndPosition, ...]:
@@ -121,7 +122,7 @@ def _received(text: str) -> Iterator[tuple[int, ...]]:
 def write_history(
     folder: Path, history: History, *, segment_rows: int = 1 << 20, row_group_rows: int = 1 << 16, **manifest: Any
 ) -> Manifest:
-    """Make `folder` a whole run folder that holds `history`; returns the manifest written. `manifest` overrides fields."""
+    """Make `folder` a whole run folder that holds `history`, and return its manifest; `manifest` overrides fields."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
     files = {

@@ -97,7 +97,8 @@ def in_turns(contest: Contest, contenders: dict[str, Contender], rounds: int) ->
 
 def show(system: str, samples: dict[str, list[Sample]], messages: int) -> int:
     """Print the medians and the ratios; how many missed their target."""
-    print(f"\n{system}: {messages:,} messages of 8 bytes, medians of {len(next(iter(samples.values())))} rounds in turns")
+    rounds = len(next(iter(samples.values())))
+    print(f"\n{system}: {messages:,} messages of 8 bytes, medians of {rounds} rounds in turns")
     rates = {}
     for name, found in samples.items():
         rates[name] = median(sample.rate for sample in found)
@@ -115,8 +116,8 @@ def show_memory(contest: Contest) -> int:
     """Print the producer's peak memory at 10^6 and 10^7 messages; 1 if it grew."""
     small, large = (contest.of(count).our_producer().max_rss_bytes for count in (10**6, 10**7))
     ratio = large / small
-    print(f"  producer memory: {small / 2**20:.0f} MiB at 10^6, {large / 2**20:.0f} MiB at 10^7 messages = {ratio:.2f}", end=" ")
-    print(f"(target at most {MEMORY_TARGET:.2f}{'' if ratio <= MEMORY_TARGET else ', MISSED'})")
+    print(f"  producer memory: {small / 2**20:.0f} MiB at 10^6, {large / 2**20:.0f} MiB at 10^7 messages")
+    print(f"  growth = {ratio:.2f} (target at most {MEMORY_TARGET:.2f}{'' if ratio <= MEMORY_TARGET else ', MISSED'})")
     return int(ratio > MEMORY_TARGET)
 
 

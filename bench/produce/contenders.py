@@ -7,6 +7,7 @@ process's, a Java tool's start included, over all the messages that it handled.
 """
 
 import json
+import os
 import re
 import resource
 import shutil
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dedup.manifests import ProducerReport
-from dedup_lab import java, jars
+from dedup_lab import jars, java
 from dedup_runners.admins import Admin
 from dedup_runners.endpoints import Endpoints
 
@@ -102,9 +103,10 @@ class Contest:
             "enable.idempotence": "true",
         }
         arguments = [
-            *("--topic", topic, "--num-records", str(self.messages + JAVA_WARM_UP), "--warmup-records", str(JAVA_WARM_UP)),
+            *("--topic", topic, "--num-records", str(self.messages + JAVA_WARM_UP)),
+            *("--warmup-records", str(JAVA_WARM_UP)),
             *("--record-size", "8", "--throughput", "-1", "--reporting-interval", "3600000"),
-            *(word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")),
+            *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         ]
         said, cpu_seconds = self._java("org.apache.kafka.tools.ProducerPerformance", arguments)
         # Two lines: the whole, then the steady state without the warm-up. The better of the two is the peer's.
@@ -121,7 +123,8 @@ class Contest:
 
     def consumer_performance(self) -> Sample:
         arguments = ["--bootstrap-server", self.endpoints.client_bootstrap, "--topic", self._filled()]
-        arguments += ["--num-records", str(self.messages), "--group", uuid.uuid4().hex, "--hide-header", "--timeout", "60000"]
+        arguments += ["--num-records", str(self.messages), "--group", uuid.uuid4().hex]
+        arguments += ["--hide-header", "--timeout", "60000"]
         said, cpu_seconds = self._java("org.apache.kafka.tools.ConsumerPerformance", arguments)
         # start, end, MB, MB/s, messages, messages/s, rebalance ms, fetch ms, fetch MB/s, fetch messages/s
         line = [line.split(",") for line in said.splitlines() if line.count(",") >= 9][-1]
@@ -162,12 +165,20 @@ class Contest:
 
     def _java(self, tool: str, arguments: list[str]) -> tuple[str, float]:
         path = jars.classpath("kafka", self.version)
-        return self._run([java.find(), "-Xmx1g", "-cp", path, tool, *arguments])
+        return self._run([java.find(), "-Xmx1g", tool, *arguments], CLASSPATH=path)
 
-    def _run(self, command: list[str], stdin: str = "") -> tuple[str, float]:
+    def _run(self, command: list[str], stdin: str = "", **environment: str) -> tuple[str, float]:
         """A process's standard output and its processor seconds; RuntimeError with its last words if it fails."""
         before = _children_cpu_s()
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={**os.environ, **environment},
+        )
         if done.returncode:
             raise RuntimeError(f"{' '.join(command[:4])}: exit code {done.returncode}: {done.stderr[-500:]}")
         return done.stdout, _children_cpu_s() - before

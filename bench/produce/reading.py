@@ -1,4 +1,4 @@
-"""Our consumer, timed from its first connection until its history is closed on the disk; its config on standard input."""
+"""Our consumer, timed from its first connection until its history is closed; its config on standard input."""
 
 import json
 import sys

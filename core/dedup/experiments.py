@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -387,12 +388,18 @@ def parse(document: object, *, source: str) -> Experiment:
     try:
         return Experiment.model_validate_json(json.dumps(mapping, default=str), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise readable(error, source=source, document=mapping, schema=json_schema(), patterns=_PATTERNS) from None
+        raise readable(error, source=source, document=mapping, schema=_known_schema(), patterns=_PATTERNS) from None
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file, for editors and for `dedup schema`."""
     return Experiment.model_json_schema(by_alias=True, schema_generator=_Schema)
+
+
+@cache
+def _known_schema() -> dict[str, Any]:
+    """For refusals, which only read it."""
+    return json_schema()
 
 
 class _Schema(GenerateJsonSchema):

@@ -70,14 +70,12 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
 def show_plan(experiment: Experiment, console: Console) -> None:
     """A table of the runs in the order in which they would be done."""
     table = Table(title=f"{experiment.name} ({experiment.digest()[:12]})", title_justify="left")
-    for heading in ("#", "run", "system", "variant", "deduplication", "expect", "seed"):
-        table.add_column(heading)
+    for heading in ("#", "run", "deduplication", "expect", "seed"):
+        table.add_column(heading, no_wrap=True)
     variants = {variant.name: variant for variant in experiment.spec.variants}
     for index, each in enumerate(plan(experiment), 1):
         variant = variants[each.variant]
-        table.add_row(
-            str(index), each.run_id, each.system, each.variant, variant.deduplication, variant.expect, str(each.seed)
-        )
+        table.add_row(str(index), each.run_id, variant.deduplication, variant.expect, str(each.seed))
     console.print(table)
     workload = experiment.spec.workload
     faults = ", ".join(

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
+from dedup.histories import MANIFEST
+from dedup.manifests import Manifest
 from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
 from dedup_lab.children import Cancelled, Children
@@ -29,6 +31,7 @@ class Reporter(Protocol):
     def stage(self, task: Task, attempt: int) -> None: ...
     def note(self, text: str) -> None: ...
     def progress(self, run_id: str, phase: str, seen: Progress) -> None: ...
+    def run_finished(self, run_id: str, words: str) -> None: ...
     def failed(self, task: Task, reason: str) -> None: ...
 
 
@@ -95,20 +98,13 @@ class LocalPlatform:
 
     def _observe_run(self, task: Task, attempt: int) -> Observation:
         assert task.system is not None and task.run_id is not None
+        if task.stage is Stage.CONSUME and (self._results.attempt(task.run_id, attempt) / MANIFEST).is_file():
+            return Observation(status=Status.DONE)  # finished by an earlier process, which died before it said so
         if task.system not in self._systems:
-            return self._observe_provision_of(task.system)
+            return Observation(status=Status.UNPROVISIONED)
         if task.stage is not Stage.PREPARE and (self._run is None or self._run[:2] != (task.run_id, attempt)):
             return Observation(status=Status.FAILED, message="the stages before it were not done by this process")
         return Observation(status=Status.ABSENT)
-
-    def _observe_provision_of(self, system: str) -> Observation:
-        job = self._job
-        if job is not None and job.task == Task(stage=Stage.PROVISION, system=system):
-            seen = job.observation()
-            if seen.status is Status.FAILED:
-                self._job = None
-                return seen
-        return Observation(status=Status.UNPROVISIONED)
 
     def _do(self, task: Task, attempt: int) -> None:
         match task.stage:
@@ -118,16 +114,23 @@ class LocalPlatform:
                 run = self._new_run(task, attempt)
                 self._run = (str(task.run_id), attempt, run)
                 run.prepare()
-            case Stage.PRODUCE | Stage.SETTLE | Stage.CONSUME:
-                assert self._run is not None
-                run = self._run[2]
-                {Stage.PRODUCE: run.produce, Stage.SETTLE: run.settle, Stage.CONSUME: run.consume}[task.stage]()
+            case Stage.PRODUCE:
+                self._running().produce()
+            case Stage.SETTLE:
+                self._running().settle()
+            case Stage.CONSUME:
+                manifest = self._running().consume()
+                self._reporter.run_finished(manifest.run_id, _told(manifest))
             case Stage.TEARDOWN:
                 self._stop(self._system(task).name)
             case _:
                 self._finish(self._children, task.stage)
         if task.system is None:
             self._done.add(task)
+
+    def _running(self) -> LocalRun:
+        assert self._run is not None
+        return self._run[2]
 
     def _provision(self, system: System) -> None:
         proxied = bool(system.network.latency_s) or any(fault.kill_tcp for fault in self._experiment.spec.faults)
@@ -209,3 +212,16 @@ class _Job:
             self._failure = f"{type(error).__name__}: {error}"
         finally:
             self.over.set()
+
+
+def _told(manifest: Manifest) -> str:
+    """What a finished run looks like before it is judged, in a few words."""
+    extra = manifest.consumer.received - manifest.producer.ok
+    faults = [f"{fault.name} at message {fault.effect_message:,}" for fault in manifest.faults if fault.effect_message]
+    return ", ".join(
+        [
+            f"{manifest.producer.ok:,} acknowledged",
+            f"{manifest.consumer.received:,} read" + (f" ({extra:+,})" if extra else ""),
+            *faults,
+        ]
+    )

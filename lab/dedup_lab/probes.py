@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -52,7 +53,7 @@ def kafka_round_trip(endpoints: Endpoints, *, timeout_s: float, check: Check, re
         _until(deadline, timeout_s, "a Kafka message is read back", check, lambda: _read(consumer))
     finally:
         consumer.close()
-    admin.delete_topics([topic])[topic].result(10)
+    _until(deadline, timeout_s, "Kafka deletes a topic", check, lambda: _deleted(admin, topic))
 
 
 def _registered(admin: AdminClient) -> int:
@@ -63,10 +64,21 @@ def _registered(admin: AdminClient) -> int:
 
 
 def _created(admin: AdminClient, new: NewTopic) -> bool:
+    return _done(admin.create_topics([new], request_timeout=5)[new.topic], "TOPIC_ALREADY_EXISTS")
+
+
+def _deleted(admin: AdminClient, topic: str) -> bool:
+    return _done(admin.delete_topics([topic], request_timeout=5)[topic], "UNKNOWN_TOPIC_OR_PART")
+
+
+def _done(answer: "Future[None]", or_already: str) -> bool:
+    # No answer, or a refusal while the controllers elect a leader, is asked again; what was done meanwhile is done.
     try:
-        admin.create_topics([new], request_timeout=5)[new.topic].result(6)
+        answer.result(6)
+    except TimeoutError:
+        return False
     except KafkaException as error:
-        return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
+        return bool(error.args[0].name() == or_already)
     return True
 
 

@@ -15,6 +15,17 @@ from dedup_lab.results import Results, write_atomically
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
 MOST_RUNS_SHOWN = 20
+RUN_COLUMNS = {
+    "acked": "positive_ack",
+    "received": "received",
+    "missing": "not_received",
+    "dups": "values_with_duplicates",
+    "DJF": "duplicate_jump_forward",
+    "DJB": "duplicate_jump_backward",
+    "JF": "jump_forward",
+    "JB": "jump_backward",
+    "verdict": "",
+}
 
 
 def write(experiment: Experiment, results: Results) -> Summary:
@@ -55,33 +66,33 @@ def show(results: Results, console: Console) -> int:
 
 
 def groups_table(groups: tuple[GroupRow, ...]) -> Table:
-    """Sums for each variant on each system."""
-    table = Table(title="sums over the runs of each variant", title_justify="left")
-    table.add_column("system")
-    table.add_column("variant")
-    table.add_column("runs", justify="right")
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
+    """Sums over the runs of each variant: a column a variant, so that it fits a terminal."""
+    table = Table(title="sums over all runs", title_justify="left")
+    table.add_column("")
     for group in groups:
-        runs = str(group.runs) if group.effective_runs == group.runs else f"{group.effective_runs} of {group.runs}"
-        table.add_row(group.system, group.variant, runs, *cells(group.sums), coloured(group.verdict))
+        table.add_column(f"{group.system}\n{group.variant}", justify="right")
+    runs = [
+        str(group.runs) if group.effective_runs == group.runs else f"{group.effective_runs} of {group.runs}"
+        for group in groups
+    ]
+    table.add_row("effective runs", *runs)
+    table.add_row("runs with duplicates", *(str(group.runs_with_copies) for group in groups), end_section=True)
+    for heading, *row in zip(COLUMNS, *(cells(group.sums) for group in groups), strict=True):
+        table.add_row(heading, *row)
+    table.add_section()
+    table.add_row("verdict", *(coloured(group.verdict) for group in groups))
     return table
 
 
 def show_runs(runs: list[RunRow], console: Console) -> None:
-    """A row for each run, then what the faults did and what speaks against the runs that did not pass."""
+    """A row for each run, then what speaks against the runs that did not pass."""
     table = Table(title="runs", title_justify="left")
-    table.add_column("run")
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right")
-    table.add_column("fault at message")
-    table.add_column("verdict")
+    table.add_column("run", no_wrap=True)
+    for heading, name in RUN_COLUMNS.items():
+        table.add_column(heading, justify="right" if name else "left")
     for run in runs:
-        faults = ", ".join(
-            f"{fault.name} {fault.actual_message:,}" for fault in run.faults if fault.actual_message is not None
-        )
-        table.add_row(run.run_id, *cells(run.counts), faults or "-", coloured(run.verdict))
+        numbers = [_number(run, name) for name in RUN_COLUMNS.values() if name]
+        table.add_row(run.run_id, *numbers, coloured(run.verdict))
     console.print(table)
     for run in runs:
         if _doubtful(run):
@@ -107,6 +118,10 @@ def show_blocks(group: GroupRow, console: Console) -> None:
 
 def coloured(verdict: Verdict) -> str:
     return f"[{COLOURS[verdict]} bold]{verdict}[/]"
+
+
+def _number(run: RunRow, name: str) -> str:
+    return "-" if run.counts is None else f"{getattr(run.counts, name):,}"
 
 
 def _doubtful(run: RunRow) -> bool:

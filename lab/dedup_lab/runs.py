@@ -107,12 +107,21 @@ class LocalRun:
         """Let the producer run to its end, and the faults to theirs."""
         assert self._producer is not None
         watch = progress.Watch(self._.folder, "producer")
-        with self._timed("produce"):
+        with self._timed("start and end the producer"):
             self._producer.succeed(
                 self._.experiment.spec.timeouts.run_s, lambda: self._.report("produce", watch.read(PROGRESS_EVERY_S))
             )
+        self._split_producing()
         with self._timed("heal"):
             self._faults.wait(lambda: self._.report("heal", watch.last))
+
+    def _split_producing(self) -> None:
+        """Tell the time between first send and last acknowledgement from the producer's own starting and ending."""
+        report = ProducerReport.model_validate_json((self._.folder / "producer.json").read_bytes())
+        producing_s = max(0.0, (report.last_acknowledgement_ns - report.first_send_ns) / 1e9)
+        self._stage_seconds["produce"] = round(producing_s, 3)
+        around = self._stage_seconds["start and end the producer"]
+        self._stage_seconds["start and end the producer"] = round(max(0.0, around - producing_s), 3)
 
     def settle(self) -> None:
         """Prove that the system is whole, that nobody writes any more, and what deduplication did."""
@@ -123,7 +132,7 @@ class LocalRun:
             self._deduplication = admin.deduplication_in_force(topic, deduplicates(self._.variant))
             self._records = self._faults.records(self._.experiment.spec.workload.messages)
 
-    def consume(self) -> None:
+    def consume(self) -> Manifest:
         """Read everything back, and write the manifest."""
         assert self._consumer is not None
         watch = progress.Watch(self._.folder, "consumer")
@@ -137,6 +146,7 @@ class LocalRun:
         manifest = self._manifest()
         write_atomically(self._.folder / MANIFEST, manifest.model_dump_json(indent=1))
         self._.admin.delete_topic(self._topic)
+        return manifest
 
     def _start(self, role: str) -> Child:
         return self._.children.start(

@@ -17,16 +17,18 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from pydantic import BaseModel
 
-from dedup.errors import EnvironmentError_
+from dedup_runners.recorders import unwritable
 
 MAX_LINES_A_KIND: Final = 10_000
 """Of one kind of disturbance so many lines are written; the rest are counted only."""
 
 
 class Journal:
-    """A file of JSON lines; any thread may write."""
+    """A file of JSON lines; any thread may write, a client library's own too, so an error waits for `close`."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._error: OSError | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: TextIO = path.open("a", buffering=1)
         self._lock = threading.Lock()
@@ -36,12 +38,23 @@ class Journal:
 
     def write_text(self, text: str) -> None:
         with self._lock:
-            if not self._file.closed:
+            if self._file.closed:
+                return
+            try:
                 self._file.write(text + "\n")
+            except OSError as error:
+                self._error = error
 
     def close(self) -> None:
+        """Close the file; EnvironmentError_ if any line could not be written. The second time nothing happens."""
         with self._lock:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as error:
+                self._error = error
+            error_now, self._error = self._error, None
+        if error_now is not None:
+            raise unwritable(self._path.parent, error_now)
 
 
 class Observer:
@@ -92,6 +105,4 @@ def save_report(path: Path, report: BaseModel) -> None:
             os.fsync(file.fileno())
         opened.rename(path)
     except OSError as error:
-        raise EnvironmentError_(
-            where=str(path), got=str(error), rule="a runner's report is written last", todo="make room and run again"
-        ) from None
+        raise unwritable(path.parent, error) from None

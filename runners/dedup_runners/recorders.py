@@ -13,6 +13,7 @@ If writing fails (a full disk), the thread stops, what was closed stays, and the
 import os
 import threading
 import time
+from array import array
 from collections import deque
 from pathlib import Path
 from typing import Any, Final
@@ -81,10 +82,6 @@ class Recorder:
             raise too_long(f"{self._folder}: the history's last segments reach the disk", CLOSE_TIMEOUT_S)
         return tuple(segment for name in sorted(self._tables) for segment in self._tables[name].segments)
 
-    def rows(self, table: str) -> int:
-        """How many rows of `table` lie in closed segments."""
-        return sum(segment.rows for segment in self._tables[table].segments) if table in self._tables else 0
-
     def _run(self) -> None:
         try:
             while (item := self._next()) is not None:
@@ -115,12 +112,8 @@ class Recorder:
             return items
 
     def _failure(self) -> EnvironmentError_:
-        return EnvironmentError_(
-            where=str(self._folder),
-            got=str(self._error),
-            rule="a run counts only with its whole history on the disk; what was written so far is kept",
-            todo="make room or make the folder writable, then run again with --resume",
-        )
+        assert self._error is not None
+        return unwritable(self._folder, self._error)
 
 
 class _Table:
@@ -179,13 +172,13 @@ class _Table:
 class Clock:
     """Maps row numbers to monotonic time, sparsely: the first row, one every 10 ms or 10,000 rows, and the last.
 
-    `tick` is called once a chunk, by one thread a kind; the ticks lie in memory (a day is a few tens of MB at most).
+    `tick` is called once a chunk, by one thread. The ticks lie in memory until `save`: at most 17 MB an hour.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, int]] = {}
         self._newest: dict[int, tuple[int, int]] = {}
-        self._ticks: list[tuple[int, int, int]] = []
+        self._ticks = array("q")
 
     def tick(self, kind: int, index: int, monotonic_ns: int) -> None:
         """`index` rows of this kind were recorded by `monotonic_ns`."""
@@ -194,7 +187,7 @@ class Clock:
             return
         self._newest[kind] = (index, monotonic_ns)
         if monotonic_ns - last_ns >= CLOCK_INTERVAL_NS or index - last_index >= CLOCK_INTERVAL_ROWS:
-            self._ticks.append((kind, index, monotonic_ns))
+            self._ticks.extend((kind, index, monotonic_ns))
             self._last[kind] = (index, monotonic_ns)
 
     def newest_ns(self, kind: int) -> int:
@@ -203,13 +196,29 @@ class Clock:
 
     def save(self, folder: Path) -> Segment:
         """Write `clock.parquet`; raises EnvironmentError_ like the recorder if it cannot."""
-        rest = [(kind, *newest) for kind, newest in self._newest.items() if newest != self._last.get(kind)]
-        rows = sorted([*self._ticks, *rest])
+        for kind, newest in self._newest.items():
+            if newest != self._last[kind]:
+                self._ticks.extend((kind, *newest))
+        rows = np.array(self._ticks, np.int64).reshape(-1, 3)
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        columns = [pa.array(column, type=field.type) for column, field in zip(rows.T, CLOCK, strict=True)]
         path = folder / "clock.parquet"
-        columns = list(zip(*rows, strict=True)) or [(), (), ()]
-        with parquet_writer(path.with_name(path.name + OPEN_SUFFIX), CLOCK) as writer:
-            writer.write_table(pa.table(dict(zip(CLOCK.names, columns, strict=True)), schema=CLOCK))
-        return close_segment(folder, path, len(rows))
+        try:
+            with parquet_writer(path.with_name(path.name + OPEN_SUFFIX), CLOCK) as writer:
+                writer.write_table(pa.Table.from_arrays(columns, schema=CLOCK))
+            return close_segment(folder, path, len(rows))
+        except (OSError, pa.ArrowException) as error:
+            raise unwritable(folder, error) from None
+
+
+def unwritable(folder: Path, error: Exception) -> EnvironmentError_:
+    """The error of a history that cannot be written to its folder."""
+    return EnvironmentError_(
+        where=str(folder),
+        got=str(error),
+        rule="a run counts only with its whole history on the disk; what was written so far is kept",
+        todo="make room or make the folder writable, then run again with --resume",
+    )
 
 
 def close_segment(folder: Path, path: Path, rows: int) -> Segment:

@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from dedup.errors import PlatformError
 
-
 T = TypeVar("T")
 
 

@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from dedup.anomalies import Verification
 from dedup.errors import DedupError, EvidenceError
 from dedup.histories import damages, read_manifest
 from dedup.manifests import Manifest
-from pydantic import BaseModel, ConfigDict
 
 
 class Problem(BaseModel):
@@ -26,7 +27,7 @@ class Problem(BaseModel):
 
 
 class Report(BaseModel):
-    """What one engine says of many run folders; every folder is in `runs` or in `problems`, in the order they were given."""
+    """What one engine says of many run folders: each is in `runs` or in `problems`, in the order they were given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

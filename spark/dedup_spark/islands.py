@@ -1,12 +1,14 @@
 """Islands: a history is a few long runs of values that rise by one, so it is judged by its runs, not by its rows.
 
-An *island* is a series of rows of one table and one stream, neighbours in the order written, in which every value is one
-above the last and the position moves in one way: entry by entry (Kafka, unbatched Pulsar), index by index within a batch,
-or not at all (rows without a position). Islands are found where the rows lie, vectorised, batch by batch of a file.
+An *island* is a series of rows of one table and one stream, neighbours in the order written, in which every value is
+one above the last and the position moves in one way: entry by entry (Kafka, unbatched Pulsar), index by index within
+a batch, or not at all (rows without a position). Islands are found where the rows lie, vectorised, batch by batch of
+a file.
 
-A *piece* is what is left when islands are cut at each other's ends: two pieces of one (run, stream) have the same values
-or none in common. So whatever is true of a piece's first value is true of all its values, and the rules can be written
-for pieces as if they were rows that weigh `length`. A history at random has pieces of length 1 in the same method.
+A *piece* is what is left when islands are cut at each other's ends: two pieces of one (run, stream) have the same
+values or none in common. So whatever is true of a piece's first value is true of all its values, and the rules can be
+written for pieces as if they were rows that weigh `length`. A history at random has pieces of length 1 in the same
+method.
 
 These functions run in Spark's Python workers and know nothing but numpy and Arrow.
 """
@@ -58,7 +60,11 @@ def islands(*columns: pa.Array) -> pa.Array:
     starts = np.flatnonzero((step == 0) | ((before != 0) & (step != before)))
     length = np.diff(np.append(starts, len(step)))
     following = step[np.minimum(starts + 1, len(step) - 1)]
-    found = {"length": length, "step": np.where(length > 1, following, 0), "final_arrival": rows["arrival"][starts + length - 1]}
+    found = {
+        "length": length,
+        "step": np.where(length > 1, following, 0),
+        "final_arrival": rows["arrival"][starts + length - 1],
+    }
     whole = {name: np.zeros(len(step), dtype=np.int64) for name in found}
     inner = np.ones(len(step), dtype=bool)
     inner[order[starts]] = False
@@ -70,7 +76,8 @@ def islands(*columns: pa.Array) -> pa.Array:
 
 def _numbers(names: tuple[str, ...], columns: tuple[pa.Array, ...]) -> dict[str, Column]:
     return {
-        name: column.cast(pa.int64()).to_numpy(zero_copy_only=False) for name, column in zip(names, columns, strict=True)
+        name: column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for name, column in zip(names, columns, strict=True)
     }
 
 
@@ -97,7 +104,7 @@ def _steps(rows: dict[str, Column]) -> Column:
 
 
 def pieces(*columns: pa.Array) -> dict[str, Any]:
-    """All islands of one (run, stream, bucket), given as ISLAND_COLUMNS, cut into pieces: the columns of PIECE_COLUMNS."""
+    """All islands of one (run, stream, bucket), as ISLAND_COLUMNS, cut into pieces: the columns of PIECE_COLUMNS."""
     rows = _numbers(ISLAND_COLUMNS, columns)
     borders = np.unique(np.concatenate((rows["value"], rows["value"] + rows["length"])))
     cut = _cut(rows, borders)

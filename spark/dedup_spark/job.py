@@ -16,14 +16,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, OrderEvent, Verification, Witness
-from dedup.errors import EXIT_ERROR, DedupError, PlatformError
-from dedup.histories import TABLES
-from dedup.manifests import Manifest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, OrderEvent, Verification, Witness
+from dedup.errors import EXIT_ERROR, DedupError, PlatformError
+from dedup.histories import TABLES
+from dedup.manifests import Manifest
 from dedup_spark import rules
 from dedup_spark.evidence import Problem, Report, damaged, whole_folders, write_report
 from dedup_spark.sessions import local_session
@@ -102,7 +102,7 @@ def _name_extents(spark: SparkSession, manifests: Sequence[Manifest]) -> None:
 
 def _results(spark: SparkSession) -> dict[str, Rows]:
     """The rows of every named result by run."""
-    results = {
+    results: dict[str, Rows] = {
         "counts of values": _by_run(spark.sql(rules.COUNTS_OF_VALUES)),
         "counts of marked": _by_run(spark.sql(rules.COUNTS_OF_MARKED)),
         "events": _by_run(spark.sql(rules.EVENTS.format(most=MAX_EVENTS))),

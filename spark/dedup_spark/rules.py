@@ -1,26 +1,28 @@
 """The rules of design.md §6 as SQL over pieces (dedup_spark/islands.py): rows that weigh `length`.
 
-`MARKED` lays the messages of a partition out in two orders: by position, where re-reads, conflicts and gaps lie between
-neighbours; and by arrival, where jumps do. `VALUES` lays sends, outcomes and copies of one value side by side. Both sort
-and spill; nothing but named results ever comes to the driver.
+`MARKED` lays the messages of a partition out in two orders: by position, where re-reads, conflicts and gaps lie
+between neighbours; and by arrival, where jumps do. `VALUES` lays sends, outcomes and copies of one value side by
+side. Both sort and spill; nothing but named results ever comes to the driver.
 
-Pieces are cut by value, so they say nothing of two messages at one position. Where positions rise from arrival to arrival
-(any honest reading of a topic) there are none; a run in which they do not is in `SUSPECT`, and all its rows are judged
-one by one, by the same statements: rows of length 1.
+Pieces are cut by value, so they say nothing of two messages at one position. Where positions rise from arrival to
+arrival (any honest reading of a topic) there are none; a run in which they do not is in `SUSPECT`, and all its rows
+are judged one by one, by the same statements: rows of length 1.
 
 What design.md leaves open is decided thus, here and in the oracle alike:
 
-- A *lane* is one (partition, stream). Re-reads (all but the first arrival of identical rows) are dropped before all else.
-- A duplicate *block* is a maximal series of consecutive messages of one lane in which every message was read before in
-  that lane, every value is one above the last, and so is the place in the lane of its first copy.
-- A *gap* is a range of entries below an extent's end of which nothing was read, or of batch indexes below one that was
-  read. What lies at or beyond an extent's end, or in a ledger without one, is nobody's gap. The lowest MAX_WITNESSES are
-  named, then how many more there are.
-- A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was read.
+- A *lane* is one (partition, stream). Re-reads (all but the first arrival of identical rows) are dropped before all
+  else.
+- A duplicate *block* is a maximal series of consecutive messages of one lane in which every message was read before
+  in that lane, every value is one above the last, and so is the place in the lane of its first copy.
+- A *gap* is a range of entries below an extent's end of which nothing was read, or of batch indexes below one that
+  was read. What lies at or beyond an extent's end, or in a ledger without one, is nobody's gap. The lowest
+  MAX_WITNESSES are named, then how many more there are.
+- A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
+  read.
 - `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
 - A witness names its first MAX_WITNESSES copies.
-- `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values only.
-"""
+- `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
+  only."""
 
 from typing import Final
 
@@ -45,7 +47,8 @@ SUSPECT: Final = """
 SELECT DISTINCT run FROM (
   SELECT run, arrival, ledger, entry, batch,
          lag(final_arrival) OVER reading AS last_arrival,
-         lag(struct(ledger, entry + if(step = 2, length - 1, 0), CAST(batch AS long) + if(step = 3, length - 1, 0))) OVER reading AS last_place
+         lag(struct(ledger, entry + if(step = 2, length - 1, 0), CAST(batch AS long) + if(step = 3, length - 1, 0)))
+           OVER reading AS last_place
   FROM islands WHERE kind = 2
   WINDOW reading AS (PARTITION BY run, partition ORDER BY arrival))
 WHERE arrival <= last_arrival OR struct(ledger, entry, CAST(batch AS long)) <= last_place
@@ -68,25 +71,27 @@ WITH lines AS (
   FROM (SELECT /*+ REPARTITION({partitions}, run, partition) */ * FROM lines)
   WINDOW place AS (PARTITION BY run, partition, ledger ORDER BY entry, batch, stream, value, arrival)
 ), by_neighbour AS (
-  SELECT *, entry <=> last_entry AND batch <=> last_batch AND last_message IS NOT NULL AS same_place,
+  SELECT *, value IS NOT NULL AND last_message IS NOT NULL
+              AND entry <=> last_entry AND batch <=> last_batch AS same_place,  -- a fence is never in a message's place
             coalesce(stream = last_stream AND value = last_message, false) AS same_message,
             coalesce(last_entry, -1) + 1 AS next_entry, if(entry <=> last_entry, last_batch + 1, 0) AS next_batch
   FROM by_position
 ), counted AS (
   SELECT *, same_place AND same_message AS re_read, same_place AND NOT same_message AS conflict,
-            entry > next_entry OR batch > next_batch AS gap, value IS NOT NULL AND NOT (same_place AND same_message) AS counts
+            entry > next_entry OR batch > next_batch AS gap,
+            value IS NOT NULL AND NOT (same_place AND same_message) AS counts
   FROM by_neighbour
 ), by_arrival AS (
-  SELECT *, sum(length) OVER lane - length AS place,
+  SELECT *, (sum(length) OVER lane) - length AS place,
             coalesce(lag(value + length - 1) OVER lane, 0) AS last
   FROM counted
   WINDOW lane AS (PARTITION BY run, partition, stream, counts ORDER BY arrival, offset)
 ), by_value AS (
   SELECT *, min(place) OVER (PARTITION BY run, partition, stream, counts, value) AS first_place FROM by_arrival
 )
-SELECT run, partition, ledger, entry, batch, stream, value, length, arrival, last_stream, last_message, next_entry, next_batch,
-       re_read, conflict, gap, place, last, first_place, counts AND first_place < place AS again,
-       counts AND value != last + 1 AS jumps
+SELECT run, partition, ledger, entry, batch, stream, value, length, arrival, last_stream, last_message,
+       next_entry, next_batch, re_read, conflict, gap, place, last, first_place,
+       counts AND first_place < place AS again, counts AND value != last + 1 AS jumps
 FROM by_value
 WHERE re_read OR conflict OR gap OR (counts AND (first_place < place OR value != last + 1))
 """
@@ -94,7 +99,8 @@ WHERE re_read OR conflict OR gap OR (counts AND (first_place < place OR value !=
 VALUES: Final = """
 WITH by_position AS (
   SELECT run, stream, value, length, max(kind = 0) AS sent, min(if(kind = 1, outcome, NULL)) AS lowest,
-         max(if(kind = 1, outcome, NULL)) AS highest, max(kind = 2) AS read, placed = 1 AND NOT max(kind = 2) AS elsewhere
+         max(if(kind = 1, outcome, NULL)) AS highest, max(kind = 2) AS read,
+         placed = 1 AND NOT max(kind = 2) AS elsewhere
   FROM (SELECT /*+ REPARTITION({partitions}, run, stream, value) */ run, stream, value, length, kind, outcome, placed,
                partition, ledger, entry, batch FROM pieces)
   GROUP BY run, stream, value, length, placed, partition, ledger, entry, batch
@@ -167,7 +173,8 @@ SELECT run, length, count(*) AS blocks FROM lengths GROUP BY run, length ORDER B
 GAPS: Final = """
 WITH missing AS (
   SELECT m.run, m.partition, m.ledger, m.entry, m.batch, 0 AS kind, m.next_entry AS first, m.entry - 1 AS final
-  FROM marked m JOIN extents e USING (run, partition, ledger) WHERE m.gap AND m.entry <= e.end AND m.entry > m.next_entry
+  FROM marked m JOIN extents e USING (run, partition, ledger)
+  WHERE m.gap AND m.entry <= e.end AND m.entry > m.next_entry
   UNION ALL
   SELECT m.run, m.partition, m.ledger, m.entry, m.batch, 1, m.next_batch, m.batch - 1
   FROM marked m JOIN extents e USING (run, partition, ledger) WHERE m.gap AND m.entry < e.end AND m.batch > m.next_batch
@@ -190,7 +197,8 @@ WITH found AS (
     UNION ALL SELECT run, last_stream, last_message FROM marked WHERE conflict)
 )
 SELECT run, anomaly, stream, value FROM (
-  SELECT run, anomaly, stream, value, row_number() OVER (PARTITION BY run, anomaly ORDER BY stream, value) AS rank FROM (
+  SELECT run, anomaly, stream, value, row_number() OVER (PARTITION BY run, anomaly ORDER BY stream, value) AS rank
+  FROM (
     SELECT run, anomaly, stream, explode(sequence(value, value + least(length, {{most}}) - 1)) AS value FROM found))
 WHERE rank <= {{most}} ORDER BY run, anomaly, stream, value
 """

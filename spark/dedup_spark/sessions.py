@@ -1,10 +1,9 @@
 """A Spark session that leaves nothing behind and says nothing.
 
-Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints warnings
-that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that it spills and
-says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder; its last line is
-quoted when Spark does not start.
-"""
+Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints
+warnings that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that
+it spills and says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder;
+its last line is quoted when Spark does not start."""
 
 import os
 import shutil
@@ -15,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from dedup.errors import EnvironmentError_
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from dedup.errors import EnvironmentError_
 
 DRIVER_MEMORY: Final = "2g"
 LOG4J: Final = """\
@@ -98,7 +98,7 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
 
 @contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """Give processes started meanwhile (the JVM) `path` as standard error: Python's own `sys.stderr` may be anything."""
+    """Processes started meanwhile (the JVM) get `path` as standard error; `sys.stderr` is not what they inherit."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("wb") as file:

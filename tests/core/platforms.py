@@ -14,6 +14,14 @@ from dedup.stages import Observation, Stage, State, Status, Task, drive
 MAX_STEPS: Final = 2000
 
 
+Rule = Callable[[Task, int], bool]
+"""Which attempts of which tasks."""
+
+
+def never(_task: Task, _attempt: int) -> bool:
+    return False
+
+
 class Crash(Exception):
     """The process is gone."""
 
@@ -62,12 +70,12 @@ class World:
 
 @dataclass
 class Scripted:
-    """A platform whose tasks run for one wait, and then are done, fail (`fails`) or run for ever (`hangs`)."""
+    """A platform whose tasks run for one wait, and then are done, fail, hang, or were never seen to start."""
 
     world: World
-    fails: Callable[[Task, int], bool] = lambda _task, _attempt: False
-    hangs: Callable[[Task, int], bool] = lambda _task, _attempt: False
-    vanishes: Callable[[Task, int], bool] = lambda _task, _attempt: False
+    fails: Rule = never
+    hangs: Rule = never
+    vanishes: Rule = never
     systems: set[str] = field(default_factory=set)
     tasks: dict[tuple[Task, int], Status] = field(default_factory=dict)
 
@@ -122,12 +130,12 @@ def new_world(of: Experiment, *crash_at: int) -> World:
     return World(state=State(digest=of.digest()), crash_at=frozenset(crash_at))
 
 
-def go_on(of: Experiment, world: World, **script: Callable[[Task, int], bool]) -> int:
+def go_on(of: Experiment, world: World, *, fails: Rule = never, hangs: Rule = never, vanishes: Rule = never) -> int:
     """Drive to the end; after each crash with a platform that has forgotten everything. Returns the crashes."""
     crashes = 0
     while True:
         try:
-            drive(of, world.state, Scripted(world, **script), world.save, lambda: world.now_s)
+            drive(of, world.state, Scripted(world, fails, hangs, vanishes), world.save, lambda: world.now_s)
             return crashes
         except Crash:
             crashes += 1

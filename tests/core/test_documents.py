@@ -39,7 +39,7 @@ def refusal_of_file(path: Path, content: bytes) -> str:
         (b"a: 2020-13-45\n", ": got YAML that cannot be read (month must be in 1..12); "),
         (b"a: !!bool maybe\n", ": got YAML that cannot be read ('maybe'); "),
         (b"a: \x1b\n", ": got YAML that cannot be read (unacceptable character #x001b"),
-        (b"[" * 2000, ": got YAML that cannot be read (it nests too deep); "),
+        (b"[" * 600, ": got YAML that cannot be read (it nests too deep); "),
         (b"a: " + b"9" * 5000, ": got YAML that cannot be read (Exceeds the limit (4300 digits)"),
         (b"a: 0x" + b"f" * 5000, ": a: got a number of thousands of digits; "),
         (b"a: &a {b: *a}\n", ": got more than 100,000 parts, or an alias that holds itself; "),

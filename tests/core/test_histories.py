@@ -19,9 +19,9 @@ from dedup.errors import EvidenceError
 from dedup.histories import SCHEMAS, damages, parquet_writer, read_manifest, segments, sha256_of
 from dedup.manifests import EndPosition, Manifest
 
-SENT: Final = [(0, value) for value in range(1, 21)]
-OUTCOMES: Final = [(0, value, 0, 0, 0, value - 1, 0) for value in range(1, 21)]
-RECEIVED: Final = [(value - 1, 0, 0, value - 1, 0, 0, value) for value in range(1, 21)]
+SENT: Final[list[tuple[int, int]]] = [(0, value) for value in range(1, 21)]
+OUTCOMES: Final[list[tuple[int, ...]]] = [(0, value, 0, 0, 0, value - 1, 0) for value in range(1, 21)]
+RECEIVED: Final[list[tuple[int, ...]]] = [(value - 1, 0, 0, value - 1, 0, 0, value) for value in range(1, 21)]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from tests.core.evidences import ANOMALIES, BACKWARD, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, verification
 
 from dedup.anomalies import Verification
-from dedup.verdicts import ORACLE_LIMIT, Code, Evidence, RunVerdict, Verdict, judge_run
+from dedup.verdicts import ORACLE_LIMIT, Code, Demand, Evidence, RunVerdict, Verdict, judge_run
 
 
 def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:

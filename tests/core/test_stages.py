@@ -1,13 +1,12 @@
 """The stage machine: what it decides, and that it always arrives, whatever dies on the way."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.platforms import Scripted, experiment, go_on, new_world
+from tests.core.platforms import Rule, Scripted, experiment, go_on, never, new_world
 
 from dedup.experiments import Experiment, Timeouts
 from dedup.plans import plan
@@ -211,9 +210,9 @@ def test_without_trouble_every_task_is_started_once_in_order(of: Experiment) -> 
     assert (world.state.failures, world.cancelled) == (0, [])
 
 
-def moments(of: Experiment, **script: Callable[[Task, int], bool]) -> int:
+def moments(of: Experiment, fails: Rule = never) -> int:
     world = new_world(of)
-    go_on(of, world, **script)
+    go_on(of, world, fails=fails)
     return world.moment
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,21 +19,43 @@ from dedup_runners.endpoints import Broker, Endpoints
 TIMEOUT_S = 5.0
 
 
-def test_a_connection_is_there_and_then_gone() -> None:
+@pytest.mark.parametrize("kernel_table", [True, False])
+def test_a_connection_is_there_and_then_gone(
+    kernel_table: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not kernel_table:
+        monkeypatch.setattr(sockets, "TABLES", (tmp_path / "none",))
+    mine = os.getpid()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
             server, _ = listener.accept()
             with server:
-                (seen,) = sockets.held_by(os.getpid(), port)
+                (seen,) = sockets.held({port: mine}, mine)[port]
                 assert seen.there == client.getsockname()
-                assert sockets.proxied_to(os.getpid(), {port}) == {seen}
-                assert sockets.proxied_to(os.getpid(), {port + 1}) == set()
-            assert sockets.held_by(os.getpid(), port) == set()
+                assert sockets.held({port: mine}, None) == {port: {seen}}
+                assert sockets.held({port: mine}, os.getppid()) == {port: set()}
+            assert sockets.held({port: mine}, mine) == {port: set()}
 
 
-def test_a_process_that_is_gone_holds_nothing() -> None:
-    assert sockets.held_by(2**22 + 1, 9) == set()
+@pytest.mark.skipif(sys.byteorder == "big", reason="the kernel writes addresses in the host's byte order")
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (" 0: 0100007F:1F90 0100007F:C350 01 0:0 0:0 0 0 0 77 1", (("127.0.0.1", 8080), ("127.0.0.1", 50000))),
+        (
+            " 0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:C350 01 0:0 0:0 0 0 0 77 1",
+            (("127.0.0.1", 8080), ("127.0.0.1", 50000)),
+        ),
+        (
+            " 0: 00000000000000000000000001000000:1F90 00000000000000000000000001000000:C350 01 0:0 0:0 0 0 0 77 1",
+            (("::1", 8080), ("::1", 50000)),
+        ),
+        (" 0: 0100007F:1F90 0100007F:C350 06 0:0 0:0 0 0 0 77 1", None),
+    ],
+)
+def test_the_kernels_table_is_read(row: str, expected: object) -> None:
+    assert sockets.parse(row) == (expected and (expected, "77"))
 
 
 def test_the_proxys_process_is_found_by_its_port() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import confluent_kafka as ck
 import numpy as np
+import pulsar as library
 import pytest
 
 from dedup.errors import SpecificationError
 from dedup.payloads import encode
 from dedup_runners import clients
-from dedup_runners.clients import Outcome, chunk_of, decoded
+from dedup_runners.clients import Outcome, chunk_of, decoded, pulsar
 from dedup_runners.clients import confluent_kafka as kafka
-from dedup_runners.clients import pulsar
 
 
 def test_a_chunk_deals_messages_to_the_streams_in_turn() -> None:
@@ -27,7 +27,8 @@ def test_payloads_decode_to_what_was_encoded_up_to_the_last_stream() -> None:
     identities = [(0, 1), (65_535, (1 << 48) - 1), (256, 255), (1, 0)]
     streams, values = decoded(b"".join(encode(*identity) for identity in identities))
     assert list(zip(streams.tolist(), values.tolist(), strict=True)) == identities
-    assert (streams.dtype, values.dtype) == (np.int32, np.int64)
+    assert streams.dtype == np.dtype(np.int32)
+    assert values.dtype == np.dtype(np.int64)
 
 
 @pytest.mark.parametrize("deduplication", [True, False])
@@ -61,8 +62,8 @@ def test_without_idempotence_the_same_settings_are_fine() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["bootstrap.servers", "enable.idempotence", "plugin.library.paths", "sasl.kerberos.kinit.cmd", "test.mock.num.brokers",
-     "queue.buffering.max.messages", "group.id", "delivery.report.only.error"],
+    ["bootstrap.servers", "enable.idempotence", "plugin.library.paths", "sasl.kerberos.kinit.cmd",
+     "test.mock.num.brokers", "queue.buffering.max.messages", "group.id", "delivery.report.only.error"],
 )  # fmt: skip
 def test_what_the_tester_sets_itself_or_what_runs_code_is_refused(name: str) -> None:
     with pytest.raises(SpecificationError, match="not yours to set"):
@@ -96,8 +97,8 @@ def test_only_what_never_left_the_client_is_a_fail() -> None:
     for code in (ck.KafkaError._MSG_TIMED_OUT, ck.KafkaError._PURGE_QUEUE, ck.KafkaError._PURGE_INFLIGHT):
         assert kafka.OUTCOME_OF.get(code, Outcome.UNKNOWN) is Outcome.UNKNOWN
     for name in ("Timeout", "AlreadyClosed", "NotConnected", "UnknownError", "ProducerFenced"):
-        assert pulsar.OUTCOME_OF.get(int(getattr(pulsar.pulsar.Result, name)), Outcome.UNKNOWN) is Outcome.UNKNOWN
-    assert pulsar.OUTCOME_OF[int(pulsar.pulsar.Result.ProducerQueueIsFull)] is Outcome.FAIL
+        assert pulsar.OUTCOME_OF.get(int(getattr(library.Result, name)), Outcome.UNKNOWN) is Outcome.UNKNOWN
+    assert pulsar.OUTCOME_OF[int(library.Result.ProducerQueueIsFull)] is Outcome.FAIL
 
 
 def test_secrets_do_not_reach_the_report() -> None:
@@ -121,14 +122,15 @@ class Seen:
 
 def statistics(retries: int, leader: int) -> str:
     partition: dict[str, Any] = {"leader": leader}
-    return json.dumps({"ts": 7, "brokers": {"b": {"txretries": retries}}, "topics": {"t": {"partitions": {"0": partition}}}})
-
+    return json.dumps(
+        {"ts": 7, "brokers": {"b": {"txretries": retries}}, "topics": {"t": {"partitions": {"0": partition}}}}
+    )
 
 
 def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
     seen = Seen()
     on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
-    for retries, leader in [(0, 1), (0, 1), (3, 2), (3, 2)]:
+    for retries, leader in [(0, 1), (0, -1), (0, 1), (3, 2), (3, 2)]:
         on_statistics(statistics(retries, leader))
     assert [(kind, at) for kind, _, at in seen.disturbances] == [("retry", 7000), ("leader", 7000)]
     assert seen.disturbances[1][1] == "partition 0: 1 -> 2"

@@ -1,4 +1,4 @@
-"""The producer from its first send to its report, against librdkafka's own mock cluster: no broker process is needed."""
+"""The producer from its first send to its report, against librdkafka's own mock cluster, without a broker."""
 
 import json
 import os
@@ -41,8 +41,9 @@ def config(bootstrap: str, tmp_path: Path) -> Callable[..., ProducerConfig]:
     def make(**changes: Any) -> ProducerConfig:
         endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
         given = {
-            "run_id": "r1", "folder": tmp_path, "endpoints": endpoints, "topic": tmp_path.name, "library": "confluent-kafka",
-            "deduplication": True, "producer_name": "r1-1", "messages": 20_000, "streams": STREAMS, "in_flight": 1000,
+            "run_id": "r1", "folder": tmp_path, "endpoints": endpoints, "topic": tmp_path.name,
+            "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": 20_000,
+            "streams": STREAMS, "in_flight": 1000,
             "delivery_timeout_s": 20.0,
         }  # fmt: skip
         return ProducerConfig.model_validate(given | changes)
@@ -219,10 +220,14 @@ def test_progress_is_served_over_http(tmp_path: Path) -> None:
 
 def run_program(arguments: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "dedup_runners.producer", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env={**os.environ})
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, check=False, env={**os.environ}
+    )
 
 
-def test_the_program_takes_its_config_from_standard_input(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+def test_the_program_takes_its_config_from_standard_input(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
     done = run_program(["-"], config(messages=100).model_dump_json())
     assert (done.returncode, done.stderr) == (0, "")
     assert report_of(tmp_path).complete
@@ -233,3 +238,20 @@ def test_a_wrong_config_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
     assert "standard input: got" in done.stderr
+
+
+def test_a_full_disk_ends_the_program_with_one_line(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "00000.parquet.open").symlink_to("/dev/full")
+    done = run_program(["-"], config().model_dump_json())
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "No space left on device" in done.stderr
+    assert not (tmp_path / "producer.json").exists()
+
+
+def test_marks_that_cannot_be_written_leave_no_report(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:
+    (tmp_path / "marks.jsonl").symlink_to("/dev/full")
+    with pytest.raises(EnvironmentError_, match="No space left on device"):
+        produce(config(messages=10))
+    assert not (tmp_path / "producer.json").exists()

@@ -1,4 +1,4 @@
-"""The trigger: pushed at message N while the producer goes on, answered when the fault took effect, never fired late."""
+"""The trigger: pushed at message N while the producer goes on, answered when the fault took effect, never late."""
 
 import socket
 import threading

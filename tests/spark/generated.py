@@ -1,9 +1,8 @@
 """Histories at random, from one seed each: a producer, a broker and a consumer that misbehave in every way we count.
 
-A history begins as what an honest run would leave, and then a few accidents happen to it: blocks are stored again, values
-vanish, neighbours are shuffled, messages are re-read, positions collide, outcomes contradict themselves. Small numbers
-make the accidents meet.
-"""
+A history begins as what an honest run would leave, and then a few accidents happen to it: blocks are stored again,
+values vanish, neighbours are shuffled, messages are re-read, positions collide, outcomes contradict themselves. Small
+numbers make the accidents meet."""
 
 import random
 from collections.abc import Callable
@@ -66,7 +65,9 @@ def _shuffle(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
 
 def _invent(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
     log = dice.choice(logs)
-    log.insert(dice.randint(0, len(log)), (dice.randrange(3), dice.choice([0, 7, 100, 131_071, 131_072, (1 << 48) - 1])))
+    log.insert(
+        dice.randint(0, len(log)), (dice.randrange(3), dice.choice([0, 7, 100, 131_071, 131_072, (1 << 48) - 1]))
+    )
 
 
 STORED: Final[list[Callable[[random.Random, list[list[tuple[int, int]]]], None]]] = [

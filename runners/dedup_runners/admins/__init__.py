@@ -15,6 +15,7 @@ from dedup_runners.endpoints import Endpoints
 
 PROBE: Final = "dedup-probe"
 CALL_TIMEOUT_S: Final = 10.0
+HEALTH_TIMEOUT_S: Final = 3.0
 READY_TIMEOUT_S: Final = 60.0
 CLIENT_ID: Final = "dedup-admin"
 

@@ -20,7 +20,7 @@ import httpx
 
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.admins import CALL_TIMEOUT_S, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S
 from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import WaitedTooLong, until
 
@@ -91,7 +91,7 @@ class PulsarAdmin:
         try:
             expected = {broker.id for broker in self._endpoints.brokers}
             for url in self._endpoints.admin_urls:
-                active = set(self._ask("GET", "/admin/v2/brokers", urls=[url]).json())
+                active = set(self._ask("GET", "/admin/v2/brokers", urls=[url], timeout_s=HEALTH_TIMEOUT_S).json())
                 if missing := sorted(expected - active):
                     return f"the broker at {url} says: broker {', '.join(missing)} is not active"
             for part in self._parts(topic) if topic is not None else ():
@@ -207,13 +207,16 @@ class PulsarAdmin:
         body: object = None,
         accepted: tuple[int, ...] = (),
         urls: Sequence[str] = (),
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> httpx.Response:
         """One REST call, of the first broker that answers; PlatformError with the last answer if none does well."""
         problem = "no admin URL"
         content = None if body is None else json.dumps(body)
         for url in urls or self._endpoints.admin_urls:
             try:
-                response = self._http.request(method, url.rstrip("/") + path, content=content, headers=JSON)
+                response = self._http.request(
+                    method, url.rstrip("/") + path, content=content, headers=JSON, timeout=timeout_s
+                )
             except httpx.HTTPError as error:
                 problem = f"{type(error).__name__} from {url}: {error}"
                 continue

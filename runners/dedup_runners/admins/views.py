@@ -8,6 +8,7 @@ import struct
 from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
+from dedup_runners.admins import HEALTH_TIMEOUT_S
 from dedup_runners.admins.wire import Line, Reader, string
 
 _METADATA: Final = 3
@@ -52,7 +53,7 @@ class View(NamedTuple):
 def view(address: tuple[str, int], topic: str | None) -> View:
     """The view of the broker at `address`. OSError or PlatformError if it does not answer."""
     wanted = struct.pack(">i", 0) if topic is None else struct.pack(">i", 1) + string(topic)
-    with Line(address) as line:
+    with Line(address, HEALTH_TIMEOUT_S) as line:
         return parse(line.ask(_METADATA, _METADATA_VERSION, wanted + b"\0"))
 
 

@@ -174,12 +174,12 @@ class _Connections:
         }
 
     def _take(self) -> None:
-        ports = {each.client_port for each in self._brokers.values()}
-        proxied = sockets.proxied_to(self._proxy, ports) if self._proxy else None
+        ports = {broker.client_port: self._pids[name] for name, broker in self._brokers.items()}
+        held = sockets.held(ports, self._proxy)
         for name, broker in self._brokers.items():
-            held = sockets.held_by(self._pids[name], broker.client_port)
-            self._gone[name] |= self._seen[name] - held
-            self._seen[name] |= held if proxied is None else held & proxied
+            now = held[broker.client_port]
+            self._gone[name] |= self._seen[name] - now
+            self._seen[name] |= now
 
 
 def _believe(session: Session, seen: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from dedup.experiments import LATENCY_FAULT, Fault
 from dedup_runners.chaos.sessions import Scene
 from dedup_runners.endpoints import Endpoints
 
-HEAL_TIMEOUT_S: Final = 90.0
+HEAL_TIMEOUT_S: Final = 120.0
 STOP_SIGNAL: Final = signal.SIGUSR1
 """Ends a chaos process with its rollbacks played (SIGTERM only fails the activity that runs). SIGKILL is safe, too."""
 

@@ -3,11 +3,22 @@
 A fault that resets connections is believed only when the *broker* has lost them. A connection counts as a client's if
 it is established at the broker's client port and its other end is held by the proxy, for clients come through nothing
 else. It is named by both its addresses, so that a client that reconnects at once is a new connection.
+
+Looking must be fast, for it is done between the trigger and the fault. A JVM holds hundreds of files, and asking for
+one process's sockets means asking about each; on Linux the kernel's own table of connections says the same at once,
+since only the process that listens at a port has established connections there.
 """
 
-from typing import NamedTuple
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import psutil
+
+TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED: Final = " 01 "
 
 
 class Connection(NamedTuple):
@@ -17,14 +28,16 @@ class Connection(NamedTuple):
     there: tuple[str, int]
 
 
-def held_by(pid: int, port: int) -> set[Connection]:
-    """The connections that process `pid` holds at its own `port`; empty if the process is gone."""
-    return {connection for connection in _of(pid) if connection.here[1] == port}
+def held(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Connection]]:
+    """The client connections at each broker's client port: `brokers` is port -> process.
 
-
-def proxied_to(proxy_pid: int, ports: set[int]) -> set[Connection]:
-    """The connections that the proxy holds to any of `ports`, turned round: as the brokers see them."""
-    return {Connection(there, here) for here, there in _of(proxy_pid) if there[1] in ports}
+    Only those whose other end `proxy_pid` holds; None: whoever holds it.
+    """
+    if TABLES[0].exists():
+        return _by_table(set(brokers), proxy_pid)
+    proxied = None if proxy_pid is None else {Connection(there, here) for here, there in _of(proxy_pid)}
+    at_broker = {port: {each for each in _of(pid) if each.here[1] == port} for port, pid in brokers.items()}
+    return {port: found if proxied is None else found & proxied for port, found in at_broker.items()}
 
 
 def listener_at(port: int) -> int | None:
@@ -33,10 +46,51 @@ def listener_at(port: int) -> int | None:
         found = psutil.net_connections("tcp")
     except psutil.AccessDenied:  # macOS tells only root about everyone's sockets
         return None
-    return next(
-        (each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port),
-        None,
-    )
+    return next((each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)), None)
+
+
+def parse(row: str) -> tuple[Connection, str] | None:
+    """One row of the kernel's table (proc(5), /proc/net/tcp) and its inode; None if no connection is established."""
+    if _ESTABLISHED not in row:
+        return None
+    fields = row.split()
+    if fields[3] != _ESTABLISHED.strip():
+        return None
+    return Connection(_unhex(fields[1]), _unhex(fields[2])), fields[9]
+
+
+def _by_table(ports: set[int], proxy_pid: int | None) -> dict[int, set[Connection]]:
+    """Both ends of a connection on one host are in the table: the broker's row, and the row of whoever holds it."""
+    rows = [row for table in TABLES if table.exists() for row in table.read_text().splitlines()]
+    established = [found for row in rows if (found := parse(row)) is not None]
+    proxys = None if proxy_pid is None else _inodes(proxy_pid)
+    proxied = {Connection(each.there, each.here) for each, inode in established if proxys is None or inode in proxys}
+    at_broker = {each for each, _ in established} & proxied
+    return {port: {each for each in at_broker if each.here[1] == port} for port in ports}
+
+
+def _inodes(pid: int) -> set[str]:
+    """The sockets that a process holds, by the kernel's numbers; empty if it is gone."""
+    folder = f"/proc/{pid}/fd"
+    found: set[str] = set()
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found
+    for name in names:
+        try:
+            found.add(os.readlink(f"{folder}/{name}").removeprefix("socket:[").removesuffix("]"))
+        except OSError:
+            continue  # closed while we looked
+    return found
+
+
+def _unhex(text: str) -> tuple[str, int]:
+    """An address as the kernel writes it: words in host byte order, `0100007F:1F90` is 127.0.0.1:8080."""
+    words, _, port = text.partition(":")
+    packed = b"".join(bytes.fromhex(words[at : at + 8])[::-1] for at in range(0, len(words), 8))
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return _address((socket.inet_ntop(family, packed), int(port, 16)))
 
 
 def _of(pid: int) -> set[Connection]:

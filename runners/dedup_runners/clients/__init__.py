@@ -12,7 +12,7 @@ What an error means is data: each file has one table that says which errors prov
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from dedup.errors import SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS
 from dedup_runners.configs import ConsumerConfig, Library, ProducerConfig
-
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -82,7 +81,7 @@ class Witnesses(Protocol):
 
 
 class ProducerClient(Protocol):
-    """One producer's connection to the system under test. One thread sends; `progress` and `stop` may be called by any."""
+    """One producer's connection to the system under test. One thread sends; any may call `progress` and `stop`."""
 
     library_version: str
     effective_config: dict[str, str]
@@ -149,7 +148,7 @@ def make_consumer(config: ConsumerConfig, witnesses: Witnesses) -> ConsumerClien
 def check(library: Library, properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Let the client library itself say whether it takes these settings, without any broker.
 
-    Raises SpecificationError with the library's own message, verbatim (an unknown property; `acks: 1` with idempotence).
+    Raises SpecificationError with the library's own message, verbatim: an unknown property, `acks: 1` with idempotence.
     """
     _module(library).check(properties, deduplication, in_flight)
 

@@ -50,7 +50,7 @@ RESERVED: Final = {
     ),
     **dict.fromkeys(["enable.idempotence", "transactional.id"], "it is what the variants differ in"),
     **dict.fromkeys(
-        ["queue.buffering.max.messages", "queue.buffering.max.kbytes"], "workload.inFlight bounds what is unacknowledged"
+        ["queue.buffering.max.messages", "queue.buffering.max.kbytes"], "workload.inFlight bounds it"
     ),
     **dict.fromkeys(["message.timeout.ms", "delivery.timeout.ms"], "the tester retries for minutes in every run"),
     **dict.fromkeys(["delivery.report.only.error", "dr_cb", "dr_msg_cb", "on_delivery"], "every outcome is recorded"),
@@ -66,7 +66,7 @@ RESERVED: Final = {
     **dict.fromkeys(["plugin.library.paths", "ssl.engine.location", "ssl.providers"], "it loads a library"),
     "sasl.kerberos.kinit.cmd": "it runs a command",
     **dict.fromkeys(["test.mock.num.brokers", "test.mock.broker.rtt"], "brokers must be real"),
-    **dict.fromkeys(["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"], "values are bytes"),
+    **dict.fromkeys(["key.serializer", "value.serializer", "value.deserializer"], "values are bytes"),
 }  # fmt: skip
 
 ALIASES: Final = {
@@ -84,7 +84,9 @@ DEFAULTS: Final = {
 }
 
 
-def settings(properties: dict[str, str], deduplication: bool, in_flight: int, delivery_timeout_s: float) -> dict[str, str]:
+def settings(
+    properties: dict[str, str], deduplication: bool, in_flight: int, delivery_timeout_s: float
+) -> dict[str, str]:
     """The producer's whole explicit configuration but for its addresses; SpecificationError for a reserved property."""
     refuse(properties, RESERVED)
     overridden = {ALIASES.get(name, name) for name in properties}
@@ -349,10 +351,10 @@ class _Watch:
             self._retries[name] = retries
         for topic in statistics["topics"].values():
             for number, partition in topic["partitions"].items():
-                leader, before = partition["leader"], self._leaders.get(number)
-                if number != "-1" and leader != before:
-                    if before is not None:
-                        self._witnesses.disturbed("leader", f"partition {number}: {before} -> {leader}", at_ns)
+                leader, led = partition["leader"], self._leaders.get(number)
+                if number != "-1" and leader >= 0 and leader != led:
+                    if led is not None:
+                        self._witnesses.disturbed("leader", f"partition {number}: {led} -> {leader}", at_ns)
                     self._leaders[number] = leader
 
 
@@ -424,7 +426,7 @@ def _await_topic(client: Any, topic: str, partitions: int, timeout_s: float) -> 
     )
 
 
-_VALUE: Final = ck.Message.value
-_OFFSET: Final = ck.Message.offset
-_PARTITION: Final = ck.Message.partition
-_ERROR: Final = ck.Message.error
+_VALUE: Final[Any] = ck.Message.value
+_OFFSET: Final[Any] = ck.Message.offset
+_PARTITION: Final[Any] = ck.Message.partition
+_ERROR: Final[Any] = ck.Message.error

@@ -72,7 +72,10 @@ SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
 """The settings that an experiment may give, under the Python client's own names: what is not here is refused."""
 
 DISTURBANCES: Final = (
-    ("disconnect", re.compile(r"Connection closed|Connection reset|Read failed|Failed to establish|disconnected|EOF", re.I)),
+    (
+        "disconnect",
+        re.compile(r"Connection closed|Connection reset|Read failed|Failed to establish|disconnected", re.I),
+    ),
     ("retry", re.compile(r"Re-?Sending|Schedule re-?connection|Reconnecting", re.I)),
 )
 """What the client's own log lines witness."""
@@ -109,7 +112,10 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
     bound = asked.get("batching_max_messages", 1)
     if bound < 1:
         raise SpecificationError(
-            where="client.properties.batching_max_messages", got=str(bound), rule="a batch has messages", todo="give 1 or more"
+            where="client.properties.batching_max_messages",
+            got=str(bound),
+            rule="a batch has messages",
+            todo="give 1 or more",
         )
 
 
@@ -216,7 +222,9 @@ class Producer:
         batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
         entries[outcomes != Outcome.OK] = -1
         self._record(
-            Outcomes(partitions, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
+            Outcomes(
+                partitions, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0)
+            )
         )
         with self._counting:
             self._acked += rows
@@ -269,7 +277,8 @@ class Consumer:
                 continue
             ledger, entries = max(position.extents)
             last = self._last[position.partition]
-            if last[:2] < (ledger, entries - 1) or (last[:2] == (ledger, entries - 1) and self._in_batch(position.partition)):
+            at_end = last[:2] == (ledger, entries - 1)
+            if last[:2] < (ledger, entries - 1) or (at_end and self._in_batch(position.partition)):
                 return f"partition {position.partition}: read to {last} of ({ledger}, {entries - 1})"
         return None
 
@@ -346,7 +355,9 @@ def _persistently(make: Callable[[], Any], topic: str, deadline: float) -> Any:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.1)
-    raise PlatformError(where=topic, got=message, rule="the client must be connected before the first message", todo=todo)
+    raise PlatformError(
+        where=topic, got=message, rule="the client must be connected before the first message", todo=todo
+    )
 
 
 def _values_of(name: str) -> str:

@@ -1,0 +1,126 @@
+"""How the live tests run experiments: the examples that users are given, made small, through the `dedup` command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from dedup.experiments import Experiment, parse
+from dedup.stages import Stage, State, Task, current, finished, schedule
+from dedup.summaries import Summary
+from dedup_lab.progress import Progress
+
+ROOT: Final = Path(__file__).parents[2]
+RUN_TIMEOUT_S: Final = 1500.0
+
+
+class Ended(NamedTuple):
+    """A `dedup` command that ended."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def summary(self) -> Summary:
+        return Summary.model_validate_json((self.folder / "summary.json").read_bytes())
+
+    def told(self) -> str:
+        """Everything a failed assertion should show."""
+        return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+def document(name: str, **workload: int) -> dict[str, Any]:
+    """An example, without the confidence that only many runs can reach, with changes to its workload."""
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
+    loaded["spec"].pop("confidencePercent", None)
+    loaded["spec"]["workload"] |= workload
+    return loaded
+
+
+def experiment(found: dict[str, Any]) -> Experiment:
+    return parse(found, source="test")
+
+
+def write(found: dict[str, Any], folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "experiment.yaml"
+    path.write_text(yaml.safe_dump(found))
+    return path
+
+
+def dedup(*arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
+    """Run the command to its end: exit code, standard output, standard error."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=RUN_TIMEOUT_S, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "dedup_lab.cli", *map(str, arguments)]
+
+
+def run(found: dict[str, Any], folder: Path, *options: object) -> Ended:
+    """`dedup run` on a file and a results folder below `folder`."""
+    out = folder / "results"
+    return Ended(*dedup("run", write(found, folder), "--out", out, *options), out)
+
+
+def run_until(
+    found: dict[str, Any], folder: Path, reached: Callable[[Path], bool], bound_s: float, stop: int = signal.SIGKILL
+) -> int:
+    """Start `dedup run`, send it `stop` as soon as `reached(results)`, and return its exit code."""
+    out = folder / "results"
+    with (folder / "first.log").open("w") as log:
+        process = subprocess.Popen(
+            command("run", write(found, folder), "--out", out), stdout=log, stderr=log, start_new_session=True
+        )
+        deadline = time.monotonic() + bound_s
+        try:
+            while not reached(out):
+                assert process.poll() is None, (folder / "first.log").read_text()
+                assert time.monotonic() < deadline, (folder / "first.log").read_text()
+                time.sleep(0.01)  # polling a condition, with a bound
+            os.kill(process.pid, stop)
+            return process.wait(60)
+        finally:
+            process.kill()
+
+
+def stage_in(out: Path) -> str:
+    """What the results folder says is going on: the current task's stage, or nothing yet."""
+    try:
+        state = State.model_validate_json((out / "state.json").read_bytes())
+        tasks = schedule(parse(json.loads((out / "experiment.json").read_bytes()), source="test"))
+    except (OSError, ValueError):
+        return ""
+    return current(tasks, state)[0].stage if state.intended and not finished(tasks, state) else ""
+
+
+class Quiet:
+    """A reporter that says nothing, and remembers what failed."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    def stage(self, task: Task, attempt: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def progress(self, run_id: str, phase: str, seen: Progress) -> None: ...
+
+    def run_finished(self, run_id: str, words: str) -> None: ...
+
+    def failed(self, task: Task, reason: str) -> None:
+        self.failures.append(f"{task}: {reason}")
+
+
+def nothing(_children: object, _stage: Stage) -> None:
+    """Verify and Report left out."""

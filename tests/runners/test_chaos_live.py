@@ -1,0 +1,170 @@
+"""Each fault against real brokers, with the real producer: it is witnessed by its target, overlaps traffic, and heals.
+
+Two twins stand beside them: a kill of a broker that does not lead the topic, which must not pass for one that matters,
+and an injector that is killed in mid-fault, whose fault must heal all the same.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup.experiments import LATENCY_FAULT, Fault
+from dedup.faults import vacuous
+from dedup.manifests import FaultRecord
+from dedup_lab import kafka, labs, pulsar
+from dedup_runners import admins, chaos
+from dedup_runners.admins import Admin
+from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.endpoints import Endpoints
+from dedup_runners.toxiproxies import Toxiproxy
+from dedup_runners.waiting import until
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+BOUND_S = 240.0
+MESSAGES = 300_000
+AT = 20_000
+
+
+@pytest.fixture(scope="module", params=["kafka", "pulsar"])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
+    module, version = {"kafka": (kafka, "4.3.1"), "pulsar": (pulsar, "4.2.4")}[request.param]
+    with labs.open_lab(tmp_path_factory.mktemp("logs")) as lab:
+        yield module.start(lab, version=version, proxied=True)
+
+
+@pytest.fixture
+def admin(system: Endpoints) -> Iterator[Admin]:
+    with admins.connect(system) as admin:
+        yield admin
+
+
+@dataclass
+class Stage:
+    """A fresh topic, and a folder in which a producer and a fault play on it."""
+
+    folder: Path
+    system: Endpoints
+    admin: Admin
+    topic: str
+
+    def play(self, fault: Fault | None, *, die: bool = False, **setting: Any) -> FaultRecord:
+        """Run the producer and the fault to their ends; `die` kills the injector once it is in force."""
+        name = fault.name if fault else LATENCY_FAULT
+        chaos.prepare(self.folder, fault, endpoints=self.system, topic=self.topic, timeout_s=BOUND_S, **setting)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, **quiet)  # type: ignore[call-overload]
+        producer = subprocess.Popen(
+            [sys.executable, "-m", "dedup_runners.producer", "-"], stdin=subprocess.PIPE, **quiet
+        )  # type: ignore[call-overload]
+        try:
+            port = until(lambda: chaos.armed_port(self.folder, name), BOUND_S, "the fault to be armed")
+            assert port is not None
+            producer.stdin.write(self._config(Trigger(fault=name, message=fault and fault.at.message, port=port)))
+            producer.stdin.close()
+            if die:
+                until(lambda: "injected" in self.events("marks.jsonl"), BOUND_S, "the producer to know of the fault")
+                os.killpg(injector.pid, signal.SIGKILL)
+            assert producer.wait(BOUND_S) == 0
+            injector.wait(BOUND_S)
+        finally:
+            for process in (injector, producer):
+                process.kill()
+                process.wait(BOUND_S)
+        (record,) = chaos.records(self.folder, [fault], messages=MESSAGES)
+        return record
+
+    def events(self, name: str = "faults.jsonl") -> list[str]:
+        path = self.folder / name
+        return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def toxics(self) -> list[str]:
+        with Toxiproxy(self.system.toxiproxy_url or "") as toxiproxy:
+            return [toxic.name for proxy in toxiproxy.proxies().values() for toxic in proxy.toxics]
+
+    def _config(self, trigger: Trigger) -> bytes:
+        config = ProducerConfig(
+            run_id="live",
+            folder=self.folder,
+            endpoints=self.system,
+            topic=self.topic,
+            library="confluent-kafka" if self.system.system == "kafka" else "pulsar-client",
+            deduplication=True,
+            producer_name=self.topic.rsplit("/", 1)[-1],
+            messages=MESSAGES,
+            triggers=(trigger,),
+        )
+        return config.model_dump_json().encode()
+
+
+@pytest.fixture
+def stage(system: Endpoints, admin: Admin, tmp_path: Path) -> Iterator[Stage]:
+    topic = admin.topic_name(f"chaos-{tmp_path.parent.name}-{tmp_path.name}".replace("_", "-").strip("-"), True)
+    admin.create_topic(topic, partitions=1, deduplication=True)
+    yield Stage(tmp_path, system, admin, topic)
+    admin.delete_topic(topic)
+
+
+def fault(kind: dict[str, Any]) -> Fault:
+    return Fault.model_validate_json(json.dumps({"name": "cut", "at": {"message": AT}, **kind}))
+
+
+def test_a_topic_is_fresh_led_moved_and_gone(stage: Stage) -> None:
+    admin, topic = stage.admin, stage.topic
+    assert admin.unhealthy(topic) is None
+    assert admin.round_trip(BOUND_S) < BOUND_S
+    with pytest.raises(PlatformError, match="exists"):
+        admin.create_topic(topic, partitions=1, deduplication=True)
+    before = admin.leader(topic)
+    moved_from, moved_to = admin.move_leader(topic)
+    assert moved_from == before != moved_to == admin.leader(topic)
+    assert [each.extents for each in admin.end_positions(topic)] == [()]
+    admin.delete_topic(topic)
+    admin.delete_topic(topic)
+    assert admin.unhealthy(topic) is not None
+
+
+@pytest.mark.parametrize("kind", [{"killTCP": {"duration": "3s"}}, {"moveLeader": {}}], ids=["kill-tcp", "move-leader"])
+def test_a_fault_is_witnessed_and_healed(kind: dict[str, Any], stage: Stage) -> None:
+    record = stage.play(fault(kind))
+    assert record.problems == ()
+    assert vacuous(record) is None
+    assert record.heal_proven
+    assert not record.leaked
+    assert stage.toxics() == []
+    assert stage.admin.deduplication_in_force(stage.topic, True).in_force is True
+
+
+def test_a_killed_broker_without_the_topic_does_not_pass_for_one_that_matters(stage: Stage) -> None:
+    leader = stage.admin.leader(stage.topic)
+    other = next(broker.id for broker in stage.system.brokers if broker.id != leader)
+    record = stage.play(fault({"kill": {"restartAfter": "1s"}}), broker=other)
+    assert record.target_witness["exit_code"] == 137
+    assert record.heal_proven
+    assert f"it touched broker {other}, but the topic's leader was broker {leader}" in (vacuous(record) or "")
+
+
+def test_latency_is_measured_and_taken_away(stage: Stage) -> None:
+    record = stage.play(None, latency_s=0.05)
+    assert record.problems == ()
+    assert vacuous(record) is None
+    before, after = record.target_witness["before_ms"], record.target_witness["after_ms"]
+    assert all(after[broker] - before[broker] >= 45 for broker in before)
+    assert stage.toxics() == []
+
+
+def test_a_fault_whose_injector_is_killed_heals_all_the_same(stage: Stage) -> None:
+    record = stage.play(None, latency_s=0.05, die=True)
+    until(lambda: not stage.toxics(), BOUND_S, "the watchdog to have healed it")
+    until(lambda: "healed_by_watchdog" in stage.events(), BOUND_S, "the watchdog's word")
+    assert not record.heal_proven
+    assert any("no chaos journal" in problem for problem in record.problems)

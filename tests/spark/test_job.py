@@ -1,0 +1,149 @@
+"""The Spark job against the oracle, field by field: on golden histories, and on ones nobody would have thought of."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.builders import History, golden_histories, write_history
+from tests.spark.conftest import Judge
+from tests.spark.generated import history_of
+
+from dedup.anomalies import Verification
+from dedup.errors import EnvironmentError_
+from dedup_spark import evidence, job, oracle, sessions
+
+BATCH = 80
+
+
+def assert_agree(spark: Verification, naive: Verification, what: str) -> None:
+    for name in Verification.model_fields:
+        if name != "engine":
+            assert (what, name, getattr(spark, name)) == (what, name, getattr(naive, name))
+
+
+@pytest.mark.spark
+def test_agrees_with_the_oracle_on_golden_histories(spark_judges: Judge, tmp_path: Path) -> None:
+    goldens = golden_histories()
+    folders = [tmp_path / f"it's [{golden.name}] 100% + {{a,b}}" for golden in goldens]
+    for golden, folder in zip(goldens, folders, strict=True):
+        write_history(folder, golden.history)
+    verifications, problems = spark_judges(folders)
+    assert problems == []
+    assert [verification.path for verification in verifications] == [str(folder) for folder in folders]
+    for golden, folder, verification in zip(goldens, folders, verifications, strict=True):
+        assert verification.engine == "spark"
+        assert_agree(verification, oracle.judge(folder), golden.name)
+
+
+@pytest.mark.spark
+@settings(
+    max_examples=3,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=(HealthCheck.function_scoped_fixture, HealthCheck.too_slow),
+)
+@given(first=st.integers(0, 2**32))
+def test_agrees_with_the_oracle_on_generated_histories(first: int, spark_judges: Judge, tmp_path: Path) -> None:
+    """Many histories a job, since a job costs seconds whatever it judges; a failure names the seed of its history."""
+    folders = [tmp_path / f"{first}" / str(first + i) for i in range(BATCH)]
+    shutil.rmtree(tmp_path / f"{first}", ignore_errors=True)
+    for i, folder in enumerate(folders):
+        sizes = [(1 << 20, 1 << 16), (7, 3), (40, 5)][i % 3]
+        write_history(folder, history_of(first + i), segment_rows=sizes[0], row_group_rows=sizes[1])
+    verifications, problems = spark_judges(folders)
+    assert problems == []
+    for folder, verification in zip(folders, verifications, strict=True):
+        assert_agree(verification, oracle.judge(folder), f"history_of({folder.name})")
+
+
+@pytest.mark.spark
+def test_more_jumps_than_are_listed_are_still_counted(spark_judges: Judge, tmp_path: Path) -> None:
+    """12,000 messages in falling order: islands of length 1, and all but the last of a bucket of events named."""
+    rows = [(i, 0, 0, i, 0, 0, 12_000 - i) for i in range(12_000)]
+    history = History(sent=[(0, value) for value in range(1, 12_001)], received=rows)
+    write_history(tmp_path / "run", history)
+    (verification,), _ = spark_judges([tmp_path / "run"])
+    assert (len(verification.events), verification.events_total) == (10_000, 12_000)
+    assert_agree(verification, oracle.judge(tmp_path / "run"), "falling")
+
+
+@pytest.mark.spark
+def test_rows_that_the_manifest_does_not_know_are_a_problem(spark_judges: Judge, tmp_path: Path) -> None:
+    """A segment whose name Spark hides (it begins with an underscore) must not go unread in silence."""
+    history = History(sent=[(0, 1)], outcomes=[(0, 1, 0, 0, 0, 0, 0)], received=[(0, 0, 0, 0, 0, 0, 1)])
+    folder = tmp_path / "run"
+    manifest = write_history(folder, history)
+    (folder / "sent" / "00000.parquet").rename(folder / "sent" / "_0000.parquet")
+    files = [
+        file.model_copy(update={"path": "sent/_0000.parquet"}) if file.path == "sent/00000.parquet" else file
+        for file in manifest.files
+    ]
+    (folder / "manifest.json").write_text(manifest.model_copy(update={"files": tuple(files)}).model_dump_json())
+    write_history(tmp_path / "whole", history)
+    verifications, problems = spark_judges([folder, tmp_path / "whole"])
+    assert [verification.path for verification in verifications] == [str(tmp_path / "whole")]
+    assert "sent: Spark read 0 rows, 1 in the manifest" in problems[0].error
+
+
+def test_a_damaged_folder_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    write_history(tmp_path / "whole", history_of(1))
+    write_history(tmp_path / "damaged", History(sent=[(0, 1)]))
+    segment = tmp_path / "damaged" / "sent" / "00000.parquet"
+    segment.write_bytes(segment.read_bytes()[:-1])
+    paths = [tmp_path / "whole", tmp_path / "damaged", tmp_path / "nowhere"]
+    whole, problems = evidence.whole_folders(paths)
+    assert [folder for folder, _ in whole] == [tmp_path / "whole"]
+    assert [problem.path for problem in problems] == [str(tmp_path / "damaged"), str(tmp_path / "nowhere")]
+    assert "sent/00000.parquet" in problems[0].error and "no such folder" in problems[1].error
+
+
+def test_the_report_is_written_whole_even_if_nothing_could_be_verified(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "report.json"
+    assert job.main(["--output", str(output), str(tmp_path / "nowhere")]) == 0
+    report = json.loads(output.read_text())
+    assert report["engine"] == "spark" and report["runs"] == []
+    assert report["problems"][0]["path"] == str(tmp_path / "nowhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.spark
+def test_the_command_is_silent_and_leaves_only_its_report(tmp_path: Path) -> None:
+    """A damaged folder does not spoil the whole one beside it, and the session's scratch folder is gone."""
+    write_history(tmp_path / "whole", history_of(1))
+    (tmp_path / "scratch").mkdir()
+    output, paths = tmp_path / "report.json", [tmp_path / "whole", tmp_path / "nowhere"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dedup_spark.job", "--output", output, "--cores", "2", *paths],
+        env=os.environ | {"TMPDIR": str(tmp_path / "scratch")},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    report = evidence.Report.model_validate_json(output.read_text())
+    assert [problem.path for problem in report.problems] == [str(tmp_path / "nowhere")]
+    assert_agree(report.runs[0], oracle.judge(tmp_path / "whole"), "whole")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_without_java_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(EnvironmentError_, match="Java 17"):
+        sessions.require_java()
+    write_history(tmp_path / "run", history_of(1))
+    assert job.main(["--output", str(tmp_path / "report.json"), str(tmp_path / "run")]) == 4
+    said = capfd.readouterr().err
+    assert "openjdk" in said and said.count("\n") == 1
+    assert not (tmp_path / "report.json").exists()

@@ -1,0 +1,61 @@
+"""The oracle against histories that a person checked with a pencil: each anomaly, and its innocent twin."""
+
+from pathlib import Path
+
+import pytest
+from tests.builders import Golden, History, golden_histories, write_history
+
+from dedup import histories
+from dedup.anomalies import MAX_WITNESSES, Counts, Verification
+from dedup_spark import oracle
+
+
+def said(verification: Verification) -> dict[str, object]:
+    """A verification in the words of a golden file."""
+    return {
+        "counts": {name: number for name, number in verification.counts.model_dump().items() if number},
+        "events": [f"{event.value} {event.jump} {abs(event.value - event.last)}" for event in verification.events],
+        "blocks": verification.block_lengths,
+        "gaps": list(verification.gaps),
+    }
+
+
+def witnesses_of(verification: Verification, anomaly: str) -> list[str]:
+    return [
+        f"{witness.stream}/{witness.value}" + (f" at {' '.join(witness.positions)}" if witness.positions else "")
+        for witness in verification.witnesses
+        if witness.anomaly == anomaly
+    ]
+
+
+@pytest.mark.parametrize("golden", golden_histories(), ids=lambda golden: golden.name)
+def test_says_of_a_golden_history_what_its_story_says(golden: Golden, tmp_path: Path) -> None:
+    manifest = write_history(tmp_path / "run", golden.history)
+    assert histories.damages(tmp_path / "run", manifest) == []
+    verification = oracle.judge(tmp_path / "run")
+    expected: dict[str, object] = {"counts": {}, "events": [], "blocks": {}, "gaps": []}
+    expected |= {name: part for name, part in golden.expect.items() if name != "witnesses"}
+    assert said(verification) == expected
+    for anomaly, witnesses in golden.expect.get("witnesses", {}).items():
+        assert witnesses_of(verification, anomaly) == witnesses
+
+
+def test_every_count_is_raised_by_some_golden_history() -> None:
+    raised = {name for golden in golden_histories() for name in golden.expect.get("counts", {})}
+    assert raised == set(Counts.model_fields)
+
+
+def test_names_the_lowest_witnesses_and_gaps_and_says_how_many_more(tmp_path: Path) -> None:
+    """Every second of 40 entries was read: 20 gaps; and all 20 values are phantoms."""
+    rows = [(i, 0, 0, 2 * i + 1, 0, 0, 20 - i) for i in range(20)]
+    write_history(tmp_path / "run", History(received=rows))
+    verification = oracle.judge(tmp_path / "run")
+    assert [witness.value for witness in verification.witnesses if witness.anomaly == "phantom"] == list(range(1, 11))
+    assert verification.gaps[0] == "partition 0, ledger 0: entries 0 to 0 were not read"
+    assert len(verification.gaps) == MAX_WITNESSES + 1
+    assert verification.gaps[-1] == "and 10 more"
+
+
+def test_is_short_enough_to_be_believed() -> None:
+    lines = Path(oracle.__file__).read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) < 100
