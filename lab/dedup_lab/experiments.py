@@ -16,7 +16,7 @@ from dedup_lab import java, labs, reports, results
 from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
 from dedup_lab.judging import judge, keep
-from dedup_lab.platform import LocalPlatform
+from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.reporters import ConsoleReporter
 from dedup_lab.results import Results
 from dedup_runners import clients
@@ -54,7 +54,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
-        finish = _Finish(experiment, folder, reporter)
+        finish = Finish(experiment, folder, reporter)
         platform = LocalPlatform(experiment, folder, reporter, finish)
         try:
             state = drive(experiment, state, platform, folder.save)
@@ -87,10 +87,10 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     )
 
 
-class _Finish:
+class Finish:
     """The stages of the whole experiment: Verify and Report."""
 
-    def __init__(self, experiment: Experiment, folder: Results, reporter: ConsoleReporter) -> None:
+    def __init__(self, experiment: Experiment, folder: Results, reporter: Reporter) -> None:
         self._experiment, self._folder, self._reporter = experiment, folder, reporter
 
     def __call__(self, children: Children, stage: Stage) -> None:

@@ -31,6 +31,9 @@ def test_judges_that_disagree_accuse_nobody(counted: dict[str, int]) -> None:
     verdict = judge_run(both.model_copy(update={"oracle": other}), EXACTLY_ONCE)
     assert (verdict.verdict, verdict.void, verdict.witnesses) == (Verdict.ERROR, True, ())
     assert codes(verdict) == [Code.DISAGREEMENT]
+    copies = counted.get("values_with_duplicates", 0)
+    received = MESSAGES + copies
+    assert f"received {received:,} and 1,007; values_with_duplicates {copies} and 7" in verdict.reasons[0].text
 
 
 def test_judges_may_differ_in_who_they_are_and_where_they_looked() -> None:

@@ -2,9 +2,9 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,25 +73,35 @@ def run(found: dict[str, Any], folder: Path, *options: object) -> Ended:
     return Ended(*dedup("run", write(found, folder), "--out", out, *options), out)
 
 
+def start(found: dict[str, Any], folder: Path, *options: object) -> tuple["subprocess.Popen[bytes]", Path]:
+    """Start `dedup run` on a results folder below `folder`; the process and the log of what it says."""
+    log = folder / "started.log"
+    words = command("run", write(found, folder), "--out", folder / "results", *options)
+    with log.open("ab") as output:
+        return subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True), log
+
+
+def wait_for(reached: Callable[[], object], bound_s: float, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Poll a condition, with a bound; fails at once if the process ends before it."""
+    deadline = time.monotonic() + bound_s
+    event = threading.Event()
+    while not reached():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        event.wait(0.01)
+
+
 def run_until(
-    found: dict[str, Any], folder: Path, reached: Callable[[Path], bool], bound_s: float, stop: int = signal.SIGKILL
+    found: dict[str, Any], folder: Path, reached: Callable[[Path], bool], bound_s: float, stop: int, *options: object
 ) -> int:
-    """Start `dedup run`, send it `stop` as soon as `reached(results)`, and return its exit code."""
-    out = folder / "results"
-    with (folder / "first.log").open("w") as log:
-        process = subprocess.Popen(
-            command("run", write(found, folder), "--out", out), stdout=log, stderr=log, start_new_session=True
-        )
-        deadline = time.monotonic() + bound_s
-        try:
-            while not reached(out):
-                assert process.poll() is None, (folder / "first.log").read_text()
-                assert time.monotonic() < deadline, (folder / "first.log").read_text()
-                time.sleep(0.01)  # polling a condition, with a bound
-            os.kill(process.pid, stop)
-            return process.wait(60)
-        finally:
-            process.kill()
+    """Start `dedup run`, send it the signal `stop` as soon as `reached(results)`, and return its exit code."""
+    process, log = start(found, folder, *options)
+    try:
+        wait_for(lambda: reached(folder / "results"), bound_s, process, log)
+        os.kill(process.pid, stop)
+        return process.wait(60)
+    finally:
+        process.kill()
 
 
 def stage_in(out: Path) -> str:

@@ -61,11 +61,11 @@ class Stage:
         """Run the producer and the fault to their ends; `die` kills the injector once it is in force."""
         name = fault.name if fault else LATENCY_FAULT
         chaos.prepare(self.folder, fault, endpoints=self.system, topic=self.topic, timeout_s=BOUND_S, **setting)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, **quiet)  # type: ignore[call-overload]
-        producer = subprocess.Popen(
-            [sys.executable, "-m", "dedup_runners.producer", "-"], stdin=subprocess.PIPE, **quiet
-        )  # type: ignore[call-overload]
+        null = subprocess.DEVNULL
+        sender = [sys.executable, "-m", "dedup_runners.producer", "-"]
+        injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, stdout=null, stderr=null)
+        producer = subprocess.Popen(sender, stdin=subprocess.PIPE, stdout=null, stderr=null)
+        assert producer.stdin is not None
         try:
             port = until(lambda: chaos.armed_port(self.folder, name), BOUND_S, "the fault to be armed")
             assert port is not None

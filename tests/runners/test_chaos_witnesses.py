@@ -122,6 +122,12 @@ def test_a_ping_measures_until_the_broker_answers(system: pings.System) -> None:
     assert b"dedup-ping" in asked[0]
 
 
+def test_the_shortest_ping_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = iter([12.0, 3.0, 9.0])
+    monkeypatch.setattr(pings, "round_trip_ms", lambda *_: next(taken))
+    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], attempts=3) == [3.0]
+
+
 def test_a_ping_that_is_cut_off_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)

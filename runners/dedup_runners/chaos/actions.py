@@ -24,6 +24,8 @@ from dedup_runners.waiting import until
 PULSE_ON_S: Final = 0.020
 PULSE_OFF_S: Final = 0.100
 LOOK_EVERY_S: Final = 0.5
+PINGS_BEFORE: Final = 5
+PINGS_AFTER: Final = 2
 EXIT_TIMEOUT_S: Final = 10.0
 RESTART_GRACE_S: Final = 30.0
 SAME_PROCESS_S: Final = 1.0
@@ -110,11 +112,11 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     session = current(configuration)
     session.warm_up()
     guard = _guard(session)
-    before = probes.measured(session)
+    before = probes.measured(session, PINGS_BEFORE)
     guard.protect(session.scene.timeout_s)
     session.note("injecting", proxies=guard.proxies, latency_ms=latency_ms)
     guard.set("latency", {"latency": round(latency_ms), "jitter": 0})
-    after = probes.measured(session)
+    after = probes.measured(session, PINGS_AFTER)
     gained = {broker: round(after[broker] - before[broker], 2) for broker in before if broker in after}
     if gained and len(gained) == len(guard.proxies) and min(gained.values()) >= latency_ms * probes.LATENCY_SHARE:
         session.effective = True

@@ -79,12 +79,12 @@ def healed(timeout_s: float, configuration: dict[str, Any]) -> dict[str, float]:
     return {"round_trip_s": seconds, "waited_s": waited}
 
 
-def measured(session: Session) -> dict[str, float]:
+def measured(session: Session, attempts: int = 1) -> dict[str, float]:
     """Milliseconds of one protocol round trip to each target through its proxy; empty if one does not answer."""
     targets = [broker for broker in session.scene.targets() if broker.proxy_port]
     try:
         ports = [broker.proxy_port or 0 for broker in targets]
-        found = pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports)
+        found = pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts)
     except OSError as error:
         session.note("ping_failed", error=str(error))
         return {}

@@ -1,0 +1,109 @@
+"""Whatever dies, nothing that was recorded is lost, nothing passes, and nothing is invented."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.lab import harness
+
+from dedup.histories import MANIFEST
+from dedup.stages import Stage
+from dedup.verdicts import FORBIDDEN, Verdict
+from dedup_lab import caches
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
+
+STAGE_BOUND_S = 240.0
+WITNESSES = {name for names in FORBIDDEN.values() for name in names}
+
+
+def small(**workload: int) -> dict[str, Any]:
+    """Two treatment runs on Kafka with a short fault in a short run."""
+    found = harness.document("kafka-kill-tcp", **workload)
+    spec = found["spec"]
+    spec |= {"variants": spec["variants"][1:], "runs": 2}
+    spec["faults"][0] |= {"at": {"message": 10_000}, "killTCP": {"duration": "2s"}}
+    return found
+
+
+def test_killed_in_every_stage_and_resumed(tmp_path: Path) -> None:
+    """`kill -9` in one stage after the other; the first run, once finished, is never touched again."""
+    found = small(messages=120_000)
+    first = "runs/kafka-dedup-001/attempt-*/" + MANIFEST
+    kept: dict[Path, bytes] = {}
+
+    def in_second_run(stage: Stage) -> Callable[[Path], bool]:
+        return lambda out: bool(list(out.glob(first))) and harness.stage_in(out) == stage
+
+    def in_stage(stage: Stage) -> Callable[[Path], bool]:
+        return lambda out: harness.stage_in(out) == stage
+
+    moments = [in_stage(Stage.PROVISION), in_stage(Stage.PREPARE), in_stage(Stage.PRODUCE)]
+    moments += [in_second_run(Stage.PRODUCE), in_second_run(Stage.SETTLE), in_second_run(Stage.CONSUME)]
+    moments += [in_stage(Stage.VERIFY)]
+    for index, moment in enumerate(moments):
+        options = ["--resume"] if index else []
+        harness.run_until(found, tmp_path, moment, STAGE_BOUND_S, signal.SIGKILL, *options)
+        assert not remains(tmp_path / "results")
+        for path in (tmp_path / "results").glob(first):
+            assert kept.setdefault(path, path.read_bytes()) == path.read_bytes()
+    ended = harness.run(found, tmp_path, "--resume")
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    assert len(kept) == 1
+    attempts = sorted(path.name for path in (tmp_path / "results/runs/kafka-dedup-002").iterdir())
+    assert len(attempts) >= 3, attempts
+    assert not remains(tmp_path / "results")
+
+
+def test_interrupted_by_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    found = small(messages=400_000)
+    code = harness.run_until(
+        found, tmp_path, lambda out: harness.stage_in(out) == Stage.PRODUCE, STAGE_BOUND_S, signal.SIGINT
+    )
+    said = (tmp_path / "started.log").read_text()
+    assert code == 130, said
+    assert "--resume" in said
+    assert not remains(tmp_path / "results")
+    assert not labs()
+
+
+@pytest.mark.parametrize(("role", "table"), [("producer", "sent"), ("consumer", "received")])
+def test_a_client_that_dies_half_way_gives_an_error_and_no_witness(role: str, table: str, tmp_path: Path) -> None:
+    found = small(messages=1_000_000)
+    found["spec"]["runs"] = 1
+    process, log = harness.start(found, tmp_path)
+    out = tmp_path / "results"
+    try:
+        harness.wait_for(lambda: list(out.glob(f"runs/*/attempt-1/{table}/*")), STAGE_BOUND_S, process, log)
+        (victim,) = [
+            child for child in psutil.Process(process.pid).children() if f"dedup_runners.{role}" in child.cmdline()
+        ]
+        victim.kill()
+        code = process.wait(STAGE_BOUND_S)
+    finally:
+        process.kill()
+    summary = json.loads((out / "summary.json").read_bytes())
+    assert (code, summary["verdict"]) == (4, "error"), log.read_text()
+    codes = {reason["code"] for run in summary["runs"] for reason in run["reasons"]}
+    assert codes, summary
+    assert not codes & WITNESSES
+    assert list(out.glob(f"runs/*/attempt-1/{table}/*")), "what was recorded is kept"
+
+
+def remains(folder: Path) -> list[str]:
+    """Processes that name the results folder and are still there."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if any(str(folder) in word for word in words) and "pytest" not in " ".join(words):
+            found.append(" ".join(words)[:200])
+    return found
+
+
+def labs() -> list[Path]:
+    """Folders of labs whose owner is gone."""
+    return [path for path in (caches.root() / "labs").glob("*") if not (path / "owner.json").exists()]

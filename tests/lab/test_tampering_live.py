@@ -1,0 +1,103 @@
+"""The tester, tested: where there is nothing to conclude it must say so, and where deduplication is off it must notice.
+
+Each case runs a real experiment on real brokers with one thing changed behind the experiment's back.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lab import harness
+
+from dedup.experiments import Fault
+from dedup.stages import State, drive
+from dedup.summaries import Summary
+from dedup.verdicts import Code, Verdict
+from dedup_lab import experiments, reports, results
+from dedup_lab.platform import LocalPlatform
+from dedup_lab.runs import Hooks
+from dedup_runners.chaos.experiments import render
+from dedup_runners.configs import ProducerConfig
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+
+def treatment_only(name: str, **workload: int) -> dict[str, Any]:
+    """One treatment run of an example, its faults short."""
+    found = harness.document(name, **workload)
+    found["spec"] |= {"variants": found["spec"]["variants"][1:], "runs": 1}
+    return found
+
+
+def run(found: dict[str, Any], folder: Path, hooks: Hooks) -> Summary:
+    experiment = harness.experiment(found)
+    kept = results.create(folder, experiment)
+    quiet = harness.Quiet()
+    platform = LocalPlatform(experiment, kept, quiet, experiments.Finish(experiment, kept, quiet), hooks)
+    try:
+        drive(experiment, State(digest=experiment.digest()), platform, kept.save)
+    finally:
+        platform.close()
+    assert not quiet.failures
+    return reports.write(experiment, kept)
+
+
+def codes(summary: Summary, verdict: Verdict) -> set[str]:
+    return {reason.code for each in summary.runs for reason in each.reasons if reason.verdict is verdict}
+
+
+def without_idempotence(config: ProducerConfig) -> ProducerConfig:
+    return config.model_copy(update={"deduplication": False})
+
+
+def test_deduplication_flipped_off_with_duplicates_fails(tmp_path: Path) -> None:
+    found = treatment_only("kafka-kill-tcp", messages=300_000)
+    summary = run(found, tmp_path / "results", Hooks(configure=without_idempotence))
+    (only,) = summary.runs
+    assert only.counts is not None
+    if only.counts.values_with_duplicates:
+        assert summary.verdict is Verdict.FAIL
+        assert Code.NOT_IN_FORCE in codes(summary, Verdict.FAIL)
+    else:  # it left no witness: nothing to accuse the broker of, but nothing to conclude either
+        assert summary.verdict is Verdict.ERROR
+        assert Code.NOT_IN_FORCE in codes(summary, Verdict.ERROR)
+
+
+def test_deduplication_flipped_off_without_a_witness_is_an_error(tmp_path: Path) -> None:
+    found = treatment_only("kafka-kill-tcp", messages=20_000)
+    found["spec"]["faults"] = []
+    summary = run(found, tmp_path / "results", Hooks(configure=without_idempotence))
+    assert summary.verdict is Verdict.ERROR
+    assert codes(summary, Verdict.ERROR) == {Code.NOT_IN_FORCE}
+
+
+def test_a_stubbed_fault_is_inconclusive(tmp_path: Path) -> None:
+    found = treatment_only("kafka-kill-tcp", messages=200_000)
+    summary = run(found, tmp_path / "results", Hooks(render=functools.partial(render, pretend=True)))
+    assert summary.verdict is Verdict.INCONCLUSIVE
+    assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}
+
+
+def test_a_fault_after_the_last_message_is_inconclusive(tmp_path: Path) -> None:
+    found = treatment_only("kafka-kill-leader", messages=60_000)
+    found["spec"]["faults"][0]["at"]["message"] = 60_000
+    found["spec"]["faults"][0]["kill"]["restartAfter"] = "2s"
+    summary = run(found, tmp_path / "results", Hooks())
+    assert summary.verdict is Verdict.INCONCLUSIVE
+    assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}
+
+
+def test_a_fault_on_a_broker_without_the_topic_is_inconclusive(tmp_path: Path) -> None:
+    """A leader other than the partition's is named to the chaos process only when the topic is there."""
+    found = treatment_only("kafka-kill-tcp", messages=200_000)
+
+    def elsewhere(fault: Fault | None, **scene: Any) -> dict[str, Any]:
+        document = render(fault, **scene)
+        if fault is not None:
+            document["configuration"]["avoid_leader"] = True
+        return document
+
+    summary = run(found, tmp_path / "results", Hooks(render=elsewhere))
+    assert summary.verdict is Verdict.INCONCLUSIVE
+    assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}
