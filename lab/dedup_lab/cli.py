@@ -89,8 +89,13 @@ def verify(
     ],
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
     expect: Annotated[
-        Expectation, typer.Option(help="What each history must show, judged on its own.")
-    ] = Expectation.EXACTLY_ONCE,
+        Expectation | None,
+        typer.Option(
+            help="What each history must show, judged on its own.  "
+            "[default: its experiment's, for a results folder; else ExactlyOnce]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Judge recorded histories again, offline: the same judges, no brokers.
 

@@ -1,5 +1,6 @@
 """What an experiment leaves for people: summary.json, the files that S0's readers know, and tables on the terminal."""
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -16,7 +17,6 @@ from dedup_lab.results import Results, write_atomically
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
 MOST_RUNS_SHOWN = 20
 RUN_COLUMNS = {
-    "acked": "positive_ack",
     "received": "received",
     "missing": "not_received",
     "dups": "values_with_duplicates",
@@ -54,6 +54,13 @@ def gather(experiment: Experiment, results: Results) -> list[Evidence]:
 def show(results: Results, console: Console) -> int:
     """Print the summary; returns the verdict's exit code."""
     summary = Summary.model_validate_json(results.summary.read_bytes())
+    show_summary(summary, console)
+    console.print(f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)")
+    return summary.exit_code
+
+
+def show_summary(summary: Summary, console: Console) -> None:
+    """The tables, the verdict and its reasons."""
     console.print(groups_table(summary.systems))
     for group in summary.systems:
         show_blocks(group, console)
@@ -61,8 +68,6 @@ def show(results: Results, console: Console) -> int:
         show_runs([run for run in summary.runs if len(summary.runs) <= MOST_RUNS_SHOWN or _doubtful(run)], console)
     console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
     show_reasons(summary.reasons, console)
-    console.print(f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)")
-    return summary.exit_code
 
 
 def groups_table(groups: tuple[GroupRow, ...]) -> Table:
@@ -86,10 +91,10 @@ def groups_table(groups: tuple[GroupRow, ...]) -> Table:
 
 def show_runs(runs: list[RunRow], console: Console) -> None:
     """A row for each run, then what speaks against the runs that did not pass."""
-    table = Table(title="runs", title_justify="left")
+    table = Table(title="runs", title_justify="left", box=box.SIMPLE)
     table.add_column("run", no_wrap=True)
     for heading, name in RUN_COLUMNS.items():
-        table.add_column(heading, justify="right" if name else "left")
+        table.add_column(heading, justify="right" if name else "left", no_wrap=True)
     for run in runs:
         numbers = [_number(run, name) for name in RUN_COLUMNS.values() if name]
         table.add_row(run.run_id, *numbers, coloured(run.verdict))

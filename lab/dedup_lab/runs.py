@@ -224,7 +224,12 @@ class LocalRun:
             messages=experiment.spec.workload.messages,
             streams=experiment.spec.workload.partitions,
             topic=self._topic,
-            versions={**self._.admin.versions(), "dedup": version("dedup"), "python": platform.python_version()},
+            versions={
+                **self._.admin.versions(),
+                "deployed": self._.system.version,
+                "dedup": version("dedup"),
+                "python": platform.python_version(),
+            },
             producer=producer,
             consumer=consumer,
             deduplication=self._deduplication,

@@ -7,39 +7,64 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
 from dedup.experiments import Expectation
 from dedup.histories import MANIFEST, TABLES
-from dedup.summaries import RunRow, run_row
-from dedup.verdicts import judge_alone, worst
+from dedup.summaries import RunRow, run_row, summarise
+from dedup.verdicts import Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
-from dedup_lab.reports import coloured, show_reasons, show_runs
+from dedup_lab.reports import coloured, gather, show_reasons, show_runs, show_summary
+from dedup_lab.results import EXPERIMENT, Results
 
 TIMEOUT_S = 3600.0
 
 
-def verify(paths: Sequence[Path], *, expect: Expectation, as_json: bool, console: Console) -> int:
-    """Judge every run folder at or below the paths; prints and returns the exit code of the worst verdict."""
+def verify(paths: Sequence[Path], *, expect: Expectation | None, as_json: bool, console: Console) -> int:
+    """Judge every run folder at or below the paths; prints and returns the exit code of the verdict.
+
+    A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one.
+    """
     java.find()
+    if expect is None and len(paths) == 1 and (paths[0] / EXPERIMENT).is_file():
+        return _verify_experiment(Results(paths[0]), as_json, console)
     folders = [folder for path in paths for folder in run_folders(path)]
-    children = Children()
-    try:
-        with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
-            evidence = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None)
-    finally:
-        children.close()
-    rows = [run_row(judge_alone(each, expect), each) for each in evidence]
+    evidence = _judged(folders, console)
+    rows = [run_row(judge_alone(each, expect or Expectation.EXACTLY_ONCE), each) for each in evidence]
     overall = worst(row.verdict for row in rows)
     if as_json:
-        print(json.dumps({"verdict": overall, "runs": [_entry(*pair) for pair in zip(folders, rows, strict=True)]}))
+        _print_json(overall, folders, rows)
     else:
         show_runs(rows, console)
         console.print(f"verdict: {coloured(overall)}")
         if len(rows) == 1:
             show_reasons(rows[0].reasons, console)
     return overall.exit_code
+
+
+def _verify_experiment(results: Results, as_json: bool, console: Console) -> int:
+    experiment = results.experiment()
+    unjudged = gather(experiment, results)
+    folders = [results.attempt(each.run_id, each.attempt) for each in unjudged]
+    evidence = _judged(folders, console)
+    summary = summarise(experiment, conclude(experiment, evidence), evidence)
+    if as_json:
+        paths = [results.attempt(row.run_id, row.attempt) for row in summary.runs]
+        _print_json(summary.verdict, paths, summary.runs)
+    else:
+        show_summary(summary, console)
+    return summary.exit_code
+
+
+def _judged(folders: Sequence[Path], console: Console) -> list[Evidence]:
+    children = Children()
+    try:
+        with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
+            return judge(folders, children, Path(work), TIMEOUT_S, lambda text: None)
+    finally:
+        children.close()
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -58,10 +83,14 @@ def run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _entry(folder: Path, row: RunRow) -> dict[str, object]:
-    return {
-        "path": str(folder),
-        "verdict": row.verdict,
-        "reasons": [reason.text for reason in row.reasons],
-        "counts": row.counts.model_dump() if row.counts else {},
-    }
+def _print_json(verdict: Verdict, folders: Sequence[Path], rows: Sequence[RunRow]) -> None:
+    runs = [
+        {
+            "path": str(folder),
+            "verdict": row.verdict,
+            "reasons": [reason.text for reason in row.reasons],
+            "counts": row.counts.model_dump() if row.counts else {},
+        }
+        for folder, row in zip(folders, rows, strict=True)
+    ]
+    print(json.dumps({"verdict": verdict, "runs": runs}))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from dedup.errors import EXIT_ERROR, DedupError, PlatformError
+from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
 from dedup.orphans import leave_with_parent
-from dedup_runners.configs import C, read
+from dedup_runners.configs import C, RunnerConfig, read
 
 STDIN = "-"
 
@@ -27,6 +27,9 @@ def main(kind: type[C], work: Callable[[C], None], arguments: list[str]) -> int:
         work(read(arguments[0], kind))
     except DedupError as error:
         print(error, file=sys.stderr)
+        return EXIT_ERROR
+    except OSError as error:
+        print(_refused(kind, error), file=sys.stderr)
         return EXIT_ERROR
     except Exception as error:
         traceback.print_exc()
@@ -56,6 +59,15 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _refused(kind: type[RunnerConfig], error: OSError) -> EnvironmentError_:
+    return EnvironmentError_(
+        where=kind.__name__.removesuffix("Config").lower(),
+        got=str(error),
+        rule="a runner needs its folder, and its metrics port if it is given one",
+        todo="make the folder writable or the port free, then run again",
+    )
 
 
 def _import_early() -> None:

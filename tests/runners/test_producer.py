@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -255,3 +256,11 @@ def test_marks_that_cannot_be_written_leave_no_report(config: Callable[..., Prod
     with pytest.raises(EnvironmentError_, match="No space left on device"):
         produce(config(messages=10))
     assert not (tmp_path / "producer.json").exists()
+
+
+def test_a_metrics_port_that_is_taken_is_one_line(config: Callable[..., ProducerConfig]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run_program(["-"], config(metrics_port=taken.getsockname()[1]).model_dump_json())
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "Address already in use" in done.stderr
