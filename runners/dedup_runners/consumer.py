@@ -86,7 +86,8 @@ def consume(config: ConsumerConfig) -> None:
                 lambda: {"dedup_messages_received": consumption.received},
             )
         )  # fmt: skip
-        missing = consumption.run()
+        with programs.without_garbage_collection():
+            missing = consumption.run()
         segments = recorder.close()
     save_report(config.folder / REPORT, _report(config, consumption, missing, segments))
 

@@ -7,11 +7,10 @@ report says `complete` only if every planned message was sent and has exactly on
 sending; what was sent still gets its outcome and its place in the history.
 """
 
-import gc
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, Final
 
 import numpy as np
@@ -71,7 +70,7 @@ class Production:
         for each in self._config.triggers:
             self._triggers.append(TriggerClient(each.host, each.port, each.fault, each.message, self._on_event))
         self.stamp("start", None)
-        with _without_garbage_collection():
+        with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
             for first, last in chunks(self._config.messages, [each.message for each in self._config.triggers]):
                 if not self._send(chunk_of(first, last, self._config.streams)):
@@ -181,19 +180,6 @@ def _metrics(progress: Progress) -> dict[str, int]:
 def _fingerprint(streams: Any, values: Any) -> Any:
     words = streams.astype(np.uint64) << np.uint64(VALUE_BITS) | values.astype(np.uint64)
     return np.array([words.sum(dtype=np.uint64), (words * words).sum(dtype=np.uint64)], np.uint64)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Nothing in the loop makes cycles; scanning hundreds of thousands of messages for them would cost a tenth."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
 
 
 if __name__ == "__main__":

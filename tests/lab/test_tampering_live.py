@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.lab import harness
 
-from dedup.experiments import Fault
 from dedup.stages import State, drive
 from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
@@ -18,6 +17,7 @@ from dedup_lab import experiments, reports, results
 from dedup_lab.platform import LocalPlatform
 from dedup_lab.runs import Hooks
 from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -89,15 +89,8 @@ def test_a_fault_after_the_last_message_is_inconclusive(tmp_path: Path) -> None:
 
 
 def test_a_fault_on_a_broker_without_the_topic_is_inconclusive(tmp_path: Path) -> None:
-    """A leader other than the partition's is named to the chaos process only when the topic is there."""
-    found = treatment_only("kafka-kill-tcp", messages=200_000)
-
-    def elsewhere(fault: Fault | None, **scene: Any) -> dict[str, Any]:
-        document = render(fault, **scene)
-        if fault is not None:
-            document["configuration"]["avoid_leader"] = True
-        return document
-
-    summary = run(found, tmp_path / "results", Hooks(render=elsewhere))
+    found = treatment_only("kafka-kill-leader", messages=400_000)
+    found["spec"]["faults"][0]["kill"]["restartAfter"] = "2s"
+    summary = run(found, tmp_path / "results", Hooks(render=functools.partial(render, broker=BYSTANDER)))
     assert summary.verdict is Verdict.INCONCLUSIVE
     assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}

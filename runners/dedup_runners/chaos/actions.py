@@ -17,7 +17,7 @@ import psutil
 from dedup.errors import PlatformError
 from dedup_runners.chaos import keepers, probes, sockets
 from dedup_runners.chaos.guards import Guard
-from dedup_runners.chaos.sessions import Session, current
+from dedup_runners.chaos.sessions import BYSTANDER, Session, current
 from dedup_runners.endpoints import Broker
 from dedup_runners.waiting import until
 
@@ -61,7 +61,7 @@ def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
     """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
     session = _triggered(configuration)
     leader = session.leader()
-    target = session.scene.broker or leader
+    target = _target(session, leader)
     if target is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
@@ -220,6 +220,13 @@ def _guard(session: Session) -> Guard:
             todo="start the system with proxies",
         )
     return session.guard
+
+
+def _target(session: Session, leader: str | None) -> str | None:
+    """Whom to kill: the leader, unless the scene names a broker, or asks for any that does not lead."""
+    if session.scene.broker == BYSTANDER:
+        return next((broker.id for broker in session.scene.endpoints.brokers if broker.id != leader), None)
+    return session.scene.broker or leader
 
 
 def _pid(broker: Broker) -> int:

@@ -23,6 +23,8 @@ from dedup_runners.triggers import TriggerServer
 
 LINES: Final = "faults.jsonl"
 ARMED: Final = "armed.json"
+BYSTANDER: Final = "bystander"
+"""Instead of a broker's id, for tests of the tester: any broker that does not lead the topic."""
 
 
 class Scene(BaseModel):

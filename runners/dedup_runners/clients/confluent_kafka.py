@@ -34,7 +34,7 @@ FLUSH_S: Final = 0.2
 DRAIN_GRACE_S: Final = 60.0
 PURGE_S: Final = 30.0
 STATISTICS_MS: Final = 250
-READ_MESSAGES: Final = 20_000
+READ_MESSAGES: Final = 5_000
 
 OUTCOME_OF: Final[dict[int, Outcome]] = {}
 """Error codes of delivery reports that prove that a message never left the client: none does.
@@ -258,8 +258,9 @@ class Consumer:
             "enable.auto.offset.store": "false",
             "auto.offset.reset": "error",
             "isolation.level": "read_uncommitted",
-            "queued.min.messages": "500000",
-            "queued.max.messages.kbytes": "65536",
+            # A full local queue makes librdkafka pause for a second by default: that would be most of the reading.
+            "queued.min.messages": "200000",
+            "fetch.queue.backoff.ms": "5",
             "reconnect.backoff.ms": DEFAULTS["reconnect.backoff.ms"],
             "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
             **config.properties,

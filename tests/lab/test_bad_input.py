@@ -1,0 +1,221 @@
+"""A user's mistake is one line that says what to do, and the right exit code; never a traceback or a started broker.
+
+These go through the `dedup` command itself. The rules behind the lines are tested where they live.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from tests.builders import History, write_history
+from tests.lab import harness
+
+from dedup_lab import cli, results
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def dedup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command, in this process."""
+
+    def call(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["dedup", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else int(code or 0), *capsys.readouterr())
+
+    return call
+
+
+def one_line(said: Said) -> str:
+    assert "Traceback" not in said.err
+    lines = said.err.strip().splitlines()
+    assert len(lines) == 1, said.err
+    return lines[0]
+
+
+WRONG: list[tuple[str, Change, str]] = [
+    ("unknown key", lambda spec: spec.update(run=3), "spec.run"),
+    ("wrong type", lambda spec: spec["workload"].update(messages="many"), "spec.workload.messages"),
+    ("wrong unit", lambda spec: spec["systems"][0]["network"].update(latency="20 miles"), "network.latency"),
+    ("no unit", lambda spec: spec["faults"][0]["killTCP"].update(duration=10), "killTCP.duration"),
+    ("negative duration", lambda spec: spec["faults"][0]["killTCP"].update(duration="-5s"), "killTCP.duration"),
+    ("no messages", lambda spec: spec["workload"].update(messages=0), "spec.workload.messages"),
+    ("fault too late", lambda spec: spec["faults"][0]["at"].update(message=1_000_001), "faults[0].at.message"),
+    ("two of a name", lambda spec: spec["systems"].append(spec["systems"][0]), "systems[1].name"),
+    ("unknown version", lambda spec: spec["systems"][0]["kafka"].update(version="0.1.2"), "0.1.2"),
+    (
+        "unknown client property",
+        lambda spec: spec["systems"][0].update(client={"properties": {"no.such.thing": "1"}}),
+        'No such configuration property: "no.such.thing"',
+    ),
+    (
+        "idempotence with acks=1",
+        lambda spec: spec["systems"][0].update(client={"properties": {"acks": "1"}}),
+        "`acks` must be set to `all` when `enable.idempotence` is true",
+    ),
+    (
+        "idempotence with six in flight",
+        lambda spec: spec["systems"][0].update(client={"properties": {"max.in.flight": "6"}}),
+        "`max.in.flight` must be set <= 5 when `enable.idempotence` is true",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_wrong_experiment_is_one_line_and_exit_code_4(
+    command: str, change: Change, told: str, dedup: Command, tmp_path: Path
+) -> None:
+    found = harness.document("kafka-kill-tcp")
+    change(found["spec"])
+    out = ["--out", tmp_path / "results"] if command == "run" else []
+    said = dedup(command, harness.write(found, tmp_path), *out)
+    assert said.code == 4
+    assert told in one_line(said)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_right_experiment_is_planned(dedup: Command, tmp_path: Path) -> None:
+    said = dedup("plan", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--runs", 2)
+    assert said.code == 0
+    assert said.out.count("kafka-control-0") == said.out.count("kafka-dedup-0") == 2
+
+
+def test_a_wrong_command_line_is_exit_code_2(dedup: Command) -> None:
+    assert dedup("run", "--no-such-option").code == 2
+
+
+def test_the_schema_is_json(dedup: Command) -> None:
+    said = dedup("schema")
+    assert said.code == 0
+    assert "spec" in json.loads(said.out)["properties"]
+
+
+def test_without_java_nothing_is_begun(dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    path = harness.write(harness.document("kafka-kill-tcp"), tmp_path)
+    said = dedup("run", path, "--out", tmp_path / "results")
+    assert said.code == 4
+    assert "java" in one_line(said)
+    assert "install" in one_line(said)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_results_folder_of_another_experiment_is_left_alone(dedup: Command, tmp_path: Path) -> None:
+    found = harness.document("kafka-kill-tcp")
+    results.create(tmp_path / "results", harness.experiment(found))
+    before = {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
+    found["spec"]["seed"] = 7
+    path = harness.write(found, tmp_path)
+    for options in ([], ["--resume"]):
+        said = dedup("run", path, "--out", tmp_path / "results", *options)
+        assert said.code == 4
+        assert "another experiment" in one_line(said)
+    assert before == {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
+
+
+def test_the_same_experiment_is_resumed_only_when_asked(dedup: Command, tmp_path: Path) -> None:
+    found = harness.document("kafka-kill-tcp")
+    results.create(tmp_path / "results", harness.experiment(found))
+    said = dedup("run", harness.write(found, tmp_path), "--out", tmp_path / "results")
+    assert said.code == 4
+    assert "--resume" in one_line(said)
+
+
+def test_nothing_to_resume_is_said(dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--resume")
+    assert said.code == 4
+    assert "nothing to resume" in one_line(said)
+
+
+def whole(folder: Path) -> Path:
+    """A clean history of ten messages."""
+    history = History(
+        sent=[(0, value) for value in range(1, 11)],
+        outcomes=[(0, value, 0, 0, 0, value - 1, 0) for value in range(1, 11)],
+        received=[(value - 1, 0, 0, value - 1, 0, 0, value) for value in range(1, 11)],
+    )
+    write_history(folder, history)
+    return folder
+
+
+def flip_a_byte(folder: Path) -> None:
+    (path,) = (folder / "received").glob("*.parquet")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(folder: Path) -> None:
+    (path,) = (folder / "outcomes").glob("*.parquet")
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def lose_a_segment(folder: Path) -> None:
+    (path,) = (folder / "received").glob("*.parquet")
+    path.unlink()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "one flipped byte": (flip_a_byte, "received/00000.parquet"),
+    "truncated": (truncate, "outcomes/00000.parquet"),
+    "a segment lost": (lose_a_segment, "received/00000.parquet"),
+    "the clock gone": (lambda folder: (folder / "clock.parquet").unlink(), "clock.parquet"),
+    "an open segment": (lambda folder: (folder / "sent" / "00001.parquet.open").touch(), "never closed"),
+    "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "manifest.json"),
+    "half a manifest": (lambda folder: (folder / "manifest.json").write_text('{"schema_ver'), "manifest.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_a_damaged_history_is_an_error_and_no_loss_is_invented(damage: str, dedup: Command, tmp_path: Path) -> None:
+    folder = whole(tmp_path / "run")
+    act, told = DAMAGES[damage]
+    act(folder)
+    said = dedup("verify", folder, "--format", "json")
+    document = json.loads(said.out)
+    (run,) = document["runs"]
+    assert (said.code, document["verdict"], run["verdict"]) == (4, "error", "error")
+    assert any(told in reason for reason in run["reasons"]), run
+    assert not any("acknowledged and lost" in word or "never sent" in word for word in run["reasons"])
+    assert not run["counts"]
+
+
+@pytest.mark.spark
+def test_the_same_history_undamaged_passes(dedup: Command, tmp_path: Path) -> None:
+    said = dedup("verify", whole(tmp_path / "run"), "--format", "json")
+    document = json.loads(said.out)
+    assert (said.code, document["verdict"]) == (0, "pass"), document
+    assert document["runs"][0]["counts"]["received"] == 10
+
+
+def test_an_empty_folder_and_no_folder_are_one_line(dedup: Command, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere"):
+        said = dedup("verify", path)
+        assert said.code == 4
+        assert str(path) in one_line(said)
+
+
+def test_a_file_that_is_not_yaml_is_one_line(dedup: Command, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("spec: [1, 2\n")
+    assert "broken.yaml" in one_line(dedup("run", path))
+    path.write_text(yaml.safe_dump([1]))
+    assert "broken.yaml" in one_line(dedup("run", path))
