@@ -17,8 +17,8 @@ from dedup_lab.results import Results, write_atomically
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
 MOST_RUNS_SHOWN = 20
 RUN_COLUMNS = {
-    "received": "received",
-    "missing": "not_received",
+    "read": "received",
+    "lost": "not_received",
     "dups": "values_with_duplicates",
     "DJF": "duplicate_jump_forward",
     "DJB": "duplicate_jump_backward",

@@ -21,9 +21,10 @@ from dedup_runners.chaos.sessions import BYSTANDER, Session, current
 from dedup_runners.endpoints import Broker
 from dedup_runners.waiting import until
 
-PULSE_ON_S: Final = 0.020
+PULSE_ON_S: Final = 0.250
+"""A pulse ends when every connection that it found is gone, and after this at the latest: an idle one is not reset."""
 PULSE_OFF_S: Final = 0.100
-LOOK_EVERY_S: Final = 0.5
+LOOK_EVERY_S: Final = 0.005
 PINGS_BEFORE: Final = 5
 PINGS_AFTER: Final = 2
 EXIT_TIMEOUT_S: Final = 10.0
@@ -38,20 +39,18 @@ def reset_connections(duration_s: float, configuration: dict[str, Any]) -> dict[
     watch = _Connections(session)
     guard.protect(duration_s)
     session.note("injecting", proxies=guard.proxies, duration_s=duration_s)
-    deadline, pulses, looked = time.monotonic() + duration_s, 0, time.monotonic()
+    deadline, pulses = time.monotonic() + duration_s, 0
     try:
-        while time.monotonic() < deadline:
+        while (left_s := deadline - time.monotonic()) > 0:
             guard.set("reset_peer", {"timeout": 0})
-            time.sleep(PULSE_ON_S)
+            watch.lose_all(min(PULSE_ON_S, left_s))
             guard.unset()
             pulses += 1
-            if not session.effective or time.monotonic() - looked > LOOK_EVERY_S:
-                looked = time.monotonic()
-                _believe(session, watch.look())
-            time.sleep(PULSE_OFF_S)
+            _believe(session, watch.counts())
+            time.sleep(min(PULSE_OFF_S, max(0.0, deadline - time.monotonic())))
     finally:
         guard.unset()
-        session.note("effect", pulses=pulses, **watch.look())
+        session.note("effect", pulses=pulses, **watch.counts())
     if not session.effective:
         session.note("no_effect", reason="no broker lost a connection that a client held through the proxy")
     return {"pulses": pulses, "effective": session.effective}
@@ -167,21 +166,32 @@ class _Connections:
         self._take()
         self._first = {name: len(seen) for name, seen in self._seen.items()}
 
-    def look(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """Connections at each broker before the fault, and distinct connections that it has lost since."""
-        self._take()
         return {
             "connections_before": self._first,
             "connections_gone": {name: len(gone) for name, gone in self._gone.items()},
         }
 
-    def _take(self) -> None:
+    def lose_all(self, bound_s: float) -> None:
+        """Return when every connection that is there now is gone, or after the time.
+
+        Toxiproxy resets a connection when the next bytes pass, and acknowledgements come in bursts, a round trip
+        apart: a pulse of fixed length may fall between two bursts every time.
+        """
+        doomed, deadline = self._take(), time.monotonic() + bound_s
+        while doomed & self._take() and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_S)
+
+    def _take(self) -> set[sockets.Connection]:
+        """Look, remember what is there and what is gone, and return what is there."""
         ports = {broker.client_port: self._pids[name] for name, broker in self._brokers.items()}
         held = sockets.held(ports, self._proxy)
         for name, broker in self._brokers.items():
             now = held[broker.client_port]
             self._gone[name] |= self._seen[name] - now
             self._seen[name] |= now
+        return set().union(*held.values())
 
 
 def _believe(session: Session, seen: dict[str, Any]) -> None:
