@@ -76,7 +76,6 @@ def consume(config: ConsumerConfig) -> None:
         observer = Observer(config.folder, "consumer")
         leaving.callback(observer.close)
         client = make_consumer(config, observer)
-        leaving.callback(client.close)
         admin = leaving.enter_context(admins.connect(config.endpoints))
         consumption = Consumption(config, client, admin, recorder)
         leaving.enter_context(programs.stopping(consumption.stop))
@@ -114,4 +113,4 @@ def _report(
 
 
 if __name__ == "__main__":
-    sys.exit(programs.main(ConsumerConfig, consume, sys.argv[1:]))
+    programs.leave(programs.main(ConsumerConfig, consume, sys.argv[1:]))

@@ -139,7 +139,8 @@ def produce(config: ProducerConfig) -> None:
             )
         )  # fmt: skip
         production.run()
-        production.client.close()
+        if production.progress().acked < production.sent:
+            production.client.close()  # the last thing that can end what is left
         segments = (*recorder.close(), production.clock.save(config.folder))
     save_report(config.folder / REPORT, _report(config, production, observer, segments))
 
@@ -183,4 +184,4 @@ def _fingerprint(streams: Any, values: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(programs.main(ProducerConfig, produce, sys.argv[1:]))
+    programs.leave(programs.main(ProducerConfig, produce, sys.argv[1:]))

@@ -27,10 +27,9 @@ from dedup.manifests import Manifest
 from dedup_spark import rules
 from dedup_spark.evidence import Problem, Report, damaged, whole_folders, write_report
 from dedup_spark.sessions import local_session
-from dedup_spark.tables import cut_pieces, find_islands, read_tables
+from dedup_spark.tables import chunks_of, cut_pieces, find_islands
 
 ENGINE: Final = "spark"
-SETTINGS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 18)}
 Rows = dict[int, list[dict[str, Any]]]
 """The rows of a result by run."""
 
@@ -41,8 +40,8 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
     if not whole:
         return Report(engine=ENGINE, problems=tuple(problems))
     try:
-        with local_session(cores) as (spark, scratch):
-            runs, more = verify_in(spark, scratch, whole)
+        with local_session(cores) as spark:
+            runs, more = verify_in(spark, whole)
     except (PySparkException, Py4JError) as error:
         raise PlatformError(
             where="Spark",
@@ -54,23 +53,21 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
 
 
 def verify_in(
-    spark: SparkSession, scratch: Path, folders: Sequence[tuple[Path, Manifest]]
+    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]]
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders in an existing session; `scratch` is an empty folder of the job's own.
+    """Verify whole folders in an existing session.
 
     A folder of which Spark read other numbers of rows than its manifest says becomes a problem.
     """
-    for setting, value in SETTINGS.items():
-        spark.conf.set(setting, value)
     partitions = 2 * spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
-    read_tables(spark, scratch, [folder for folder, _ in folders])
+    chunks = chunks_of([folder for folder, _ in folders])
     _name_extents(spark, [manifest for _, manifest in folders])
     with ExitStack() as kept:
-        _keep(kept, "islands", find_islands(spark))
+        _keep(kept, "islands", find_islands(spark, chunks))
         rows = _by_run(spark.sql(rules.ROWS_READ))
         suspects = [row["run"] for row in spark.sql(rules.SUSPECT).collect()]
-        _keep(kept, "pieces", cut_pieces(spark, suspects))
+        _keep(kept, "pieces", cut_pieces(spark, chunks, suspects))
         _keep(kept, "marked", spark.sql(rules.MARKED.format(partitions=partitions)))
         _keep(kept, "values_", spark.sql(rules.VALUES.format(partitions=partitions)))
         results = _results(spark)

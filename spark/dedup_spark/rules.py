@@ -26,18 +26,6 @@ What design.md leaves open is decided thus, here and in the oracle alike:
 
 from typing import Final
 
-ROWS: Final = """
-SELECT run, 0 AS kind, stream, value, 0 AS outcome, 0 AS placed, 0 AS partition, 0L AS ledger, 0L AS entry, 0 AS batch,
-       0L AS arrival
-FROM sent
-UNION ALL
-SELECT run, 1, stream, value, outcome, placed, placed * partition, placed * ledger, placed * entry, placed * batch, 0
-FROM (SELECT *, if(outcome = 0 AND entry != -1, 1, 0) AS placed FROM outcomes)
-UNION ALL
-SELECT run, 2, stream, value, 0, 1, partition, ledger, entry, batch, arrival FROM received
-"""
-"""All rows of all tables; kind 0: sent, 1: an outcome, 2: read (dedup_spark/islands.py)."""
-
 ROWS_READ: Final = "SELECT run, kind, sum(length) AS rows FROM islands GROUP BY run, kind"
 """How many rows the job really read, by run and kind: they must be those of the manifest."""
 
@@ -53,11 +41,6 @@ SELECT DISTINCT run FROM (
   WINDOW reading AS (PARTITION BY run, partition ORDER BY arrival))
 WHERE arrival <= last_arrival OR struct(ledger, entry, CAST(batch AS long)) <= last_place
 """
-
-ROW_BY_ROW: Final = (
-    "SELECT *, 1L AS length, entry AS final_entry, batch AS final_batch, 0L AS offset"
-    f" FROM ({ROWS}) WHERE run IN ({{runs}})"
-)
 
 MARKED: Final = """
 WITH lines AS (
@@ -204,11 +187,14 @@ WHERE rank <= {{most}} ORDER BY run, anomaly, stream, value
 """
 
 COPIES: Final = """
-WITH chosen AS (
-  SELECT DISTINCT run, stream, value FROM witnesses
-), places AS (
-  SELECT /*+ BROADCAST(chosen) */ run, stream, value, partition, ledger, entry, batch, min(arrival) AS arrival
-  FROM received JOIN chosen USING (run, stream, value) GROUP BY ALL
+WITH places AS (
+  SELECT /*+ BROADCAST(w) */ w.run, w.stream, w.value, p.partition, p.ledger,
+         p.entry + if(p.final_entry > p.entry, w.value - p.value, 0) AS entry,
+         p.batch + if(p.final_batch > p.batch, w.value - p.value, 0) AS batch,
+         min(struct(p.arrival, p.offset)) AS arrival
+  FROM pieces p JOIN (SELECT DISTINCT run, stream, value FROM witnesses) w
+    ON p.kind = 2 AND p.run = w.run AND p.stream = w.stream AND w.value BETWEEN p.value AND p.value + p.length - 1
+  GROUP BY ALL
 )
 SELECT run, stream, value, concat(partition, '/', ledger, ':', entry, ':', batch) AS position
 FROM (SELECT *, row_number() OVER (PARTITION BY run, stream, value ORDER BY arrival) AS rank FROM places)

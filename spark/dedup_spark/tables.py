@@ -1,56 +1,79 @@
-"""From run folders to the frames that the rules read: rows tagged by run, then islands, then pieces.
+"""From run folders to pieces: segments are shared out in chunks, each is read where it lies, only islands travel.
 
-Spark learns a row's run from its folder's name: links `run=0`, `run=1`, … to the tables of the run folders are laid
-into the scratch folder, so that any number of runs is one table, and no character of a user's path means anything to
-Spark."""
+Spark never sees a row: a task gets the path of a segment and a range of its row groups, reads them with Arrow and
+returns their islands. So a hundred million rows cost what their islands cost, and no character of a path means
+anything to Spark.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as t
+from pyspark.sql.functions import col, expr
 from pyspark.sql.pandas.functions import arrow_udf
 
-from dedup.histories import SCHEMAS, TABLES
-from dedup_spark import islands, rules
+from dedup.histories import segments
+from dedup_spark import islands
 
-_SPARK_TYPES: Final = {pa.int8(): t.ByteType(), pa.int32(): t.IntegerType(), pa.int64(): t.LongType()}
-
-
-def read_tables(spark: SparkSession, scratch: Path, folders: Sequence[Path]) -> None:
-    """Name the views `sent`, `outcomes` and `received`: the rows of all folders, `run` their index in `folders`."""
-    for table in TABLES:
-        base = scratch / table
-        base.mkdir()
-        for run, folder in enumerate(folders):
-            rows = folder / table
-            if rows.is_dir():
-                (base / f"run={run}").symlink_to(rows.resolve())
-        fields = [t.StructField(field.name, _SPARK_TYPES[field.type]) for field in SCHEMAS[table]]
-        schema = t.StructType([*fields, t.StructField("run", t.IntegerType())])
-        spark.read.schema(schema).parquet(str(base)).createOrReplaceTempView(table)
+KINDS: Final = {"sent": islands.SENT, "outcomes": islands.TOLD, "received": islands.READ}
+CHUNK_ROWS: Final = 1 << 19
+CHUNKS_A_TASK: Final = 8
+Chunk = tuple[int, str, int, int, int]
+"""run, path, first and last row group, kind"""
 
 
-def find_islands(spark: SparkSession) -> DataFrame:
-    """The islands of all tables. Not deterministic to Spark, so that it neither repeats nor moves the function."""
+def chunks_of(folders: Sequence[Path]) -> list[Chunk]:
+    """What there is to read in run folders, in portions of about CHUNK_ROWS rows; `run` is the index of the folder."""
+    return [
+        (run, str(path.resolve()), first, final, kind)
+        for run, folder in enumerate(folders)
+        for table, kind in KINDS.items()
+        for path in segments(folder, table)
+        for first, final in _row_groups(path)
+    ]
+
+
+def _row_groups(path: Path) -> Iterator[tuple[int, int]]:
+    metadata = pq.read_metadata(path)
+    first = rows = 0
+    for group in range(metadata.num_row_groups):
+        rows += metadata.row_group(group).num_rows
+        if rows >= CHUNK_ROWS or group == metadata.num_row_groups - 1:
+            yield first, group
+            first, rows = group + 1, 0
+
+
+def find_islands(spark: SparkSession, chunks: Sequence[Chunk], *, alone: bool = False) -> DataFrame:
+    """The islands in chunks; `alone`: every row an island of its own."""
     # The kind of function is in its type hints; the stubs know only the older form, about which Spark warns.
-    find = arrow_udf(islands.islands, islands.ISLAND).asNondeterministic()  # type: ignore[call-overload]
-    rows = spark.sql(rules.ROWS)
-    found = rows.select("*", find(*(F.col(name) for name in islands.ROW)).alias("island"))
-    bucket = F.expr(f"value DIV {islands.BUCKET}").alias("bucket")
-    return found.where("island IS NOT NULL").select(*islands.ROW, "island.*", bucket)
+    # Not deterministic to Spark, so that it neither repeats nor moves the function.
+    find = arrow_udf(islands.find, islands.ddl(islands.ISLAND)).asNondeterministic()  # type: ignore[call-overload]
+    listed = spark.createDataFrame(
+        [(*chunk, alone) for chunk in chunks], "run int, path string, first int, final int, kind int, alone boolean"
+    )
+    tasks = max(spark.sparkContext.defaultParallelism, len(chunks) // CHUNKS_A_TASK)
+    found = listed.repartition(tasks).select(
+        "run", find(*map(col, ("path", "first", "final", "kind", "alone"))).alias("found")
+    )
+    return found.selectExpr("run", _rows_of("found", islands.ISLAND))
 
 
-def cut_pieces(spark: SparkSession, suspects: Sequence[int]) -> DataFrame:
-    """The pieces of all runs; every row of the runs in `suspects` is a piece of its own."""
-    listed = ", ".join(map(str, suspects)) or "NULL"
-    whole = spark.sql(f"SELECT * FROM islands WHERE coalesce(run NOT IN ({listed}), true)")
-    cut = arrow_udf(islands.pieces, islands.PIECES)  # type: ignore[call-overload]
-    groups = whole.groupBy("run", "stream", "bucket").agg(cut(*map(F.col, islands.ISLAND_COLUMNS)).alias("cut"))
-    names = ", ".join(f"cut.{name}" for name in islands.PIECE_COLUMNS)
-    pieces = groups.selectExpr("run", "stream", f"inline(arrays_zip({names}))")
-    alone = spark.sql(rules.ROW_BY_ROW.format(runs=listed)).select(*pieces.columns)
-    return pieces.unionAll(alone) if suspects else pieces
+def cut_pieces(spark: SparkSession, chunks: Sequence[Chunk], suspects: Sequence[int]) -> DataFrame:
+    """The pieces of all runs, from the view `islands`; every row of the runs in `suspects` is a piece of its own."""
+    cut = arrow_udf(islands.cut, islands.ddl(islands.PIECE))  # type: ignore[call-overload]
+    trusted = spark.table("islands").where(~col("run").isin(list(suspects))) if suspects else spark.table("islands")
+    groups = trusted.groupBy("run", "stream", expr(f"value DIV {islands.BUCKET}")).agg(
+        cut(*map(col, islands.ISLAND)).alias("parts")
+    )
+    pieces = groups.select("run", "parts").selectExpr("run", _rows_of("parts", islands.PIECE))
+    if not suspects:
+        return pieces
+    rows = find_islands(spark, [chunk for chunk in chunks if chunk[0] in set(suspects)], alone=True)
+    single = ["run", *islands.ROW, "length", "0L AS offset", "entry AS final_entry", "batch AS final_batch"]
+    return pieces.unionAll(rows.selectExpr(*single))
+
+
+def _rows_of(arrays: str, columns: Sequence[str]) -> str:
+    return f"inline(arrays_zip({', '.join(f'{arrays}.{name}' for name in columns)}))"

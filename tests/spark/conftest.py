@@ -14,13 +14,13 @@ Judge = Callable[[list[Path]], tuple[list[Verification], list[Problem]]]
 
 
 @pytest.fixture(scope="session")
-def spark_judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def spark_judges() -> Iterator[Judge]:
     """Verifies folders in the shared session; all of them must be whole."""
-    with local_session(2) as (spark, _):
+    with local_session(2) as spark:
 
         def judge(folders: list[Path]) -> tuple[list[Verification], list[Problem]]:
             whole, problems = whole_folders(folders)
             assert not problems
-            return verify_in(spark, tmp_path_factory.mktemp("scratch"), whole)
+            return verify_in(spark, whole)
 
         yield judge
