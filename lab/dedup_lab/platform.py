@@ -5,7 +5,6 @@ thread keeps the stage machine turning and stays free for Ctrl-C. What a new pro
 process had begun) is *absent*, and the stage machine does it again.
 """
 
-import json
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -18,7 +17,7 @@ from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
 from dedup_lab.children import Cancelled, Children
 from dedup_lab.progress import Progress
-from dedup_lab.results import FAILURE, Results, write_atomically
+from dedup_lab.results import Results
 from dedup_lab.runs import NO_HOOKS, Hooks, LocalRun, Situation
 from dedup_lab.systems import RunningSystem
 
@@ -79,10 +78,10 @@ class LocalPlatform:
         self._end_job()
         self._reporter.failed(task, reason)
         if task.run_id is not None:
-            folder = self._results.attempt(task.run_id, attempt)
-            write_atomically(folder / FAILURE, json.dumps({"stage": task.stage, "reason": reason}, indent=1))
+            self._results.note_failure(self._results.attempt(task.run_id, attempt), task.stage, reason)
             self._run = None
-        if task.stage is Stage.PROVISION and task.system is not None:
+        elif task.system is not None:
+            self._results.note_failure(self._results.logs(task.system), task.stage, reason)
             self._stop(task.system)
 
     def wait(self, timeout_s: float) -> None:

@@ -55,7 +55,10 @@ def show(results: Results, console: Console) -> int:
     """Print the summary; returns the verdict's exit code."""
     summary = Summary.model_validate_json(results.summary.read_bytes())
     show_summary(summary, console)
-    console.print(f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)")
+    console.print(
+        f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
+        soft_wrap=True,
+    )
     return summary.exit_code
 
 

@@ -44,7 +44,7 @@ class Results:
     """One experiment's folder on disk."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root = root.absolute()  # the processes that are told these paths stand elsewhere
 
     @property
     def summary(self) -> Path:
@@ -70,10 +70,18 @@ class Results:
         attempts = sorted((self.root / "runs" / run.run_id).glob("attempt-*"), key=lambda path: path.name)
         return next((path for path in attempts if (path / MANIFEST).is_file()), None)
 
+    def note_failure(self, folder: Path, stage: str, reason: str) -> None:
+        """Keep the reason why an attempt, or a system, could not go on; `folder` is its own."""
+        write_atomically(folder / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
+
     def failures(self, run: Run) -> list[str]:
-        """Why the run's unfinished attempts failed, oldest first."""
+        """Why the run's unfinished attempts failed, oldest first; if it was never begun, why its system failed."""
         paths = sorted((self.root / "runs" / run.run_id).glob(f"attempt-*/{FAILURE}"))
-        return [json.loads(path.read_text())["reason"] for path in paths]
+        return [
+            json.loads(path.read_text())["reason"]
+            for path in paths or [self.logs(run.system) / FAILURE]
+            if path.is_file()
+        ]
 
 
 def default_root(experiment: Experiment) -> Path:

@@ -33,7 +33,9 @@ class RunningSystem(NamedTuple):
         try:
             module = kafka if system.kind == "kafka" else pulsar
             endpoints = module.start(lab, version=system.version, proxied=proxied, progress=progress)
-            return cls(lab, endpoints, connect(endpoints))
+            admin = connect(endpoints)
+            warm_up(admin)
+            return cls(lab, endpoints, admin)
         except BaseException:
             lab.close()
             raise
@@ -49,3 +51,10 @@ class RunningSystem(NamedTuple):
     def close(self) -> None:
         self.admin.close()
         self.lab.close()
+
+
+def warm_up(admin: Admin) -> None:
+    """Make and remove a topic, so that the first run does not pay for what a broker loads when it is first asked."""
+    topic = admin.topic_name("dedup-warm-up", deduplication=False)
+    admin.create_topic(topic, partitions=1, deduplication=False)
+    admin.delete_topic(topic)

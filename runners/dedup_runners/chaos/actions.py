@@ -23,7 +23,6 @@ from dedup_runners.waiting import until
 
 PULSE_ON_S: Final = 0.250
 """A pulse ends when every connection that it found is gone, and after this at the latest: an idle one is not reset."""
-PULSE_OFF_S: Final = 0.100
 LOOK_EVERY_S: Final = 0.005
 PINGS_BEFORE: Final = 5
 PINGS_AFTER: Final = 2
@@ -32,8 +31,11 @@ RESTART_GRACE_S: Final = 30.0
 SAME_PROCESS_S: Final = 1.0
 
 
-def reset_connections(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Reset every client connection through the proxies, again and again, for `duration_s` seconds."""
+def reset_connections(duration_s: float, pause_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Reset every client connection through the proxies, again and again, for `duration_s` seconds.
+
+    In the `pause_s` between two pulses clients connect anew and send again what is then cut off again.
+    """
     session = _triggered(configuration)
     guard = _guard(session)
     watch = _Connections(session)
@@ -47,7 +49,7 @@ def reset_connections(duration_s: float, configuration: dict[str, Any]) -> dict[
             guard.unset()
             pulses += 1
             _believe(session, watch.counts())
-            time.sleep(min(PULSE_OFF_S, max(0.0, deadline - time.monotonic())))
+            time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     finally:
         guard.unset()
         session.note("effect", pulses=pulses, **watch.counts())

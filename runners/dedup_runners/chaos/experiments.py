@@ -19,6 +19,11 @@ HEAL_TIMEOUT_S: Final = 120.0
 STOP_SIGNAL: Final = signal.SIGUSR1
 """Ends a chaos process with its rollbacks played (SIGTERM only fails the activity that runs). SIGKILL is safe, too."""
 
+PAUSE_S: Final = 0.1
+PAUSE_ROUND_TRIPS: Final = 5
+"""Between two resets a client has time to connect (a few round trips) and to send again; else only the first reset
+could cause duplicates."""
+
 Activity = dict[str, Any]
 
 
@@ -51,7 +56,9 @@ def render(
         endpoints=endpoints,
     )
     method = (
-        _latency(latency_s) if fault is None else [_probe("wait_for_message"), *_deed(fault, pretend), _heal_proof()]
+        _latency(latency_s)
+        if fault is None
+        else [_probe("wait_for_message"), *_deed(fault, pretend, latency_s), _heal_proof()]
     )
     return {
         "title": f"{scene.kind}: {scene.fault}",
@@ -82,12 +89,16 @@ def command(folder: Path, fault_name: str) -> list[str]:
     ]
 
 
-def _deed(fault: Fault, pretend: bool) -> list[Activity]:
+def _deed(fault: Fault, pretend: bool, latency_s: float) -> list[Activity]:
     """What injects the fault, and what heals it."""
     if pretend:
         return [_action("pretend")]
     if fault.kill_tcp is not None:
-        return [_action("reset_connections", duration_s=fault.kill_tcp.duration_s), _action("clear")]
+        pause_s = max(PAUSE_S, PAUSE_ROUND_TRIPS * latency_s)
+        return [
+            _action("reset_connections", duration_s=fault.kill_tcp.duration_s, pause_s=pause_s),
+            _action("clear"),
+        ]
     if fault.kill is not None:
         restart = {"restart_after_s": fault.kill.restart_after_s}
         return [_action("kill_broker", **restart), _action("await_restart", **restart)]
