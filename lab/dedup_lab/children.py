@@ -80,7 +80,11 @@ class Child:
             raise self.failure("ended before it was told what to do") from None
 
     def code(self) -> int | None:
-        return self._process.poll()
+        """The exit code, None while it runs."""
+        code = self._process.poll()
+        if code is not None:
+            self._close_input()
+        return code
 
     def wait(self, timeout_s: float, during: Callable[[], None] = lambda: None) -> int:
         """The exit code; calls `during` every now and then. PlatformError after the time."""
@@ -115,14 +119,17 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL the process and everything in its session, and reap it."""
+        self._close_input()
+        if self.code() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(END_S)
+
+    def _close_input(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:
             try:
                 self._process.stdin.close()
             except BrokenPipeError:
                 pass  # it ended before it read its input
-        if self.code() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(END_S)
 
 
 def python(module: str, *arguments: str) -> list[str]:

@@ -1,20 +1,18 @@
-"""The faults of one run, seen from the lab: arm a chaos process for each, let them end, read what they left.
+"""The faults of one run, seen from the lab: a chaos process for each, started, armed, and waited for.
 
-What a fault does is `dedup_runners.chaos`; what became of it is decided by `dedup.faults` from the lines that everybody
-wrote. Here is only what lies between: processes and files.
+What a fault does, and how to read what it left, is `dedup_runners.chaos`; what became of it, `dedup.faults`.
 """
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from dedup.experiments import LATENCY_FAULT, Fault
-from dedup.faults import Planned, assemble
 from dedup.manifests import FaultRecord
 from dedup_lab.children import Child, Children
-from dedup_runners.chaos import experiments
+from dedup_runners import chaos
+from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S
 
 ARM_S: Final = 30.0
 
@@ -22,22 +20,23 @@ Rendering = Callable[..., dict[str, Any]]
 
 
 class ArmedFaults:
-    """The chaos processes of one run, one a fault; the link's latency is one of them."""
+    """The chaos processes of one run, one a fault; the link's latency (a fault of None) is one of them."""
 
     def __init__(self, folder: Path, faults: list[Fault], latency_s: float) -> None:
         self._folder, self._latency_s = folder, latency_s
-        self._faults: dict[str, Fault | None] = {LATENCY_FAULT: None} if latency_s else {}
-        self._faults |= {fault.name: fault for fault in faults}
+        self._faults: list[Fault | None] = [*([None] if latency_s else []), *faults]
         self._processes: dict[str, Child] = {}
 
     def start(self, children: Children, render: Rendering, **scene: Any) -> None:
         """Start a chaos process for each fault; they arm themselves while other things start."""
-        for name, fault in self._faults.items():
-            document = render(fault, folder=self._folder, latency_s=self._latency_s, **scene)
-            experiments.write(self._folder, document)
-            place = self._folder / "chaos" / name
-            command = experiments.command(self._folder, name)
-            self._processes[name] = children.start(f"fault {name}", command, place / "output.txt")
+        for fault in self._faults:
+            name = fault.name if fault else LATENCY_FAULT
+            chaos.write(self._folder, render(fault, folder=self._folder, latency_s=self._latency_s, **scene))
+            self._processes[name] = children.start(
+                f"fault {name}",
+                chaos.command(self._folder, name),
+                self._folder / "chaos" / name / "output.txt",
+            )
 
     def ports(self) -> dict[str, int]:
         """Where the producer finds each of them, once all are armed; PlatformError if one is not."""
@@ -45,58 +44,24 @@ class ArmedFaults:
 
     def wait(self, during: Callable[[], None]) -> None:
         """Return when every chaos process has healed its fault and ended."""
-        bound_s = experiments.HEAL_TIMEOUT_S * 2 + max(map(_lasts_s, self._faults.values()), default=0.0)
+        bound_s = 2 * HEAL_TIMEOUT_S + max(map(_lasts_s, self._faults), default=0.0)
         for child in self._processes.values():
             child.wait(bound_s, during)
 
     def records(self, messages: int) -> tuple[FaultRecord, ...]:
         """What became of each fault, by everyone's word."""
-        planned = [
-            Planned(name, fault.kind if fault else LATENCY_FAULT, fault.at.message if fault else None)
-            for name, fault in self._faults.items()
-        ]
-        return assemble(
-            planned,
-            messages=messages,
-            lines=_lines(self._folder / "faults.jsonl"),
-            marks=_lines(self._folder / "marks.jsonl"),
-            disturbances=_lines(self._folder / "disturbances.jsonl"),
-            journals={name: self._journal(name) for name in self._faults},
-        )
+        return chaos.records(self._folder, self._faults, messages=messages)
 
     def _port(self, name: str, child: Child) -> int:
         deadline = time.monotonic() + ARM_S
-        path = self._folder / "chaos" / name / "armed.json"
-        while not path.exists():
+        while (port := chaos.armed_port(self._folder, name)) is None:
             child.pause()
             if child.code() is not None or time.monotonic() > deadline:
                 raise child.failure("the fault was never armed")
-        return int(json.loads(path.read_bytes())["port"])
-
-    def _journal(self, name: str) -> Mapping[str, Any] | None:
-        try:
-            document = json.loads((self._folder / "chaos" / name / "journal.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return document if isinstance(document, dict) else None
+        return port
 
 
 def _lasts_s(fault: Fault | None) -> float:
     if fault is None:
         return 0.0
     return fault.kill_tcp.duration_s if fault.kill_tcp else fault.kill.restart_after_s if fault.kill else 0.0
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that may not exist; a line cut short by a crash is kept out, its loss shows in the record."""
-    try:
-        text = path.read_text()
-    except OSError:
-        return []
-    lines = []
-    for line in text.splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue
-    return lines

@@ -6,6 +6,7 @@ report can be made again without judging again.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -38,11 +39,13 @@ def judge(folders: Sequence[Path], children: Children, work: Path, timeout_s: fl
     ]
     if not sound:
         return opened
-    work.mkdir(parents=True, exist_ok=True)
-    output = work / "spark.json"
+    scratch, output = work / "scratch", work / "spark.json"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     output.unlink(missing_ok=True)
     arguments = ["--output", str(output), *(str(folder) for folder, _ in sound)]
-    spark = children.start("Spark verification", python("dedup_spark.job", *arguments), work / "spark.log")
+    command = python("dedup_spark.job", *arguments)
+    spark = children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
     by_oracle = {}
     for number, (folder, evidence) in enumerate(sound, 1):
         spark.check_cancelled()

@@ -71,6 +71,16 @@ def show_summary(summary: Summary, console: Console) -> None:
         show_runs([run for run in summary.runs if len(summary.runs) <= MOST_RUNS_SHOWN or _doubtful(run)], console)
     console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
     show_reasons(summary.reasons, console)
+    if summary.verdict is Verdict.PASS:
+        show_merits(summary, console)
+
+
+def show_merits(summary: Summary, console: Console) -> None:
+    """Why a pass was earned: what holds for every run, told of the last one of each variant."""
+    for group in summary.systems:
+        *_, run = (run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant))
+        console.print(f"{run.run_id}, as every run of {group.system} {group.variant}:", soft_wrap=True)
+        show_reasons(run.reasons, console)
 
 
 def groups_table(groups: tuple[GroupRow, ...]) -> Table:

@@ -24,10 +24,9 @@ from dedup.plans import Run, deduplicates
 from dedup_lab import progress
 from dedup_lab.children import Child, Children, python
 from dedup_lab.faults import ArmedFaults, Rendering
-from dedup_lab.keepers import read_status
 from dedup_lab.results import write_atomically
+from dedup_runners import chaos
 from dedup_runners.admins import Admin
-from dedup_runners.chaos import experiments
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
 from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import until
@@ -40,7 +39,7 @@ PROGRESS_EVERY_S: Final = 0.25
 class Hooks(NamedTuple):
     """Where a test of the tester tampers with a run, behind the experiment's back."""
 
-    render: Rendering = experiments.render
+    render: Rendering = chaos.render
     configure: Callable[[ProducerConfig], ProducerConfig] = lambda config: config
 
 
@@ -197,8 +196,7 @@ class LocalRun:
 
     def _exits(self) -> int:
         """How often the brokers' processes have ended so far."""
-        statuses = [read_status(broker.status_file) for broker in self._.endpoints.brokers]
-        return sum(len(status.exits) for status in statuses if status is not None)
+        return sum(chaos.exits(broker) for broker in self._.endpoints.brokers)
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""

@@ -24,6 +24,7 @@ from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, OrderEvent, Verif
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError
 from dedup.histories import TABLES
 from dedup.manifests import Manifest
+from dedup.orphans import leave_with_parent
 from dedup_spark import rules
 from dedup_spark.evidence import Problem, Report, damaged, whole_folders, write_report
 from dedup_spark.sessions import local_session
@@ -175,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
     parser.add_argument("path", type=Path, nargs="+", help="a run folder")
     asked = parser.parse_args(arguments)
+    leave_with_parent()
     try:
         write_report(verify(asked.path, asked.cores), asked.output)
     except DedupError as error:

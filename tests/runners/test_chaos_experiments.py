@@ -66,8 +66,9 @@ def test_latency_is_in_force_before_the_producer_is_told(tmp_path: Path) -> None
 
 
 def test_durations_reach_the_actions(tmp_path: Path) -> None:
-    document = render(fault(KILL_TCP), folder=tmp_path, endpoints=nowhere(tmp_path), topic="t")
-    assert document["method"][1]["provider"]["arguments"] == {"duration_s": 10}
+    for latency_s, pause_s in ((0.0, 0.1), (0.02, 0.1), (0.1, 0.5)):
+        document = render(fault(KILL_TCP), folder=tmp_path, endpoints=nowhere(tmp_path), topic="t", latency_s=latency_s)
+        assert document["method"][1]["provider"]["arguments"] == {"duration_s": 10, "pause_s": pause_s}
 
 
 def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:

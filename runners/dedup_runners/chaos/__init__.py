@@ -52,10 +52,8 @@ def armed_port(folder: Path, fault_name: str) -> int | None:
     return int(json.loads(path.read_bytes())["port"]) if path.is_file() else None
 
 
-def records(
-    folder: Path, faults: Sequence[Fault | None], *, latency_s: float = 0.0, messages: int
-) -> tuple[FaultRecord, ...]:
-    """One record a fault, in the order of `faults`; None stands for the link's latency of `latency_s`."""
+def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> tuple[FaultRecord, ...]:
+    """One record a fault, in the order of `faults`; None stands for the link's latency."""
     planned = [
         Planned(name=fault.name, kind=fault.kind, message=fault.at.message)
         if fault
