@@ -141,7 +141,8 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """The entry point: every error of ours becomes one line and exit code 4."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for each in (signal.SIGTERM, signal.SIGINT):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(each, _interrupt)
     try:
         app()
     except DedupError as error:

@@ -102,6 +102,7 @@ def run_until(
         return process.wait(60)
     finally:
         process.kill()
+        process.wait(10)
 
 
 def stage_in(out: Path) -> str:

@@ -79,19 +79,26 @@ def test_a_client_that_dies_half_way_gives_an_error_and_no_witness(role: str, ta
     out = tmp_path / "results"
     try:
         harness.wait_for(lambda: list(out.glob(f"runs/*/attempt-1/{table}/*")), STAGE_BOUND_S, process, log)
-        (victim,) = [
-            child for child in psutil.Process(process.pid).children() if f"dedup_runners.{role}" in child.cmdline()
-        ]
+        (victim,) = [child for child in psutil.Process(process.pid).children() if runs(child, f"dedup_runners.{role}")]
         victim.kill()
         code = process.wait(STAGE_BOUND_S)
     finally:
         process.kill()
+        process.wait(10)
     summary = json.loads((out / "summary.json").read_bytes())
     assert (code, summary["verdict"]) == (4, "error"), log.read_text()
     codes = {reason["code"] for run in summary["runs"] for reason in run["reasons"]}
     assert codes, summary
     assert not codes & WITNESSES
     assert list(out.glob(f"runs/*/attempt-1/{table}/*")), "what was recorded is kept"
+
+
+def runs(process: psutil.Process, module: str) -> bool:
+    """Whether a living process runs that module."""
+    try:
+        return module in process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie, too
+        return False
 
 
 def remains(folder: Path) -> list[str]:

@@ -53,6 +53,7 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
     finally:
         guard.unset()
         session.note("effect", pulses=pulses, **watch.counts())
+    _believe(session, watch.counts(), anyone=True)
     if not session.effective:
         session.note("no_effect", reason="no broker lost a connection that a client held through the proxy")
     return {"pulses": pulses, "effective": session.effective}
@@ -119,7 +120,12 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     guard.set("latency", {"latency": round(latency_ms), "jitter": 0})
     after = probes.measured(session, PINGS_AFTER)
     gained = {broker: round(after[broker] - before[broker], 2) for broker in before if broker in after}
-    if gained and len(gained) == len(guard.proxies) and min(gained.values()) >= latency_ms * probes.LATENCY_SHARE:
+    if (
+        gained
+        and len(gained) == len(guard.proxies)
+        and min(after.values()) >= latency_ms * probes.LATENCY_SHARE
+        and min(gained.values()) >= latency_ms * probes.GAIN_SHARE
+    ):
         session.effective = True
         session.note("injected", witness={"before_ms": before, "after_ms": after}, touched=sorted(gained), leader=None)
     else:
@@ -196,13 +202,15 @@ class _Connections:
         return set().union(*held.values())
 
 
-def _believe(session: Session, seen: dict[str, Any]) -> None:
-    """Announce the effect the first time that a broker has lost a connection."""
+def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) -> None:
+    """Announce the effect the first time that the topic's leader has lost a connection (`anyone`: that any has)."""
     touched = sorted(name for name, count in seen["connections_gone"].items() if count)
     if session.effective or not touched:
         return
-    session.effective = True
-    session.announce("injected", witness=seen, touched=touched, leader=session.leader())
+    leader = session.leader()
+    if anyone or leader in touched:
+        session.effective = True
+        session.announce("injected", witness=seen, touched=touched, leader=leader)
 
 
 def _inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:

@@ -124,7 +124,7 @@ class Producer:
         self._reported: list[Any] = []
         self._failed: list[Any] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
-        self._acked, self._stopped = 0, False
+        self._acked, self._stopped, self._in_hand = 0, False, 0
         self._counting = threading.Lock()
         watch = _Watch(witnesses)
         self._client = _built(
@@ -182,22 +182,26 @@ class Producer:
     @property
     def _sent(self) -> int:
         end, payloads = self._sending
-        return end - length_hint(payloads)
+        return end - length_hint(payloads) - self._in_hand
 
     def _offer(self, chunk: Chunk, index: int) -> bool:
         """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
         partition = 0 if self._streams == 1 else int(chunk.streams[index])
+        self._in_hand = 1
         while not self._stopped:
             self._client.poll(ROOM_POLL_S)
             self._drain()
             try:
                 self._client.produce(self._topic, chunk.payloads[index], None, partition)
+                self._in_hand = 0
                 return True
             except BufferError:
                 continue
             except ck.KafkaException as error:
+                self._in_hand = 0
                 self._refused(chunk, index, error)
                 return True
+        self._in_hand = 0
         return False
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
