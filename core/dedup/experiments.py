@@ -116,7 +116,7 @@ class Network(Part):
     """What lies between clients and brokers for the whole of every run."""
 
     latency_s: Seconds = Field(
-        0.0, alias="latency", le=10, description="added to everything on its way to or from a broker, at most 10s"
+        0.0, alias="latency", le=10, description="added to everything that brokers send to clients, at most 10s"
     )
 
 

@@ -7,6 +7,7 @@ error, never a traceback.
 
 import json
 import os
+import shlex
 import signal
 import sys
 from enum import StrEnum
@@ -78,7 +79,8 @@ def run(
     from dedup_lab import experiments
 
     experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
-    raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=_command(file)))
+    again = _command(file, runs, messages, system or [])
+    raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=again))
 
 
 @app.command()
@@ -131,8 +133,10 @@ def _console(file: object = sys.stderr) -> Console:
     return Console(file=file, highlight=False)  # type: ignore[arg-type]
 
 
-def _command(file: Path) -> str:
-    return f"dedup run {file}"
+def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
+    """The command that ran this very experiment, to be given again with --resume."""
+    numbers = [f"--{name} {value}" for name, value in (("runs", runs), ("messages", messages)) if value is not None]
+    return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *(f"--system {name}" for name in systems)])
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

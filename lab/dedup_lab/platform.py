@@ -160,6 +160,7 @@ class LocalPlatform:
                 endpoints=running.endpoints,
                 admin=running.admin,
                 children=self._children,
+                dead=running.dead,
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,
             )

@@ -10,7 +10,7 @@ from dedup.experiments import Experiment
 from dedup.exports import export
 from dedup.plans import plan
 from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells, summarise
-from dedup.verdicts import Evidence, Reason, Verdict
+from dedup.verdicts import Evidence, Reason, Verdict, is_treatment
 from dedup_lab.judging import recall
 from dedup_lab.results import Results, write_atomically
 
@@ -76,8 +76,10 @@ def show_summary(summary: Summary, console: Console) -> None:
 
 
 def show_merits(summary: Summary, console: Console) -> None:
-    """Why a pass was earned: what holds for every run, told of the last one of each variant."""
+    """Why a pass was earned: what holds for every run of a treatment, told of the last one."""
     for group in summary.systems:
+        if not is_treatment(group.expectation):
+            continue
         *_, run = (run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant))
         console.print(f"{run.run_id}, as every run of {group.system} {group.variant}:", soft_wrap=True)
         show_reasons(run.reasons, console)
@@ -104,7 +106,7 @@ def groups_table(groups: tuple[GroupRow, ...]) -> Table:
 
 def show_runs(runs: list[RunRow], console: Console) -> None:
     """A row for each run, then what speaks against the runs that did not pass."""
-    table = Table(title="runs", title_justify="left", box=box.SIMPLE)
+    table = Table(title="runs", title_justify="left", box=box.SIMPLE, show_edge=False, pad_edge=False)
     table.add_column("run", no_wrap=True)
     for heading, name in RUN_COLUMNS.items():
         table.add_column(heading, justify="right" if name else "left", no_wrap=True)

@@ -15,8 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import psutil
-
 from dedup.experiments import Experiment, System, Variant
 from dedup.histories import MANIFEST, TABLES, sha256_of
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport, Segment
@@ -27,6 +25,7 @@ from dedup_lab.faults import ArmedFaults, Rendering
 from dedup_lab.results import write_atomically
 from dedup_runners import chaos
 from dedup_runners.admins import Admin
+from dedup_runners.chaos import sockets
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
 from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import until
@@ -58,6 +57,7 @@ class Situation(NamedTuple):
     endpoints: Endpoints
     admin: Admin
     children: Children
+    dead: Callable[[], str | None]
     report: Callable[[str, progress.Progress], None]
     hooks: Hooks
 
@@ -188,11 +188,8 @@ class LocalRun:
 
     def _connections_gone(self) -> bool:
         """No established connection is left at any broker's client port."""
-        ports = {broker.client_port for broker in self._.endpoints.brokers}
-        return not any(
-            connection.laddr and connection.laddr.port in ports and connection.status == psutil.CONN_ESTABLISHED
-            for connection in psutil.net_connections("tcp")
-        )
+        brokers = {broker.client_port: chaos.process_of(broker) for broker in self._.endpoints.brokers}
+        return not any(sockets.held(brokers, None).values())
 
     def _exits(self) -> int:
         """How often the brokers' processes have ended so far."""
@@ -202,7 +199,10 @@ class LocalRun:
         """A broker that died without being killed by a fault of this run."""
         killed = sum(1 for record in self._records if record.kind == "kill" and record.injected_ns is not None)
         died = self._exits() - self._exits_before
-        return (f"{died} broker exits for {killed} kills: a broker died by itself",) if died > killed else ()
+        problems = [f"{died} broker exits for {killed} kills: a broker died by itself"] if died > killed else []
+        if gone := self._.dead():
+            problems.append(gone)
+        return tuple(problems)
 
     def _manifest(self) -> Manifest:
         assert self._deduplication is not None

@@ -16,7 +16,7 @@ from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED, LINES
 from dedup_runners.endpoints import Broker, Endpoints
 
-__all__ = ["STOP_SIGNAL", "armed_port", "command", "exits", "prepare", "records", "render", "write"]
+__all__ = ["STOP_SIGNAL", "armed_port", "command", "exits", "prepare", "process_of", "records", "render", "write"]
 
 
 def prepare(
@@ -73,6 +73,11 @@ def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> t
 def exits(broker: Broker) -> int:
     """How many processes of this broker have ended so far."""
     return len(keepers.status(broker).exits)
+
+
+def process_of(broker: Broker) -> int:
+    """The broker's process now; 0 while it is down."""
+    return keepers.status(broker).pid or 0
 
 
 def _lines(path: Path) -> list[dict[str, object]]:
