@@ -224,6 +224,13 @@ class Fault(Part):
             return "killTCP"
         return "kill" if self.kill is not None else "moveLeader"
 
+    @property
+    def lasts_s(self) -> float:
+        """How long it stays before it is healed, in seconds."""
+        if self.kill_tcp is not None:
+            return self.kill_tcp.duration_s
+        return self.kill.restart_after_s if self.kill is not None else 0.0
+
 
 class Timeouts(Part):
     """Bounds on the stages: a stage that takes longer is cancelled and counts as an error."""
@@ -280,6 +287,14 @@ class Spec(Part):
                     str(fault.at.message),
                     f"the last message is {self.workload.messages}, and a fault must begin while messages are sent",
                     "name an earlier message or send more",
+                )
+        for index, fault in enumerate(self.faults):
+            if fault.lasts_s >= self.timeouts.run_s:
+                raise refusal(
+                    f"faults[{index}].{fault.kind}",
+                    format_duration(fault.lasts_s),
+                    f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
+                    "make the fault shorter or give the run more time",
                 )
         if self.workload.messages < self.workload.partitions:
             raise refusal(

@@ -18,6 +18,8 @@ from dedup.manifests import FaultRecord
 
 CLIENT_TAIL_NS: Final = 5_000_000_000
 """How long after the heal a client may still be noticing: reconnecting takes its time."""
+LATENCY_SHARE: Final = 0.95
+"""How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
 INTERRUPTED: Final = "interrupted"
 NEEDS_LEADER: Final = ("killTCP", "kill", "moveLeader")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
@@ -68,7 +70,7 @@ def vacuous(record: FaultRecord) -> str | None:
     if not record.target_witness:
         return f"fault {record.name}: the injector claims it, but the target shows no effect"
     if record.kind == "latency":
-        return None
+        return _not_to_the_end(record)
     if record.kind in NEEDS_LEADER and (miss := _missed_leader(record)):
         return miss
     if not record.client_witness:
@@ -79,6 +81,18 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name}: no message was unacknowledged at the effect"
     if record.remaining <= 0:
         return f"fault {record.name}: every message had been sent before the effect"
+    return None
+
+
+def _not_to_the_end(record: FaultRecord) -> str | None:
+    """Words unless every proxy still slowed its broker's answers when the producer had ended."""
+    over = record.injector.get("over") or {}
+    asked_ms = record.injector.get("latency_ms")
+    pings = over.get("round_trips_ms") or {}
+    if not over.get("producer_finished") or asked_ms is None or set(pings) != set(record.target_witness["touched"]):
+        return f"fault {record.name}: that it lasted to the producer's end is not shown"
+    if min(pings.values()) < asked_ms * LATENCY_SHARE:
+        return f"fault {record.name}: at the producer's end pings took only {pings} ms of {asked_ms:g}"
     return None
 
 

@@ -37,6 +37,8 @@ def contradictions(manifest: Manifest, said: Verification) -> Iterator[str]:
         yield f"positions that hold two messages: {counts.position_conflicts:,}"
     if counts.outcomes_unsent:
         yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
+    if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):
+        yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
     if said.gaps and consumer.reached_end:
         yield f"the consumer says that it reached the end, but {said.gaps[0]} (gaps: {len(said.gaps):,})"
     if producer.complete and counts.outcomes_missing:

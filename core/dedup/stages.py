@@ -15,7 +15,7 @@ the resource's status. What they do differently stands behind the `Platform` pro
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -132,15 +132,15 @@ def schedule(experiment: Experiment) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def timeout_of(task: Task, timeouts: Timeouts) -> float:
-    """Seconds after which a task is cancelled."""
+def timeout_of(task: Task, timeouts: Timeouts, runs: int = 1) -> float:
+    """Seconds after which a task is cancelled; judging `runs` runs may take as much for every ten of them."""
     match task.stage:
         case Stage.PROVISION:
             return timeouts.provision_s
         case Stage.TEARDOWN:
             return timeouts.teardown_s
         case Stage.VERIFY | Stage.REPORT:
-            return timeouts.verify_s
+            return timeouts.verify_s * max(1.0, runs / 10)
         case _:
             return timeouts.run_s
 
@@ -171,7 +171,7 @@ def decide(
             return Decision(state=begun, act=Act.START)
         case Status.RUNNING if not state.intended or now_unix_s < state.since_unix_s:
             return Decision(state=_with(state, intended=True, since_unix_s=now_unix_s), act=Act.WAIT)
-        case Status.RUNNING if now_unix_s - state.since_unix_s > (limit := timeout_of(task, timeouts)):
+        case Status.RUNNING if now_unix_s - state.since_unix_s > (limit := timeout_of(task, timeouts, _runs(tasks))):
             return _failure(tasks, state, f"{task}: not done after {limit:g} s")
         case Status.RUNNING:
             return Decision(state=state, act=Act.WAIT)
@@ -179,6 +179,21 @@ def decide(
             return _failure(tasks, state, f"{task}: {observed.message}")
         case Status.DONE:
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
+
+
+def rewound(tasks: tuple[Task, ...], state: State, attempts: Mapping[str, int], complete: Collection[str]) -> State:
+    """Where to go on when somebody resumes an experiment of which something had failed.
+
+    At the first run without a history, as a new attempt (`attempts`: how many each run has had), else at Verify. Runs
+    in `complete` keep their histories: the platform says of their stages that they are done.
+    """
+    if not state.failures:
+        return state
+    for cursor, task in enumerate(tasks):
+        incomplete = task.stage is Stage.PREPARE and task.run_id not in complete
+        if incomplete or task.stage is Stage.VERIFY:
+            return State(digest=state.digest, cursor=cursor, attempt=attempts.get(task.run_id or "", 0) + 1)
+    return state
 
 
 def finished(tasks: tuple[Task, ...], state: State) -> bool:
@@ -232,6 +247,10 @@ def _step(
     if decision.act is Act.WAIT:
         platform.wait(POLL_S)
     return decision.state
+
+
+def _runs(tasks: tuple[Task, ...]) -> int:
+    return sum(task.stage is Stage.CONSUME for task in tasks)
 
 
 def _with(state: State, **changes: object) -> State:

@@ -33,11 +33,14 @@ class Children:
         self.cancelled = threading.Event()
         self._reading, self._writing = os.pipe()
         self._children: list[Child] = []
+        self._lock = threading.Lock()
 
     def start(self, name: str, argv: Sequence[str], log: Path, **environment: str) -> "Child":
         """Start a program of ours; its standard input stays open for `Child.tell`."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with self._lock, log.open("ab") as output:
+            if self.cancelled.is_set():
+                raise Cancelled
             process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.PIPE,
@@ -47,17 +50,22 @@ class Children:
                 pass_fds=(self._reading,),
                 env={**os.environ, "PYTHONUNBUFFERED": "1", VARIABLE: str(self._reading), **environment},
             )
-        child = Child(name, process, log, self.cancelled)
-        self._children = [other for other in self._children if other.code() is None] + [child]
+            child = Child(name, process, log, self.cancelled)
+            self._children = [other for other in self._children if other.code() is None] + [child]
         return child
 
     def end_all(self) -> None:
-        """Kill whatever still runs, with everything it started."""
-        for child in self._children:
-            child.kill()
-        self._children.clear()
+        """Kill whatever still runs, with everything it started; nothing can be started any more."""
+        self.cancelled.set()
+        with self._lock:
+            for child in self._children:
+                child.kill()
+            for child in self._children:
+                child.reap()
+            self._children.clear()
 
     def close(self) -> None:
+        """End everything. A child that cannot be killed leaves when our end of the pipe closes."""
         self.end_all()
         os.close(self._writing)
         os.close(self._reading)
@@ -94,6 +102,7 @@ class Child:
             during()
             if time.monotonic() > deadline:
                 self.kill()
+                self.reap()
                 raise self.failure(f"not done after {timeout_s:g} s")
         return code
 
@@ -118,11 +127,17 @@ class Child:
         )
 
     def kill(self) -> None:
-        """SIGKILL the process and everything in its session, and reap it."""
+        """SIGKILL the process and everything in its session."""
         self._close_input()
         if self.code() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Wait, for a while, until a killed process is gone."""
+        try:
             self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            pass  # it hangs in the kernel; it leaves when that returns
 
     def _close_input(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.errors import EXIT_ERROR, DedupError
+from dedup.errors import EXIT_ERROR, DedupError, one_line
 from dedup.experiments import Expectation, json_schema, load
 
 EXIT_INTERRUPTED: Final = 130
@@ -120,7 +120,7 @@ def plan(
 
     experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
     experiments.check(experiment)
-    experiments.show_plan(experiment, _console(sys.stdout))
+    experiments.show_plan(experiment, _console(stderr=False))
 
 
 @app.command()
@@ -129,8 +129,15 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
-def _console(file: object = sys.stderr) -> Console:
-    return Console(file=file, highlight=False)  # type: ignore[arg-type]
+class _Console(Console):
+    """A console that falls silent when nobody reads it: the exit code must still be the verdict's."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+def _console(*, stderr: bool = True) -> Console:
+    return _Console(stderr=stderr, highlight=False)
 
 
 def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
@@ -156,7 +163,10 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(EXIT_ERROR)
+    except Exception as error:  # exit code 1 means "fail": a crash of ours must never say that
+        sys.stderr.write(f"error {one_line(f'{type(error).__name__}: {error}')}; this is a defect of dedup\n")
+        sys.exit(EXIT_ERROR)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from rich.table import Table
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.plans import deduplicates, plan
-from dedup.stages import Stage, drive, finished, schedule
+from dedup.stages import Stage, State, drive, finished, rewound, schedule
 from dedup_lab import java, labs, reports, results
 from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
@@ -50,7 +50,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     folder = _open(experiment, out, resume)
     labs.sweep()
     with _alone(folder), ConsoleReporter(console, experiment) as reporter:
-        state = folder.state()
+        state = _resumed(experiment, folder)
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
@@ -65,6 +65,14 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
             if not finished(schedule(experiment), state):
                 reporter.note(f"to finish it: {command} --resume --out {folder.root}")
     return reports.show(folder, console)
+
+
+def _resumed(experiment: Experiment, folder: Results) -> State:
+    """Where the experiment stands; what had failed is done again."""
+    runs = plan(experiment)
+    attempts = {run.run_id: len(folder.attempts(run)) for run in runs}
+    complete = {run.run_id for run in runs if folder.finished_attempt(run)}
+    return rewound(schedule(experiment), folder.state(), attempts, complete)
 
 
 def show_plan(experiment: Experiment, console: Console) -> None:

@@ -44,7 +44,7 @@ class ArmedFaults:
 
     def wait(self, during: Callable[[], None]) -> None:
         """Return when every chaos process has healed its fault and ended."""
-        bound_s = 2 * HEAL_TIMEOUT_S + max(map(_lasts_s, self._faults), default=0.0)
+        bound_s = 2 * HEAL_TIMEOUT_S + max((fault.lasts_s for fault in self._faults if fault), default=0.0)
         for child in self._processes.values():
             child.wait(bound_s, during)
 
@@ -59,9 +59,3 @@ class ArmedFaults:
             if child.code() is not None or time.monotonic() > deadline:
                 raise child.failure("the fault was never armed")
         return port
-
-
-def _lasts_s(fault: Fault | None) -> float:
-    if fault is None:
-        return 0.0
-    return fault.kill_tcp.duration_s if fault.kill_tcp else fault.kill.restart_after_s if fault.kill else 0.0

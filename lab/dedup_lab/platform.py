@@ -11,7 +11,6 @@ from typing import Protocol
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
-from dedup.histories import MANIFEST
 from dedup.manifests import Manifest
 from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
@@ -62,7 +61,7 @@ class LocalPlatform:
             return Observation(status=Status.DONE)
         if task.run_id is not None:
             return self._observe_run(task, attempt)
-        if task.stage is Stage.PROVISION and task.system in self._systems:
+        if task.stage is Stage.PROVISION and (task.system in self._systems or self._is_done_with(str(task.system))):
             return Observation(status=Status.DONE)
         if task.stage is Stage.TEARDOWN and task.system not in self._systems:
             return Observation(status=Status.DONE)
@@ -76,13 +75,13 @@ class LocalPlatform:
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
         self._end_job()
-        self._reporter.failed(task, reason)
         if task.run_id is not None:
             self._results.note_failure(self._results.attempt(task.run_id, attempt), task.stage, reason)
             self._run = None
         elif task.system is not None:
             self._results.note_failure(self._results.logs(task.system), task.stage, reason)
             self._stop(task.system)
+        self._reporter.failed(task, reason)
 
     def wait(self, timeout_s: float) -> None:
         if self._job is not None:
@@ -97,13 +96,20 @@ class LocalPlatform:
 
     def _observe_run(self, task: Task, attempt: int) -> Observation:
         assert task.system is not None and task.run_id is not None
-        if task.stage is Stage.CONSUME and (self._results.attempt(task.run_id, attempt) / MANIFEST).is_file():
-            return Observation(status=Status.DONE)  # finished by an earlier process, which died before it said so
+        if self._results.finished_attempt(self._runs[task.run_id]):
+            return Observation(status=Status.DONE)  # by an earlier process; a finished run is never repeated
         if task.system not in self._systems:
+            return Observation(status=Status.UNPROVISIONED)
+        if task.stage is Stage.PREPARE and self._systems[task.system].dead():
+            self._stop(task.system)
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is not Stage.PREPARE and (self._run is None or self._run[:2] != (task.run_id, attempt)):
             return Observation(status=Status.FAILED, message="the stages before it were not done by this process")
         return Observation(status=Status.ABSENT)
+
+    def _is_done_with(self, system: str) -> bool:
+        """Whether every run of the system is finished."""
+        return all(self._results.finished_attempt(run) for run in self._runs.values() if run.system == system)
 
     def _do(self, task: Task, attempt: int) -> None:
         match task.stage:
@@ -133,9 +139,14 @@ class LocalPlatform:
 
     def _provision(self, system: System) -> None:
         proxied = bool(system.network.latency_s) or any(fault.kill_tcp for fault in self._experiment.spec.faults)
-        self._systems[system.name] = RunningSystem.start(
+        cancelled = self._children.cancelled
+        running = RunningSystem.start(
             system, proxied=proxied, logs=self._results.logs(system.name), note=self._reporter.note
         )
+        if cancelled.is_set():
+            running.close()
+            raise Cancelled
+        self._systems[system.name] = running
 
     def _new_run(self, task: Task, attempt: int) -> LocalRun:
         assert task.run_id is not None
@@ -174,12 +185,13 @@ class LocalPlatform:
             running.close()
 
     def _end_job(self) -> None:
-        self._children.cancelled.set()
+        """Cancel what runs. It keeps the children it began with, so whatever it still does, it starts nothing more."""
+        old, self._children = self._children, Children()
+        old.end_all()
         if self._job is not None:
             self._job.over.wait(CANCEL_S)
-        self._children.end_all()
-        self._children.cancelled.clear()
-        self._job = None
+            self._job = None
+        old.close()
 
 
 class _Job:
@@ -188,7 +200,7 @@ class _Job:
     def __init__(self, task: Task, attempt: int, work: Callable[[], None]) -> None:
         self.task, self._attempt = task, attempt
         self.over = threading.Event()
-        self._failure: str | None = None
+        self._failure: str | None = "the stage ended without a word"
         threading.Thread(target=self._run, args=(work,), name=str(task), daemon=True).start()
 
     def is_for(self, task: Task, attempt: int) -> bool:
@@ -204,6 +216,7 @@ class _Job:
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
+            self._failure = None
         except Cancelled:
             self._failure = "cancelled"
         except DedupError as error:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from dedup.experiments import Experiment
@@ -96,11 +97,12 @@ class ConsoleReporter:
         self.note(f"run {self._finished_runs}/{self._runs} {run_id}: {words}")
 
     def note(self, text: str) -> None:
-        self._console.print(f"[dim]{time.monotonic() - self._began:7.1f}s[/]  {text}", highlight=False, soft_wrap=True)
+        elapsed_s = time.monotonic() - self._began
+        self._console.print(f"[dim]{elapsed_s:7.1f}s[/]  {escape(text)}", highlight=False, soft_wrap=True)
 
     def failed(self, task: Task, reason: str) -> None:
         self._remove_bar()
-        self.note(f"[red]failed[/]: {reason}")
+        self.note(f"failed: {reason}")
 
     def _remove_bar(self) -> None:
         if self._bar is not None:

@@ -41,13 +41,13 @@ def write(experiment: Experiment, results: Results) -> Summary:
 
 def gather(experiment: Experiment, results: Results) -> list[Evidence]:
     """The evidence of every planned run: its finished attempt, or why there is none."""
-    evidence = []
+    evidence: list[Evidence] = []
     for run in plan(experiment):
-        folder = results.finished_attempt(run)
-        if folder is not None:
-            evidence.append(recall(folder))
-        elif failures := results.failures(run):
-            evidence.append(Evidence(run_id=run.run_id, attempt=len(failures), problem=failures[-1]))
+        finished = results.finished_attempts(run)
+        evidence.extend(recall(folder) for folder in finished)
+        if not finished and (failures := results.failures(run)):
+            attempt = max(1, len(results.attempts(run)))
+            evidence.append(Evidence(run_id=run.run_id, attempt=attempt, problem=failures[-1]))
     return evidence
 
 

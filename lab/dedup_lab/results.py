@@ -67,8 +67,16 @@ class Results:
 
     def finished_attempt(self, run: Run) -> Path | None:
         """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
-        attempts = sorted((self.root / "runs" / run.run_id).glob("attempt-*"), key=lambda path: path.name)
-        return next((path for path in attempts if (path / MANIFEST).is_file()), None)
+        return next(iter(self.finished_attempts(run)), None)
+
+    def finished_attempts(self, run: Run) -> list[Path]:
+        """Every attempt of the run that has a manifest, oldest first."""
+        return [path for path in self.attempts(run) if (path / MANIFEST).is_file()]
+
+    def attempts(self, run: Run) -> list[Path]:
+        """Every attempt that was begun, oldest first."""
+        found = (self.root / "runs" / run.run_id).glob("attempt-*")
+        return sorted(found, key=lambda path: int(path.name.removeprefix("attempt-")))
 
     def note_failure(self, folder: Path, stage: str, reason: str) -> None:
         """Keep the reason why an attempt, or a system, could not go on; `folder` is its own."""

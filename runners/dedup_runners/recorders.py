@@ -52,7 +52,7 @@ class Recorder:
         self._queued_rows = 0
         self._changed = threading.Condition()
         self._closing = False
-        self._error: OSError | pa.ArrowException | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -93,7 +93,7 @@ class Recorder:
                     table.rotate(older_than_s=self._segment_s)
             for table in self._tables.values():
                 table.rotate(older_than_s=0)
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # whatever it is, the client must hear of it
             with self._changed:
                 self._error = error
                 self._changed.notify_all()

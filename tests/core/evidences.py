@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from dedup.anomalies import Counts, Jump, OrderEvent, Verification, Witness
 from dedup.experiments import Expectation, Experiment, parse
-from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
+from dedup.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, plan
 from dedup.verdicts import Demand, Evidence
 
@@ -169,7 +169,7 @@ def manifest(
             library_version="2.16.0",
             effective_config={},
             received=MESSAGES,
-            end=(),
+            end=(EndPosition(partition=0),),
             segments=(),
         ),
         deduplication=Deduplication(asked=deduplication, in_force=deduplication, proof="producer ids in the batches"),

@@ -350,3 +350,10 @@ def test_any_value_anywhere_is_accepted_or_refused_in_one_line(place: str, value
         parse(document, source="e.yaml")
     except SpecificationError:
         assert refusal(document).startswith("e.yaml: ")
+
+
+def test_a_fault_that_outlasts_its_run_is_refused() -> None:
+    fault = {"name": "cut", "at": {"message": 10}, "killTCP": {"duration": "10m"}}
+    line = refusal(changed(("spec/faults", [fault])))
+    assert "faults[0].killTCP: got 10m; a run is cancelled after timeouts.run, 10m" in line
+    parse(changed(("spec/faults", [fault]), ("spec/timeouts", {"run": "11m"})), source="e.yaml")

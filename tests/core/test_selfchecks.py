@@ -178,3 +178,9 @@ def test_a_manifest_of_another_run_is_no_evidence(changes: dict[str, Any]) -> No
     verdict = judged(duplicates(), demand, **changes)
     assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
     assert Code.ANOTHER_RUN in codes(verdict)
+
+
+def test_a_partition_whose_end_nobody_asked_for_proves_no_loss() -> None:
+    found = evidence(RUN, ANOMALIES["not_received"], consumer={"end": ()})
+    verdict = judge_run(found, EXACTLY_ONCE)
+    assert (verdict.verdict, codes(verdict), verdict.void) == (Verdict.ERROR, [Code.SELF_CHECK], True)

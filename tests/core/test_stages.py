@@ -22,6 +22,7 @@ from dedup.stages import (
     advance,
     decide,
     finished,
+    rewound,
     schedule,
     timeout_of,
 )
@@ -378,3 +379,28 @@ def test_a_failed_task_is_cancelled_even_if_the_process_dies_around_it() -> None
         go_on(of, world, fails=fails)
         assert [task for task, _ in world.cancelled], moment
         assert world.finished.keys() == run_ids(of) - {bad}
+
+
+def test_what_failed_is_done_again_when_somebody_resumes() -> None:
+    """At the first run without a history, as a new attempt; runs that have one are not begun again."""
+    of = experiment(systems=1, variants=2, runs=2)
+    tasks = schedule(of)
+    runs = [task.run_id or "" for task in tasks if task.stage is Stage.PREPARE]
+    failed = State(digest="d", cursor=len(tasks), failures=1, last_failure="disk full")
+    again = rewound(tasks, failed, {runs[1]: 1}, {runs[0], runs[2], runs[3]})
+    assert (tasks[again.cursor].run_id, tasks[again.cursor].stage) == (runs[1], Stage.PREPARE)
+    assert (again.attempt, again.failures, again.intended) == (2, 0, False)
+
+
+def test_if_only_the_judging_failed_only_that_is_done_again() -> None:
+    of = experiment(systems=1, variants=1, runs=2)
+    tasks = schedule(of)
+    complete = {task.run_id or "" for task in tasks if task.run_id}
+    again = rewound(tasks, State(digest="d", cursor=len(tasks), failures=1), {}, complete)
+    assert tasks[again.cursor].stage is Stage.VERIFY
+
+
+def test_without_a_failure_an_experiment_goes_on_where_it_was() -> None:
+    of = experiment(systems=1, variants=1, runs=2)
+    state = State(digest="d", cursor=3, attempt=2, intended=True)
+    assert rewound(schedule(of), state, {}, set()) == state

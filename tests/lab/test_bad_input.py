@@ -3,6 +3,7 @@
 These go through the `dedup` command itself. The rules behind the lines are tested where they live.
 """
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from rich.console import Console
 from tests.builders import History, write_history
 from tests.lab import harness
 
-from dedup_lab import cli, results
+from dedup_lab import cli, experiments, results
+from dedup_lab.reporters import ConsoleReporter
 
 
 class Said(NamedTuple):
@@ -219,3 +222,23 @@ def test_a_file_that_is_not_yaml_is_one_line(dedup: Command, tmp_path: Path) -> 
     assert "broken.yaml" in one_line(dedup("run", path))
     path.write_text(yaml.safe_dump([1]))
     assert "broken.yaml" in one_line(dedup("run", path))
+
+
+def test_a_crash_of_ours_is_an_error_and_never_says_fail(
+    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_arguments: object, **_options: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(experiments, "run", crash)
+    said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--out", tmp_path / "results")
+    assert said.code == 4
+    assert "No space left on device" in one_line(said)
+
+
+def test_what_brokers_say_is_shown_as_it_is() -> None:
+    console = Console(file=io.StringIO())
+    told = "failed: [/127.0.0.1:50262] closed"
+    ConsoleReporter(console, harness.experiment(harness.document("kafka-kill-tcp"))).note(told)
+    assert isinstance(console.file, io.StringIO)
+    assert told in console.file.getvalue()

@@ -81,7 +81,7 @@ def process_of(broker: Broker) -> int:
 
 
 def _lines(path: Path) -> list[dict[str, object]]:
-    """The lines of a JSON lines file; a last line cut short by a crash is left out, a missing file is empty."""
+    """The lines of a JSON lines file; a line cut short by a crash is left out, a missing file is empty."""
     if not path.is_file():
         return []
     found = []
@@ -89,7 +89,7 @@ def _lines(path: Path) -> list[dict[str, object]]:
         try:
             found.append(json.loads(line))
         except ValueError:
-            break
+            continue
     return found
 
 

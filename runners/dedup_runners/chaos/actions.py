@@ -15,6 +15,7 @@ from typing import Any, Final
 import psutil
 
 from dedup.errors import PlatformError
+from dedup.faults import LATENCY_SHARE
 from dedup_runners.chaos import keepers, probes, sockets
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sessions import BYSTANDER, Session, current
@@ -123,7 +124,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     if (
         gained
         and len(gained) == len(guard.proxies)
-        and min(after.values()) >= latency_ms * probes.LATENCY_SHARE
+        and min(after.values()) >= latency_ms * LATENCY_SHARE
         and min(gained.values()) >= latency_ms * probes.GAIN_SHARE
     ):
         session.effective = True

@@ -24,7 +24,7 @@ class Guard:
     """A watchdog over one fault's toxics, and the way to set and remove them."""
 
     def __init__(self, url: str, fault: str, proxies: Sequence[str], lines: Path) -> None:
-        self.toxic, self.proxies = f"dedup-{fault}", list(proxies)
+        self.toxic, self.proxies = f"dedup-{fault}-{time.monotonic_ns()}", list(proxies)
         self.toxiproxy = Toxiproxy(url)
         orders = {"url": url, "toxic": self.toxic, "proxies": self.proxies, "fault": fault, "lines": str(lines)}
         self._process = subprocess.Popen(

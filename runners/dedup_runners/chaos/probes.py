@@ -20,8 +20,6 @@ END_WITH_ROLLBACKS: Final = 20
 """The exit code by which chaoslib ends an experiment and still plays its rollbacks."""
 ROUND_TRIP_S: Final = 30.0
 RETRY_S: Final = 0.1
-LATENCY_SHARE: Final = 0.95
-"""How much of the latency asked for every ping must now take at least, for timers and clocks are not exact."""
 GAIN_SHARE: Final = 0.5
 """How much of it a ping must have gained: a busy machine makes the pings before the latency long, too."""
 

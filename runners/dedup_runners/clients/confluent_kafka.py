@@ -135,6 +135,8 @@ class Producer:
         _await_topic(self._client, self._topic, self._streams, timeout_s)
 
     def send(self, chunk: Chunk) -> int:
+        if self._stopped:
+            return 0
         payloads = iter(chunk.payloads)
         sent_before, count = self._sent, len(chunk.payloads)
         self._sending = (sent_before + count, payloads)
