@@ -241,7 +241,7 @@ class Timeouts(Part):
     run_s: Seconds = Field(
         600.0, alias="run", gt=0, le=MAX_TIMEOUT_S, description="each of prepare, produce, settle and consume"
     )
-    verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge the histories, for every ten of them")
+    verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge, for every ten runs")
     teardown_s: Seconds = Field(600.0, alias="teardown", gt=0, le=MAX_TIMEOUT_S, description="to end a system")
 
 
