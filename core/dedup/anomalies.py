@@ -72,7 +72,9 @@ class Witness(BaseModel):
     anomaly: str = Field(description="the name of the count it belongs to")
     stream: int
     value: int
-    positions: tuple[str, ...] = Field((), description="partition/ledger:entry:batch of each copy, in arrival order")
+    positions: tuple[str, ...] = Field(
+        (), description="partition/ledger:entry:batch of each copy, by partition and there in arrival order"
+    )
 
 
 class Verification(BaseModel):

@@ -66,7 +66,8 @@ def judge(folder: Path) -> Verification:
     witnesses = list[Witness]()
     for name, (stream, value) in ((each, m) for each in found for m in sorted(found[each])[:MAX_WITNESSES]):
         places = [copy[stream, value], *copies.get((stream, value), ())] if (stream, value) in copy else []
-        texts = tuple("{}/{}:{}:{}".format(*place) for place in places[:MAX_WITNESSES])
+        by_partition = sorted(places, key=lambda place: place[0])[:MAX_WITNESSES]
+        texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     first = sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS]
     more = {"events": first, "events_total": len(events), "witnesses": witnesses, "gaps": _gaps(folder, at)}

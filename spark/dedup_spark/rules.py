@@ -197,6 +197,6 @@ WITH places AS (
   GROUP BY ALL
 )
 SELECT run, stream, value, concat(partition, '/', ledger, ':', entry, ':', batch) AS position
-FROM (SELECT *, row_number() OVER (PARTITION BY run, stream, value ORDER BY arrival) AS rank FROM places)
+FROM (SELECT *, row_number() OVER (PARTITION BY run, stream, value ORDER BY partition, arrival) AS rank FROM places)
 WHERE rank <= {most} ORDER BY run, stream, value, rank
 """
