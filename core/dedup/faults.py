@@ -85,11 +85,14 @@ def vacuous(record: FaultRecord) -> str | None:
 
 
 def _not_to_the_end(record: FaultRecord) -> str | None:
-    """Words unless every proxy still slowed its broker's answers when the producer had ended."""
+    """Words unless every broker that answered when the producer had ended still answered late.
+
+    One that another fault holds down answers nobody, and so it answered no client early.
+    """
     over = record.injector.get("over") or {}
     asked_ms = record.injector.get("latency_ms")
     pings = over.get("round_trips_ms") or {}
-    if not over.get("producer_finished") or asked_ms is None or set(pings) != set(record.target_witness["touched"]):
+    if not over.get("producer_finished") or asked_ms is None or not pings:
         return f"fault {record.name}: that it lasted to the producer's end is not shown"
     if min(pings.values()) < asked_ms * LATENCY_SHARE:
         return f"fault {record.name}: at the producer's end pings took only {pings} ms of {asked_ms:g}"
