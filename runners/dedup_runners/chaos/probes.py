@@ -80,15 +80,16 @@ def healed(timeout_s: float, configuration: dict[str, Any]) -> dict[str, float]:
 
 
 def measured(session: Session, attempts: int = 1) -> dict[str, float]:
-    """Milliseconds of one protocol round trip to each target through its proxy; empty if one does not answer."""
-    targets = [broker for broker in session.scene.targets() if broker.proxy_port]
-    try:
-        ports = [broker.proxy_port or 0 for broker in targets]
-        found = pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts)
-    except OSError as error:
-        session.note("ping_failed", error=str(error))
-        return {}
-    return {broker.id: round(ms, 2) for broker, ms in zip(targets, found, strict=True)}
+    """Milliseconds of one protocol round trip to each target through its proxy; without those that do not answer."""
+    found = {}
+    for broker in session.scene.targets():
+        try:
+            ports = [broker.proxy_port] if broker.proxy_port else []
+            for ms in pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts):
+                found[broker.id] = round(ms, 2)
+        except OSError as error:
+            session.note("ping_failed", broker=broker.id, error=str(error))
+    return found
 
 
 def _round_trip(session: Session, timeout_s: float) -> float:
