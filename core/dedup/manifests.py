@@ -4,7 +4,6 @@ A runner writes its report last; the platform writes the manifest after both. So
 everything before it is complete, and its checksums say that it still is what was recorded.
 """
 
-from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,11 +24,6 @@ class Segment(Record):
     rows: int = 0
     bytes: int
     sha256: str
-
-
-class Runner(StrEnum):
-    PRODUCER = "producer"
-    CONSUMER = "consumer"
 
 
 class EndPosition(Record):
