@@ -52,8 +52,9 @@ COMPARISONS = {
     "pulsar": [Comparison("our producer, full history", "bare send_async loop", 0.8)],
 }
 VERSIONS = {"kafka": "4.3.1", "pulsar": "4.2.4"}
-WARM_UP = 200_000
 MEMORY_TARGET = 1.2
+ROUND_0 = 200_000
+"""Messages of each contender's first run, which does not count: the brokers warm up."""
 
 
 def main() -> int:
@@ -86,7 +87,7 @@ def measure(system: str, messages: int, rounds: int, *, memory: bool) -> int:
 def in_turns(contest: Contest, contenders: dict[str, Contender], rounds: int) -> dict[str, list[Sample]]:
     """One sample a contender and round, after a warm-up of each."""
     for run in contenders.values():
-        run(contest.of(min(WARM_UP, contest.messages)))
+        run(contest.of(min(ROUND_0, contest.messages)))
     samples: dict[str, list[Sample]] = {name: [] for name in contenders}
     for number in range(1, rounds + 1):
         for name, run in contenders.items():

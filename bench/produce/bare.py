@@ -6,7 +6,7 @@ Settings come as JSON on standard input; seconds and processor seconds go to sta
 
 import gc
 import json
-import logging
+import os
 import resource
 import sys
 import threading
@@ -25,16 +25,23 @@ def kafka(given: dict[str, Any]) -> float:
     reliable = {"bootstrap.servers": given["bootstrap"], "acks": "all", "enable.idempotence": True, "log_level": 0}
     producer = Producer({**given["properties"], **bound, **reliable})
     producer.list_topics(given["topic"], 30)
-    values, topic, produce = payloads(given["messages"]), given["topic"], producer.produce
+    topic, produce = given["topic"], producer.produce
+
+    def send(values: list[bytes]) -> None:
+        for value in values:
+            while True:
+                try:
+                    produce(topic, value, None, 0)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+
+    values = payloads(given["warm_up"] + given["messages"])
+    warm_up, counted = values[: given["warm_up"]], values[given["warm_up"] :]
     gc.disable()
+    send(warm_up)
     began = time.monotonic()
-    for value in values:
-        while True:
-            try:
-                produce(topic, value, None, 0)
-                break
-            except BufferError:
-                producer.poll(0.05)
+    send(counted)
     if left := producer.flush(300):
         raise SystemExit(f"{left} messages were not acknowledged")
     return time.monotonic() - began
@@ -43,8 +50,7 @@ def kafka(given: dict[str, Any]) -> float:
 def pulsar(given: dict[str, Any]) -> float:
     import pulsar as library
 
-    logger = logging.Logger("silent", logging.ERROR)
-    logger.addHandler(logging.NullHandler())
+    logger = library.FileLogger(library.LoggerLevel.Error, os.devnull)
     client = library.Client(given["bootstrap"], listener_name=given["listener_name"], logger=logger)
     producer = client.create_producer(
         given["topic"],
@@ -61,11 +67,14 @@ def pulsar(given: dict[str, Any]) -> float:
     def finish(_result: Any, _position: Any) -> None:
         done.set()
 
-    values, last, send = payloads(given["messages"]), given["messages"], producer.send_async
+    warm_up, last, send = given["warm_up"], given["warm_up"] + given["messages"], producer.send_async
+    values = payloads(last)
     gc.disable()
+    for sequence_id in range(1, warm_up + 1):
+        send(values[sequence_id - 1], ignore, sequence_id=sequence_id)
     began = time.monotonic()
-    for sequence_id, value in enumerate(values, 1):
-        send(value, ignore if sequence_id < last else finish, sequence_id=sequence_id)
+    for sequence_id in range(warm_up + 1, last + 1):
+        send(values[sequence_id - 1], ignore if sequence_id < last else finish, sequence_id=sequence_id)
     if not done.wait(300):
         raise SystemExit("the last message was not acknowledged")
     took_s = time.monotonic() - began

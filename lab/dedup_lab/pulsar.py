@@ -46,10 +46,12 @@ _COMMON = (
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
     "-Xshare:auto",
 )
-ZOOKEEPER_FLAGS = (*_COMMON, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-TOOL_FLAGS = (*_COMMON, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-BOOKIE_FLAGS = (*_COMMON, "-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseG1GC")
-BROKER_FLAGS = (*_COMMON, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseG1GC")
+# The second compiler would take the cores from everybody for the first minutes: on a small machine that is every run.
+_QUICK = "-XX:TieredStopAtLevel=1"
+ZOOKEEPER_FLAGS = (*_COMMON, "-Xmx128m", "-XX:+UseSerialGC", _QUICK)
+TOOL_FLAGS = (*_COMMON, "-Xmx192m", "-XX:+UseSerialGC", _QUICK)
+BOOKIE_FLAGS = (*_COMMON, _QUICK, "-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseG1GC")
+BROKER_FLAGS = (*_COMMON, _QUICK, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseG1GC")
 
 
 def start(

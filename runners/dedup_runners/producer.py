@@ -93,13 +93,14 @@ class Production:
     def _send(self, chunk: Chunk) -> bool:
         count = self.client.send(chunk)
         self.sent += count
+        reached = [trigger for trigger in self._triggers if trigger.message == self.sent]
+        for trigger in reached:  # before anything else: the fault is to hit what is in flight now
+            trigger.push(*self.client.progress())
         self._recorder.write("sent", (chunk.streams[:count], chunk.values[:count]))
         self.tally.sent(chunk.streams[:count], chunk.values[:count])
         self.clock.tick(CLOCK_SENT, self.sent, time.monotonic_ns())
-        for trigger in self._triggers:
-            if trigger.message == self.sent:
-                trigger.push(*self.client.progress())
-                self.stamp("message", trigger.fault, requested=trigger.message)
+        for trigger in reached:
+            self.stamp("message", trigger.fault, requested=trigger.message)
         return count == len(chunk.payloads)
 
     def _record(self, outcomes: Outcomes) -> None:

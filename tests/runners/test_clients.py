@@ -1,7 +1,9 @@
 """What every client must do alike, and what each library says of settings that it does not take."""
 
 import json
-import logging
+import time
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
@@ -136,16 +138,33 @@ def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
     assert seen.disturbances[1][1] == "partition 0: 1 -> 2"
 
 
-def test_pulsars_log_lines_witness_lost_connections() -> None:
-    seen = Seen()
-    handler = pulsar._Handler(seen)
-    logger = logging.Logger("pulsar")
-    logger.addHandler(handler)
-    logger.info("[127.0.0.1:1 -> 127.0.0.1:2] Connection closed with ConnectError")
-    logger.info("[persistent://public/default/t, p-0] Schedule reconnection in 0.1 s")
-    logger.info("Created producer on broker")
-    assert [kind for kind, _, _ in seen.disturbances] == ["disconnect", "retry"]
-    assert seen.lines == ["Created producer on broker"]
-    handler.leaving = True
-    logger.info("[127.0.0.1:1 -> 127.0.0.1:2] Connection disconnected (refCnt: 2)")
+def test_pulsars_log_lines_witness_lost_connections(tmp_path: Path) -> None:
+    seen, log = Seen(), tmp_path / "client.log"
+    watch = pulsar._Watch(log, seen)
+
+    def logged(*lines: str) -> None:
+        now = f"{datetime.now():{pulsar.LOG_TIME}}"[:-3]
+        with log.open("a") as file:
+            file.writelines(f"{now} INFO  [7] C:1 | {line}\n" for line in lines)
+
+    began_ns = time.monotonic_ns()
+    logged("[127.0.0.1:1 -> 127.0.0.1:2] Connection closed with ConnectError", "[p-0] Schedule reconnection in 0.1 s")
+    logged("Created producer on broker")
+    watch.look()
+    assert [(kind, detail[:4]) for kind, detail, _ in seen.disturbances] == [("disconnect", "[127"), ("retry", "[p-0")]
+    assert all(began_ns - 2_000_000 <= (at or 0) <= time.monotonic_ns() for _, _, at in seen.disturbances)
+    watch.close()
+    logged("[127.0.0.1:1 -> 127.0.0.1:2] Connection disconnected (refCnt: 2)")
     assert len(seen.disturbances) == 2
+
+
+def test_half_a_line_of_pulsars_log_waits_for_its_other_half(tmp_path: Path) -> None:
+    seen, log = Seen(), tmp_path / "client.log"
+    watch = pulsar._Watch(log, seen)
+    with log.open("a") as file:
+        for part, found in [("2026-01-31 23:59:59.999 INFO  [7] C:1 | Connection cl", 0), ("osed\n", 1)]:
+            file.write(part)
+            file.flush()
+            watch.look()
+            assert len(seen.disturbances) == found
+    watch.close()

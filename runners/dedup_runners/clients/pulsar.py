@@ -6,17 +6,23 @@ The client calls back on a thread of its own, one call a message, with no word o
 callback carries its message's identity. It only appends to a list; a whole list becomes columns at once, on the
 sending thread, which also keeps the in-flight bound: it never sends more than the bound leaves room for.
 
+The client logs to a file that a thread of ours follows. With a Python logger it would enter the interpreter for every
+debug line, one a message, only to have it thrown away.
+
 A duplicate that the broker recognised is acknowledged with the position (-1, -1): an `ok` without a position.
 Deduplication is the broker's policy; nothing of the client's configuration differs between the variants.
 """
 
-import logging
+import ctypes
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from operator import length_hint, methodcaller
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -29,13 +35,18 @@ from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witn
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_S: Final = 0.0005
-ROOM_SHARE: Final = 4
+ROOM_SHARE: Final = 64
 """When the bound is reached, sending goes on when this part of it is free: a thread that sends and a thread that calls
-back, message by message in turns, would spend their time on handing over the interpreter's lock."""
+back, message by message in turns, would spend their time on handing over the interpreter's lock. A much larger part
+would come in bursts, with a system that idles between them, and a fault is to hit one that is at work."""
 DRAIN_GRACE_S: Final = 60.0
 DRAIN_ROWS: Final = 2048
 READ_MESSAGES: Final = 5000
 READ_BYTES: Final = 16 << 20
+LOOK_S: Final = 0.02
+CLIENT_LOG: Final = "client.log"
+LOG_TIME: Final = "%Y-%m-%d %H:%M:%S.%f"
+LOG_TIME_LENGTH: Final = len("2026-01-31 23:59:59.999")
 
 OUTCOME_OF: Final = {
     int(pulsar.Result.Ok): Outcome.OK,
@@ -107,7 +118,7 @@ def typed(properties: dict[str, str]) -> dict[str, Any]:
 def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Build a client that reaches no broker, with these settings; they are the same with and without deduplication."""
     asked = typed(properties)
-    client = _client("pulsar://127.0.0.1:1", None, asked, logging.NullHandler())
+    client = _client("pulsar://127.0.0.1:1", None, asked, Path(os.devnull))
     client.close()
     bound = asked.get("batching_max_messages", 1)
     if bound < 1:
@@ -136,8 +147,10 @@ class Producer:
             **{name: value for name, value in asked.items() if name in PRODUCER_SETTINGS},
         }
         self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
-        self._handler = _Handler(witnesses)
-        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, self._handler)
+        log = config.folder / f"producer.{CLIENT_LOG}"
+        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, log)
+        self._watch = _Watch(log, witnesses)
+        self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
@@ -173,6 +186,7 @@ class Producer:
             time.sleep(ROOM_S)
             self._drain(DRAIN_ROWS)
         self._drain()
+        self._watch.look()
 
     def progress(self) -> Progress:
         with self._counting:
@@ -183,7 +197,7 @@ class Producer:
         self._stopped = True
 
     def close(self) -> None:
-        self._handler.leaving = True
+        self._watch.close()
         self._client.close()
         self._drain()
 
@@ -204,6 +218,9 @@ class Producer:
 
     def _on_end(self, stream: int, value: int, result: Any, position: Any) -> None:
         self._ended.append((stream, value, result, position))
+        if threading.get_ident() not in self._callers:
+            _settle()
+            self._callers.add(threading.get_ident())
 
     def _drain(self, at_least: int = 1) -> None:
         """Turn the callbacks so far into rows of the history, if there are that many."""
@@ -240,8 +257,9 @@ class Consumer:
         asked = typed(config.properties)
         self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
         self.foreign: list[str] = []
-        self._handler = _Handler(witnesses)
-        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, self._handler)
+        log = config.folder / f"consumer.{CLIENT_LOG}"
+        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, log)
+        self._watch = _Watch(log, witnesses)
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
         self._consumers = []
@@ -283,7 +301,7 @@ class Consumer:
         return None
 
     def close(self) -> None:
-        self._handler.leaving = True
+        self._watch.close()
         self._client.close()
 
     def _in_batch(self, partition: int) -> bool:
@@ -326,10 +344,19 @@ def partition_topic(topic: str, partition: int, partitions: int) -> str:
     return topic if partitions == 1 else f"{topic}-partition-{partition}"
 
 
-def _client(service_url: str, listener_name: str | None, asked: dict[str, Any], handler: logging.Handler) -> Any:
+def _settle() -> None:
+    """Give the calling thread, which is the client's, a place in the interpreter for good.
+
+    CPython makes a thread state for every call from a thread that it does not know and throws it away after, at the
+    price of two system calls and a flush of every core's address cache: most of the time of a send. A thread that
+    holds one more than it gives back keeps its state.
+    """
+    ctypes.pythonapi.PyGILState_Ensure()
+
+
+def _client(service_url: str, listener_name: str | None, asked: dict[str, Any], log: Path) -> Any:
     settings = {name: value for name, value in asked.items() if name in CLIENT_SETTINGS}
-    logger = logging.Logger("pulsar-client", logging.INFO)
-    logger.addHandler(handler)
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log))
     try:
         return pulsar.Client(service_url, logger=logger, listener_name=listener_name, **settings)
     except (ValueError, TypeError, pulsar.PulsarException) as error:
@@ -369,21 +396,52 @@ def _values_of(name: str) -> str:
     return f"one of {', '.join(kind.__members__)}"
 
 
-class _Handler(logging.Handler):
-    """Sorts the client's log lines into witnesses and talk. `leaving`: we close connections ourselves now."""
+class _Watch:
+    """Follows the client's log and reports the disturbances that its lines witness, with the times that they carry."""
 
-    def __init__(self, witnesses: Witnesses) -> None:
-        super().__init__()
-        self.leaving = False
-        self._witnesses = witnesses
+    def __init__(self, path: Path, witnesses: Witnesses) -> None:
+        self._path, self._witnesses = path, witnesses
+        self._read_bytes = 0
+        self._reading, self._leaving = threading.Lock(), threading.Event()
+        threading.Thread(target=self._follow, name="client-log", daemon=True).start()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
+    def look(self) -> None:
+        """Report the whole lines that are new."""
+        with self._reading:
+            try:
+                with self._path.open("rb") as file:
+                    file.seek(self._read_bytes)
+                    found = file.read()
+            except FileNotFoundError:
+                return  # nothing logged yet
+            whole = found[: found.rfind(b"\n") + 1]
+            self._read_bytes += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                self._report(line)
+
+    def close(self) -> None:
+        """Report what is there and no more: from now on it is we who close connections."""
+        self._leaving.set()
+        self.look()
+
+    def _follow(self) -> None:
+        while not self._leaving.wait(LOOK_S):
+            self.look()
+
+    def _report(self, line: str) -> None:
         for kind, pattern in DISTURBANCES:
-            if not self.leaving and pattern.search(line):
-                self._witnesses.disturbed(kind, line)
+            if pattern.search(line):
+                self._witnesses.disturbed(kind, line.rpartition(" | ")[2], _logged_ns(line))
                 return
-        self._witnesses.log(line)
+
+
+def _logged_ns(line: str) -> int | None:
+    """When a line was logged, on the monotonic clock; None if it does not begin with a time."""
+    try:
+        at = datetime.strptime(line[:LOG_TIME_LENGTH], LOG_TIME)
+    except ValueError:
+        return None
+    return time.monotonic_ns() - (time.time_ns() - round(at.timestamp() * 1e9))
 
 
 _LEDGER: Final = methodcaller("ledger_id")
