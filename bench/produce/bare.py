@@ -25,23 +25,16 @@ def kafka(given: dict[str, Any]) -> float:
     reliable = {"bootstrap.servers": given["bootstrap"], "acks": "all", "enable.idempotence": True, "log_level": 0}
     producer = Producer({**given["properties"], **bound, **reliable})
     producer.list_topics(given["topic"], 30)
-    topic, produce = given["topic"], producer.produce
-
-    def send(values: list[bytes]) -> None:
-        for value in values:
-            while True:
-                try:
-                    produce(topic, value, None, 0)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-
-    values = payloads(given["warm_up"] + given["messages"])
-    warm_up, counted = values[: given["warm_up"]], values[given["warm_up"] :]
+    values, topic, produce = payloads(given["messages"]), given["topic"], producer.produce
     gc.disable()
-    send(warm_up)
     began = time.monotonic()
-    send(counted)
+    for value in values:
+        while True:
+            try:
+                produce(topic, value, None, 0)
+                break
+            except BufferError:
+                producer.poll(0.05)
     if left := producer.flush(300):
         raise SystemExit(f"{left} messages were not acknowledged")
     return time.monotonic() - began
@@ -67,14 +60,11 @@ def pulsar(given: dict[str, Any]) -> float:
     def finish(_result: Any, _position: Any) -> None:
         done.set()
 
-    warm_up, last, send = given["warm_up"], given["warm_up"] + given["messages"], producer.send_async
-    values = payloads(last)
+    values, last, send = payloads(given["messages"]), given["messages"], producer.send_async
     gc.disable()
-    for sequence_id in range(1, warm_up + 1):
-        send(values[sequence_id - 1], ignore, sequence_id=sequence_id)
     began = time.monotonic()
-    for sequence_id in range(warm_up + 1, last + 1):
-        send(values[sequence_id - 1], ignore if sequence_id < last else finish, sequence_id=sequence_id)
+    for sequence_id, value in enumerate(values, 1):
+        send(value, ignore if sequence_id < last else finish, sequence_id=sequence_id)
     if not done.wait(300):
         raise SystemExit("the last message was not acknowledged")
     took_s = time.monotonic() - began

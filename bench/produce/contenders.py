@@ -1,10 +1,9 @@
 """The contenders: our runners as they run in an experiment, the brokers' own tools, and bare loops.
 
-Each is a process of its own on a fresh topic. A producer first sends `WARM_UP` messages that do not count, in the same
-process and without a pause; its rate is that of the messages after them, from the first of these being sent to the last
-acknowledgement. A consumer's is everything from its first fetch to the last message, as the tool reports it; ours, from
-its connecting to its history's being closed. Processor time is the whole process's, a Java tool's start included, over
-all the messages that it handled.
+Each is a process of its own on a fresh topic. Rates are messages over the time from the first send to the last
+acknowledgement (producers) or from the consumer's start to the last message (consumers), as each program itself
+reports; our consumer's time goes on until its history is closed. No process is warmed up before it counts: the brokers
+are. Processor time is the whole process's, a Java tool's start included.
 """
 
 import json
@@ -19,9 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-
-from dedup.histories import CLOCK_SENT
 from dedup.manifests import ProducerReport
 from dedup_lab import jars, java
 from dedup_runners.admins import Admin
@@ -30,13 +26,12 @@ from dedup_runners.endpoints import Endpoints
 IN_FLIGHT = 200_000
 TIMEOUT_S = 600.0
 KAFKA = {
-    "batch.size": "131072",
+    "batch.size": "16384",  # the Java client's default; librdkafka's is 1,000,000
     "linger.ms": "50",
     "compression.type": "none",
     "max.in.flight.requests.per.connection": "5",
 }
 PULSAR = {"batching_max_messages": "1000", "batching_max_publish_delay_ms": "10"}
-WARM_UP = 200_000
 HERE = Path(__file__).parent
 
 
@@ -58,14 +53,8 @@ class Contest:
     version: str
     logs: Path
     messages: int
-    """Messages that count."""
     filled: str = ""
-    """A topic with `everything` in it, for consumers."""
-
-    @property
-    def everything(self) -> int:
-        """Messages sent, those of the warm-up too."""
-        return self.messages + WARM_UP
+    """A topic with `messages` messages in it, for consumers."""
 
     def of(self, messages: int) -> "Contest":
         """The same with another number of messages."""
@@ -77,22 +66,21 @@ class Contest:
         config = self._config(topic, folder) | {
             "deduplication": True,
             "producer_name": folder.name,
-            "messages": self.everything,
+            "messages": self.messages,
             "in_flight": IN_FLIGHT,
         }
         self._run([sys.executable, "-m", "dedup_runners.producer", "-"], json.dumps(config))
         report = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
         if not report.complete:
             raise RuntimeError(f"our producer was not complete: {report.problems}")
-        counted, began_ns = _after_warm_up(folder, report)
         shutil.rmtree(folder)
         self._done_with(topic, keep=self.system == "kafka")
-        seconds = (report.last_acknowledgement_ns - began_ns) / 1e9
-        return self._sample(counted / seconds, report.cpu_seconds, report.max_rss_bytes)
+        seconds = (report.last_acknowledgement_ns - report.first_send_ns) / 1e9
+        return self._sample(seconds, report.cpu_seconds, report.max_rss_bytes)
 
     def bare_producer(self) -> Sample:
         topic = self._topic()
-        settings = {"topic": topic, "messages": self.messages, "warm_up": WARM_UP, "in_flight": IN_FLIGHT}
+        settings = {"topic": topic, "messages": self.messages, "in_flight": IN_FLIGHT}
         if self.system == "kafka":
             settings |= {"bootstrap": self.endpoints.client_bootstrap, "properties": KAFKA}
         else:
@@ -103,7 +91,7 @@ class Contest:
             }
         said = json.loads(self._run([sys.executable, str(HERE / "bare.py"), self.system], json.dumps(settings))[0])
         self._done_with(topic)
-        return self._sample(self.messages / said["seconds"], said["cpu_seconds"])
+        return self._sample(said["seconds"], said["cpu_seconds"])
 
     def producer_performance(self) -> Sample:
         topic = self._topic()
@@ -114,32 +102,30 @@ class Contest:
             "enable.idempotence": "true",
         }
         arguments = [
-            *("--topic", topic, "--num-records", str(self.everything)),
-            *("--warmup-records", str(WARM_UP)),
+            *("--topic", topic, "--num-records", str(self.messages)),
             *("--record-size", "8", "--throughput", "-1", "--reporting-interval", "3600000"),
             *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         ]
         said, cpu_seconds = self._java("org.apache.kafka.tools.ProducerPerformance", arguments)
-        # Two lines: the whole, then the steady state without the warm-up.
-        *_, rate = (float(found) for found in re.findall(r"([\d.]+) records/sec", said))
+        *_, rate = re.findall(r"([\d.]+) records/sec", said)
         self._done_with(topic)
-        return self._sample(rate, cpu_seconds)
+        return Sample(float(rate), cpu_seconds / self.messages * 1e6)
 
     def our_consumer(self) -> Sample:
         folder = self._folder()
         config = self._config(self._filled(), folder)
         said = json.loads(self._run([sys.executable, str(HERE / "reading.py")], json.dumps(config))[0])
         shutil.rmtree(folder)
-        return self._sample(self.everything / said["seconds"], said["cpu_seconds"])
+        return self._sample(said["seconds"], said["cpu_seconds"])
 
     def consumer_performance(self) -> Sample:
         arguments = ["--bootstrap-server", self.endpoints.client_bootstrap, "--topic", self._filled()]
-        arguments += ["--num-records", str(self.everything), "--group", uuid.uuid4().hex]
+        arguments += ["--num-records", str(self.messages), "--group", uuid.uuid4().hex]
         arguments += ["--hide-header", "--timeout", "60000"]
         said, cpu_seconds = self._java("org.apache.kafka.tools.ConsumerPerformance", arguments)
         # start, end, MB, MB/s, messages, messages/s, rebalance ms, fetch ms, fetch MB/s, fetch messages/s
         line = [line.split(",") for line in said.splitlines() if line.count(",") >= 9][-1]
-        return self._sample(float(line[9]), cpu_seconds)
+        return Sample(float(line[5]), cpu_seconds / self.messages * 1e6)
 
     def _config(self, topic: str, folder: Path) -> dict[str, Any]:
         return {
@@ -194,14 +180,8 @@ class Contest:
             raise RuntimeError(f"{' '.join(command[:4])}: exit code {done.returncode}: {done.stderr[-500:]}")
         return done.stdout, _children_cpu_s() - before
 
-    def _sample(self, rate: float, cpu_seconds: float, max_rss_bytes: int = 0) -> Sample:
-        return Sample(rate, cpu_seconds / self.everything * 1e6, max_rss_bytes)
-
-
-def _after_warm_up(folder: Path, report: ProducerReport) -> tuple[int, int]:
-    """How many messages count, and when (ns): those after the clock's first entry past the warm-up."""
-    clock = pq.read_table(folder / "clock.parquet", filters=[("kind", "=", CLOCK_SENT), ("index", ">=", WARM_UP)])
-    return report.sent - clock["index"][0].as_py(), clock["monotonic_ns"][0].as_py()
+    def _sample(self, seconds: float, cpu_seconds: float, max_rss_bytes: int = 0) -> Sample:
+        return Sample(self.messages / seconds, cpu_seconds / self.messages * 1e6, max_rss_bytes)
 
 
 def _children_cpu_s() -> float:
