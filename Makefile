@@ -40,6 +40,10 @@ format: setup ## Format, and mend what ruff can mend
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
+crd: setup ## Write crds/ again, from the models of the experiment
+	$(PYTHON) -m dedup_operator.crd >.crd.yaml
+	mv .crd.yaml crds/dedupexperiments.dedup.dev.yaml
+
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
 
@@ -47,4 +51,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench lock clean
+.PHONY: help setup demo test test-fast lint format bench crd lock clean
