@@ -5,6 +5,7 @@ of every session say what was not run here and why, in words, whether a requirem
 or the command line left tests out.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Generator
 from functools import cache
@@ -31,7 +32,25 @@ def lack_of_java() -> str | None:
     return None
 
 
-REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {"live": lack_of_java, "spark": lack_of_java}
+@cache
+def lack_of_kubernetes() -> str | None:
+    """Why there is no Kubernetes API server for the tests here, or None if there is one or it can be started."""
+    if os.environ.get("DEDUP_TEST_KUBECONFIG"):
+        return None
+    from tests.kubernetes.cluster import control_plane
+
+    try:
+        control_plane.check_machine()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
+REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
+    "live": lack_of_java,
+    "spark": lack_of_java,
+    "kubernetes": lack_of_kubernetes,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
