@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from kubernetes.client import ApiClient, ApiException, ApiextensionsV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.core.specs import changed
+from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong
 
 from dedup.experiments import parse
@@ -24,61 +25,91 @@ from dedup_operator.statuses import Condition, Judgement, Phase, Status, Sums, S
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-NAMESPACE: Final = "default"
 WAIT_S: Final = 30
-KIND: Final = (crd.GROUP, crd.VERSION, NAMESPACE, crd.PLURAL)
-NAME: Final = f"{crd.PLURAL}.{crd.GROUP}"
+NAMESPACE: Final = "dedup-test-crd"
+NAMESPACES: Final = "/api/v1/namespaces"
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITION: Final = f"{DEFINITIONS}/{crd.PLURAL}.{crd.GROUP}"
+EXPERIMENTS: Final = f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}"
+TABLE: Final = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+
+Answer = tuple[int, dict[str, Any]]
 
 
-def eventually(*errors: type[Exception]) -> Iterator[Any]:
-    """Attempts at something until it raises none of the errors, for half a minute."""
-    return iter(
-        Retrying(
-            stop=stop_after_delay(WAIT_S), wait=wait_fixed(0.1), retry=retry_if_exception_type(errors), reraise=True
-        )
+def ask(
+    client: ApiClient,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    **query: str,
+) -> Answer:
+    """One request, as it is written; the answer's HTTP status and its JSON."""
+    request = client.param_serialize(
+        method,
+        path,
+        query_params=list(query.items()),
+        header_params={"Accept": "application/json", **(headers or {})},
+        body=body,
+        auth_settings=["BearerToken"],
     )
+    response = client.call_api(*request, _request_timeout=WAIT_S)
+    return int(response.status), json.loads(response.read() or "{}")
+
+
+def apply(client: ApiClient, path: str, document: dict[str, Any]) -> None:
+    """What `kubectl apply --server-side` does: creates it, or makes it so."""
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    status, said = ask(
+        client, "PATCH", path, document, headers, fieldManager="dedup-tests", fieldValidation="Strict", force="true"
+    )
+    assert status in (200, 201), said["message"]
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Any) -> Iterator[ApiClient]:
-    """A client of an API server that knows the resource; what was not known before is taken out again."""
+def client(api_server: ApiServer) -> Iterator[ApiClient]:
+    """A client of an API server that knows the resource. On a cluster of others, what was there before stays."""
     with api_server.client() as client:
-        definitions = ApiextensionsV1Api(client)
-        known = [each.metadata.name for each in definitions.list_custom_resource_definition().items]
-        definitions.patch_custom_resource_definition(
-            NAME,
-            crd.definition(),
-            field_manager="dedup-tests",
-            field_validation="Strict",
-            force=True,
-            _content_type="application/apply-patch+yaml",
-        )
-        for attempt in eventually(AssertionError, ApiException):
+        known, _ = ask(client, "GET", DEFINITION)
+        apply(client, f"{NAMESPACES}/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace"})
+        apply(client, DEFINITION, crd.definition())
+        for attempt in attempts():
             with attempt:
-                assert conditions(client)["Established"] == "True"
-                CustomObjectsApi(client).list_namespaced_custom_object(*KIND)
+                assert conditions(client).get("Established") == "True"
+                assert ask(client, "GET", EXPERIMENTS)[0] == 200
         yield client
-        if NAME not in known:
-            definitions.delete_custom_resource_definition(NAME)
+        ask(client, "DELETE", f"{NAMESPACES}/{NAMESPACE}")
+        if known == 404:
+            ask(client, "DELETE", DEFINITION)
+
+
+def attempts() -> Retrying:
+    """Until what is asserted is so, for half a minute."""
+    retry = retry_if_exception_type(AssertionError)
+    return Retrying(stop=stop_after_delay(WAIT_S), wait=wait_fixed(0.1), retry=retry, reraise=True)
 
 
 def conditions(client: ApiClient) -> dict[str, str]:
-    definition = ApiextensionsV1Api(client).read_custom_resource_definition(NAME)
-    return {each.type: each.status for each in definition.status.conditions or []}
+    _, definition = ask(client, "GET", DEFINITION)
+    return {each["type"]: each["status"] for each in definition.get("status", {}).get("conditions", [])}
 
 
-def create(client: ApiClient, document: dict[str, Any], **options: str) -> dict[str, Any]:
-    """What the API server makes of a document, as kubectl asks it to: unknown and repeated keys refused."""
-    return CustomObjectsApi(client).create_namespaced_custom_object(  # type: ignore[no-any-return]
-        *KIND, document, field_validation="Strict", **options
-    )
+def create(client: ApiClient, document: dict[str, Any], **query: str) -> Answer:
+    """What kubectl asks: that unknown and repeated keys be refused."""
+    return ask(client, "POST", EXPERIMENTS, document, fieldValidation="Strict", **query)
 
 
 def refusal(client: ApiClient, document: dict[str, Any]) -> str:
-    with pytest.raises(ApiException) as caught:
-        create(client, document, dry_run="All")
-    assert caught.value.status in (400, 422), caught.value
-    return str(json.loads(caught.value.body)["message"])
+    status, said = create(client, document, dryRun="All")
+    assert status in (400, 422), said
+    return str(said["message"])
+
+
+def accepted(client: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
+    """What would be stored."""
+    status, said = create(client, document, dryRun="All")
+    assert status == 201, said["message"]
+    return said
 
 
 def digest(document: dict[str, Any]) -> str:
@@ -96,7 +127,7 @@ def test_the_definition_is_established_and_its_schema_structural(client: ApiClie
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_accepted_and_means_the_same(client: ApiClient, path: Path) -> None:
     document = yaml.safe_load(path.read_text())
-    assert digest(create(client, document, dry_run="All")) == digest(document)
+    assert digest(accepted(client, document)) == digest(document)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
@@ -107,45 +138,29 @@ def test_a_wrong_spec_is_refused_in_words_that_help(client: ApiClient, wrong: Wr
 @pytest.mark.parametrize("name", RIGHT)
 def test_its_innocent_twin_is_accepted_and_means_the_same(client: ApiClient, name: str) -> None:
     document = changed(*RIGHT[name])
-    assert digest(create(client, document, dry_run="All")) == digest(document)
+    assert digest(accepted(client, document)) == digest(document)
 
 
 @pytest.mark.parametrize("wrong", REFUSED_IN_FILES_ONLY, ids=lambda wrong: wrong.name)
 def test_a_key_without_a_value_is_given_its_default(client: ApiClient, wrong: Wrong) -> None:
     ((place, _),) = wrong.changes
     key = place.rpartition("/")[2]
-    stored = create(client, wrong.document, dry_run="All")
+    stored = accepted(client, wrong.document)
     assert stored["spec"][key] == crd.schema()["properties"]["spec"]["properties"][key]["default"]
 
 
 def test_the_columns_show_the_status(client: ApiClient) -> None:
-    document = changed(("metadata/name", "columns"))
-    create(client, document)
-    try:
-        stored = CustomObjectsApi(client).patch_namespaced_custom_object_status(
-            *KIND, "columns", {"status": reported().model_dump(mode="json", by_alias=True, exclude_none=True)}
-        )
-        assert parse_status(stored) == reported()
-        table = client.call_api(
-            "GET",
-            client.configuration.host + f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}",
-            header_params={"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"},
-        )
-        shown = json.loads(table.data)
-        assert [column["name"] for column in shown["columnDefinitions"]] == [
-            "Name",
-            "Phase",
-            "Progress",
-            "Verdict",
-            "Age",
-        ]
-        assert [row["cells"][:4] for row in shown["rows"]] == [["columns", "Finished", "4/4 runs", "Pass"]]
-    finally:
-        CustomObjectsApi(client).delete_namespaced_custom_object(*KIND, "columns")
-
-
-def parse_status(stored: dict[str, Any]) -> Status:
-    return Status.model_validate_json(json.dumps(stored["status"]), by_alias=True, by_name=False)
+    status, said = create(client, changed(("metadata/name", "columns")))
+    assert status == 201, said
+    written = {"status": reported().model_dump(mode="json", by_alias=True, exclude_none=True)}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    status, said = ask(client, "PATCH", f"{EXPERIMENTS}/columns/status", written, headers, fieldValidation="Strict")
+    assert status == 200, said
+    assert Status.model_validate_json(json.dumps(said["status"]), by_alias=True, by_name=False) == reported()
+    _, table = ask(client, "GET", EXPERIMENTS, headers=TABLE)
+    names = [column["name"] for column in table["columnDefinitions"]]
+    assert names == ["Name", "Phase", "Progress", "Verdict", "Age"]
+    assert [row["cells"][:4] for row in table["rows"]] == [["columns", "Finished", "4/4 runs", "Pass"]]
 
 
 def reported() -> Status:
@@ -173,12 +188,13 @@ def reported() -> Status:
 
 
 def test_explain_has_what_the_models_say(client: ApiClient) -> None:
-    """kubectl explain reads the published schema; one that cannot be published is left out without a word."""
-    for attempt in eventually(ApiException, KeyError):
+    """kubectl explain reads the published schema, and one that cannot be published is left out without a word."""
+    for attempt in attempts():
         with attempt:
-            published = client.call_api("GET", f"{client.configuration.host}/openapi/v3/apis/{crd.GROUP}/{crd.VERSION}")
-            schemas = json.loads(published.data)["components"]["schemas"]
-            (kind,) = (each for name, each in schemas.items() if name.endswith(f".{crd.KIND}"))
-            fault = kind["properties"]["spec"]["properties"]["faults"]["items"]["properties"]
-    assert fault["kill"]["description"].startswith("SIGKILL a broker and start it again later.")
+            status, published = ask(client, "GET", f"/openapi/v3/apis/{crd.GROUP}/{crd.VERSION}")
+            assert status == 200
+    schemas = published["components"]["schemas"]
+    (kind,) = (each for name, each in schemas.items() if name.endswith(f".{crd.KIND}"))
     assert kind["description"] == crd.schema()["description"]
+    fault = kind["properties"]["spec"]["properties"]["faults"]["items"]["properties"]
+    assert fault["kill"]["description"].startswith("SIGKILL a broker and start it again later.")
