@@ -8,7 +8,7 @@ The API server estimates what a rule costs at most from the bounds of the lists 
 definition whose rules could cost too much. That is why everything is bounded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
@@ -21,9 +21,17 @@ PATTERNS: Final = {
         "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit; "
         "rename it, such as kafka-1"
     ),
-    r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$": ("a version is numbers with dots between them; write it like 4.3.1"),
+    r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$": "a version is numbers with dots between them; write it like 4.3.1",
 }
 """In words what a regular expression of the models asks for: the API server itself says the expression only."""
+
+LIMITS: Final = {
+    "gt": (">", "more than"),
+    "ge": (">=", "at least"),
+    "lt": ("<", "less than"),
+    "le": ("<=", "at most"),
+}
+"""The bounds of a duration by their names in pydantic: their sign in CEL, and in words."""
 
 
 class Rule(NamedTuple):
@@ -36,10 +44,6 @@ class Rule(NamedTuple):
     message: str
     says: str | None = None
     field: str | None = None
-
-    def of(self, field: str) -> "Rule":
-        """The same rule, said by an object that holds the value in this field."""
-        return self._replace(holds=self.holds.replace("self.", f"self.{field}.", 1), field=field)
 
     def written(self) -> dict[str, str]:
         """As an item of `x-kubernetes-validations`."""
@@ -56,15 +60,16 @@ def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     return _RULES.get(model, ())
 
 
-def matching(pattern: str) -> Rule:
-    """A text matches one of `PATTERNS`."""
-    return Rule(f"self.matches(r'{pattern}')", PATTERNS[pattern])
+def matching(pattern: str, field: str | None = None) -> Rule:
+    """A text, or the text in a field of an object, matches one of `PATTERNS`."""
+    text = f"self.{field}" if field else "self"
+    return Rule(f"{text}.matches(r'{pattern}')", PATTERNS[pattern], field=field)
 
 
 def duration(limits: Mapping[str, float]) -> Rule:
     """A duration within `limits`, which are named as in pydantic: gt, ge, lt, le, in seconds."""
     holds, bounds = [f"self.matches('{PATTERN}')"], []
-    for name, (sign, words) in _LIMITS.items():
+    for name, (sign, words) in LIMITS.items():
         if name in limits:
             bound = format_duration(limits[name])
             holds.append(f"duration(self) {sign} duration('{bound}')")
@@ -74,20 +79,18 @@ def duration(limits: Mapping[str, float]) -> Rule:
     return Rule(" && ".join(holds), f"{rule}; write it like 10s")
 
 
+def one_of(choices: Sequence[str]) -> Rule:
+    """A value that may also be null. Kubernetes refuses null wherever the schema has an `enum`, whatever is in it."""
+    quoted = ", ".join(f"'{choice}'" for choice in choices)
+    return Rule(f"self in [{quoted}]", f"this must be one of {', '.join(choices)}; write one of them")
+
+
 def keys_within(length: int) -> Rule:
     """The keys of a map are bounded; a structural schema cannot say it."""
     return Rule(f"self.all(key, size(key) <= {length})", f"a key has at most {length} characters; shorten it")
 
 
-_LIMITS: Final = {
-    "gt": (">", "more than"),
-    "ge": (">=", "at least"),
-    "lt": ("<", "less than"),
-    "le": ("<=", "at most"),
-}
-
-
-def _one_of(what: str, *keys: str) -> Rule:
+def _union(what: str, *keys: str) -> Rule:
     """A union: exactly one of the keys is given. A key without a value gives nothing."""
     given = ", ".join(f"has(self.{key})" for key in keys)
     *most, last = keys
@@ -116,7 +119,7 @@ _ENDS_TOO_LATE: Final = " || ".join(
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
-        _one_of("a system", "kafka", "pulsar"),
+        _union("a system", "kafka", "pulsar"),
         *(
             Rule(
                 f"!has(self.{kind}) || !has(self.client.library) || self.client.library == '{library}'",
@@ -136,7 +139,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Fault: (
-        _one_of("a fault", "killTCP", "kill", "moveLeader"),
+        _union("a fault", "killTCP", "kill", "moveLeader"),
         Rule(
             f"self.name != '{LATENCY_FAULT}'",
             "the system's own network latency has this name; choose another",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dedup import quantities
-from dedup_operator.rules import PATTERNS, Rule, duration, keys_within, matching, rules_of, written
+from dedup_operator.rules import LIMITS, PATTERNS, Rule, duration, keys_within, matching, one_of, rules_of, written
 
 Schema = dict[str, Any]
 
@@ -21,7 +21,7 @@ _KEPT: Final = (
     *("type", "format", "enum", "pattern", "maxLength", "minLength"),
     *("minimum", "maximum", "minItems", "maxItems", "maxProperties"),
 )
-_LIMITS: Final = ("gt", "ge", "lt", "le")
+MAX_WORD: Final = 64
 
 
 def structural(model: type[BaseModel], definitions: Mapping[str, Schema]) -> Schema:
@@ -81,21 +81,23 @@ def _value(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
     if "$ref" in chosen:
         chosen = definitions[chosen["$ref"].rpartition("/")[2]]
     schema = {key: chosen[key] for key in _KEPT if key in chosen}
+    rules = list(_rules_of_value(field, chosen))
     if "const" in chosen:
         schema["enum"] = [chosen["const"]]
+    if "enum" in schema and "anyOf" in own:
+        rules.append(one_of(schema.pop("enum")))
+        schema["maxLength"] = MAX_WORD
     for limit in ("Minimum", "Maximum"):
         if (bound := chosen.get(f"exclusive{limit}")) is not None:
             schema |= {limit.lower(): bound, f"exclusive{limit}": True}
     if "additionalProperties" in chosen:
         schema["additionalProperties"] = chosen["additionalProperties"]
-    return schema | written(_rules_of_value(field, chosen))
+    return schema | written(rules)
 
 
 def _rules_of_value(field: FieldInfo, own: Schema) -> Iterator[Rule]:
     if own.get("pattern") == quantities.PATTERN:
-        yield duration(
-            {name: getattr(each, name) for each in field.metadata for name in _LIMITS if hasattr(each, name)}
-        )
+        yield duration({name: getattr(each, name) for each in field.metadata for name in LIMITS if hasattr(each, name)})
     elif own.get("pattern") in PATTERNS:
         yield matching(own["pattern"])
     if "propertyNames" in own:

@@ -6,14 +6,14 @@ the same wrong specs, and the same innocent twins, which must come back with the
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 import yaml
 from kubernetes.client import ApiClient
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.core.specs import changed
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong
@@ -21,12 +21,13 @@ from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wron
 from dedup.experiments import parse
 from dedup_operator import crd
 from dedup_operator.statuses import Condition, Judgement, Phase, Status, Sums, SystemStatus, VariantStatus
+from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 WAIT_S: Final = 30
-NAMESPACE: Final = "dedup-test-crd"
+NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
 NAMESPACES: Final = "/api/v1/namespaces"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION: Final = f"{DEFINITIONS}/{crd.PLURAL}.{crd.GROUP}"
@@ -41,14 +42,15 @@ def ask(
     method: str,
     path: str,
     body: dict[str, Any] | None = None,
-    headers: dict[str, str] | None = None,
-    **query: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
 ) -> Answer:
     """One request, as it is written; the answer's HTTP status and its JSON."""
     request = client.param_serialize(
         method,
         path,
-        query_params=list(query.items()),
+        query_params=list((query or {}).items()),
         header_params={"Accept": "application/json", **(headers or {})},
         body=body,
         auth_settings=["BearerToken"],
@@ -60,9 +62,8 @@ def ask(
 def apply(client: ApiClient, path: str, document: dict[str, Any]) -> None:
     """What `kubectl apply --server-side` does: creates it, or makes it so."""
     headers = {"Content-Type": "application/apply-patch+yaml"}
-    status, said = ask(
-        client, "PATCH", path, document, headers, fieldManager="dedup-tests", fieldValidation="Strict", force="true"
-    )
+    query = {"fieldManager": "dedup-tests", "fieldValidation": "Strict", "force": "true"}
+    status, said = ask(client, "PATCH", path, document, headers=headers, query=query)
     assert status in (200, 201), said["message"]
 
 
@@ -73,20 +74,12 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
         known, _ = ask(client, "GET", DEFINITION)
         apply(client, f"{NAMESPACES}/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace"})
         apply(client, DEFINITION, crd.definition())
-        for attempt in attempts():
-            with attempt:
-                assert conditions(client).get("Established") == "True"
-                assert ask(client, "GET", EXPERIMENTS)[0] == 200
+        until(lambda: conditions(client).get("Established") == "True", WAIT_S, "the definition is established")
+        until(lambda: ask(client, "GET", EXPERIMENTS)[0] == 200, WAIT_S, "experiments can be listed")
         yield client
         ask(client, "DELETE", f"{NAMESPACES}/{NAMESPACE}")
         if known == 404:
             ask(client, "DELETE", DEFINITION)
-
-
-def attempts() -> Retrying:
-    """Until what is asserted is so, for half a minute."""
-    retry = retry_if_exception_type(AssertionError)
-    return Retrying(stop=stop_after_delay(WAIT_S), wait=wait_fixed(0.1), retry=retry, reraise=True)
 
 
 def conditions(client: ApiClient) -> dict[str, str]:
@@ -94,20 +87,21 @@ def conditions(client: ApiClient) -> dict[str, str]:
     return {each["type"]: each["status"] for each in definition.get("status", {}).get("conditions", [])}
 
 
-def create(client: ApiClient, document: dict[str, Any], **query: str) -> Answer:
+def create(client: ApiClient, document: dict[str, Any], *, dry_run: bool = True) -> Answer:
     """What kubectl asks: that unknown and repeated keys be refused."""
-    return ask(client, "POST", EXPERIMENTS, document, fieldValidation="Strict", **query)
+    query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
+    return ask(client, "POST", EXPERIMENTS, document, query=query)
 
 
 def refusal(client: ApiClient, document: dict[str, Any]) -> str:
-    status, said = create(client, document, dryRun="All")
+    status, said = create(client, document)
     assert status in (400, 422), said
     return str(said["message"])
 
 
 def accepted(client: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
     """What would be stored."""
-    status, said = create(client, document, dryRun="All")
+    status, said = create(client, document)
     assert status == 201, said["message"]
     return said
 
@@ -150,11 +144,11 @@ def test_a_key_without_a_value_is_given_its_default(client: ApiClient, wrong: Wr
 
 
 def test_the_columns_show_the_status(client: ApiClient) -> None:
-    status, said = create(client, changed(("metadata/name", "columns")))
+    status, said = create(client, changed(("metadata/name", "columns")), dry_run=False)
     assert status == 201, said
     written = {"status": reported().model_dump(mode="json", by_alias=True, exclude_none=True)}
-    headers = {"Content-Type": "application/merge-patch+json"}
-    status, said = ask(client, "PATCH", f"{EXPERIMENTS}/columns/status", written, headers, fieldValidation="Strict")
+    merge, strict = {"Content-Type": "application/merge-patch+json"}, {"fieldValidation": "Strict"}
+    status, said = ask(client, "PATCH", f"{EXPERIMENTS}/columns/status", written, headers=merge, query=strict)
     assert status == 200, said
     assert Status.model_validate_json(json.dumps(said["status"]), by_alias=True, by_name=False) == reported()
     _, table = ask(client, "GET", EXPERIMENTS, headers=TABLE)
@@ -189,10 +183,9 @@ def reported() -> Status:
 
 def test_explain_has_what_the_models_say(client: ApiClient) -> None:
     """kubectl explain reads the published schema, and one that cannot be published is left out without a word."""
-    for attempt in attempts():
-        with attempt:
-            status, published = ask(client, "GET", f"/openapi/v3/apis/{crd.GROUP}/{crd.VERSION}")
-            assert status == 200
+    path = f"/openapi/v3/apis/{crd.GROUP}/{crd.VERSION}"
+    until(lambda: ask(client, "GET", path)[0] == 200, WAIT_S, "the schema is published")
+    _, published = ask(client, "GET", path)
     schemas = published["components"]["schemas"]
     (kind,) = (each for name, each in schemas.items() if name.endswith(f".{crd.KIND}"))
     assert kind["description"] == crd.schema()["description"]

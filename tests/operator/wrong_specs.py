@@ -191,8 +191,7 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "one of confluent-kafka, pulsar-client",
-        '"confluent-kafka", "pulsar-client"',
+        "this must be one of confluent-kafka, pulsar-client; write one of them",
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a version with a letter", ((f"{KAFKA}/kafka", {"version": "v4.3.1"}),), VERSION),
