@@ -7,8 +7,6 @@ hand: what `dedup run` accepts and what `kubectl apply` accepts would drift apar
 from typing import Any, Final
 
 import yaml
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import NullableSchema
 
 from dedup.experiments import Metadata, Spec, json_schema
 from dedup_operator.rules import matching, written
@@ -68,7 +66,7 @@ def schema() -> dict[str, Any]:
     definitions = json_schema()["$defs"]
     spec = structural(Spec, definitions)
     name = definitions[Metadata.__name__]["properties"]["name"]
-    reported = Status.model_json_schema(by_alias=True, schema_generator=_WithoutNull)
+    reported = Status.model_json_schema(by_alias=True)
     return {
         "description": _DESCRIPTION,
         "type": "object",
@@ -109,13 +107,6 @@ _COLUMNS: Final = [
         "description": "since it was created",
     },
 ]
-
-
-class _WithoutNull(GenerateJsonSchema):
-    """For the status: the operator leaves out what it does not know, and never writes null."""
-
-    def nullable_schema(self, schema: NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
 
 
 class _Dumper(yaml.SafeDumper):

@@ -8,7 +8,7 @@ The API server estimates what a rule costs at most from the bounds of the lists 
 definition whose rules could cost too much. That is why everything is bounded.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
@@ -79,18 +79,12 @@ def duration(limits: Mapping[str, float]) -> Rule:
     return Rule(" && ".join(holds), f"{rule}; write it like 10s")
 
 
-def one_of(choices: Sequence[str]) -> Rule:
-    """A value that may also be null. Kubernetes refuses null wherever the schema has an `enum`, whatever is in it."""
-    quoted = ", ".join(f"'{choice}'" for choice in choices)
-    return Rule(f"self in [{quoted}]", f"this must be one of {', '.join(choices)}; write one of them")
-
-
 def keys_within(length: int) -> Rule:
     """The keys of a map are bounded; a structural schema cannot say it."""
     return Rule(f"self.all(key, size(key) <= {length})", f"a key has at most {length} characters; shorten it")
 
 
-def _union(what: str, *keys: str) -> Rule:
+def _one_of(what: str, *keys: str) -> Rule:
     """A union: exactly one of the keys is given. A key without a value gives nothing."""
     given = ", ".join(f"has(self.{key})" for key in keys)
     *most, last = keys
@@ -119,7 +113,7 @@ _ENDS_TOO_LATE: Final = " || ".join(
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
-        _union("a system", "kafka", "pulsar"),
+        _one_of("a system", "kafka", "pulsar"),
         *(
             Rule(
                 f"!has(self.{kind}) || !has(self.client.library) || self.client.library == '{library}'",
@@ -139,7 +133,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Fault: (
-        _union("a fault", "killTCP", "kill", "moveLeader"),
+        _one_of("a fault", "killTCP", "kill", "moveLeader"),
         Rule(
             f"self.name != '{LATENCY_FAULT}'",
             "the system's own network latency has this name; choose another",

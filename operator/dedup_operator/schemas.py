@@ -1,9 +1,10 @@
 """From pydantic's models to a structural schema, the kind that Kubernetes demands of a custom resource.
 
 Pydantic's own JSON schema says the same with other means: `$ref`, `anyOf` with null, `const`, and no further keys by
-`additionalProperties: false`. A structural schema spells every part out where it stands, says `nullable`, lists every
-choice in `enum`, and knows no other keys anyway. What pydantic keeps in validators (the bounds of a duration) or in
-keywords that Kubernetes lacks (the length of a map's keys) becomes a rule in CEL; see `rules`.
+`additionalProperties: false`. A structural schema spells every part out where it stands, lists every choice in `enum`,
+and knows no other keys anyway. Null needs no words in it: the API server takes a key without a value for a key that was
+left out. What pydantic keeps in validators (the bounds of a duration) or in keywords that Kubernetes lacks (the length
+of a map's keys) becomes a rule in CEL; see `rules`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +14,18 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dedup import quantities
-from dedup_operator.rules import LIMITS, PATTERNS, Rule, duration, keys_within, matching, one_of, rules_of, written
+from dedup_operator.rules import LIMITS, PATTERNS, Rule, duration, keys_within, matching, rules_of, written
 
 Schema = dict[str, Any]
 
 _KEPT: Final = (
     *("type", "format", "enum", "pattern", "maxLength", "minLength"),
-    *("minimum", "maximum", "minItems", "maxItems", "maxProperties"),
+    *("minimum", "maximum", "minItems", "maxItems", "maxProperties", "additionalProperties"),
 )
-MAX_WORD: Final = 64
+_SAID_OTHERWISE: Final = (
+    *("title", "description", "default", "const", "propertyNames"),
+    *("exclusiveMinimum", "exclusiveMaximum"),
+)
 
 
 def structural(model: type[BaseModel], definitions: Mapping[str, Schema]) -> Schema:
@@ -50,8 +54,6 @@ def _field(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
         schema = structural(part, definitions)
         told = f"{told} {schema['description']}"
     around: Schema = {"description": told, "type": schema.pop("type")}
-    if "anyOf" in own:
-        around["nullable"] = True
     if not field.is_required() and field.get_default(call_default_factory=True) is not None:
         around["default"] = _default(around["type"], own)
     return around | {key: each for key, each in schema.items() if key != "description"}
@@ -80,19 +82,15 @@ def _value(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
     chosen = next((choice for choice in own.get("anyOf", []) if choice != {"type": "null"}), own)
     if "$ref" in chosen:
         chosen = definitions[chosen["$ref"].rpartition("/")[2]]
+    if unknown := chosen.keys() - {*_KEPT, *_SAID_OTHERWISE}:
+        raise ValueError(f"{', '.join(sorted(unknown))}: no way is known to say this to Kubernetes; add one here")
     schema = {key: chosen[key] for key in _KEPT if key in chosen}
-    rules = list(_rules_of_value(field, chosen))
     if "const" in chosen:
         schema["enum"] = [chosen["const"]]
-    if "enum" in schema and "anyOf" in own:
-        rules.append(one_of(schema.pop("enum")))
-        schema["maxLength"] = MAX_WORD
     for limit in ("Minimum", "Maximum"):
         if (bound := chosen.get(f"exclusive{limit}")) is not None:
             schema |= {limit.lower(): bound, f"exclusive{limit}": True}
-    if "additionalProperties" in chosen:
-        schema["additionalProperties"] = chosen["additionalProperties"]
-    return schema | written(rules)
+    return schema | written(_rules_of_value(field, chosen))
 
 
 def _rules_of_value(field: FieldInfo, own: Schema) -> Iterator[Rule]:

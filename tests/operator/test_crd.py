@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from pydantic import Field
 from tests.core.specs import changed
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.anomalies import Counts
 from dedup.errors import SpecificationError
-from dedup.experiments import json_schema, load, parse
+from dedup.experiments import Part, json_schema, load, parse
 from dedup.verdicts import Verdict
 from dedup_operator import crd
 from dedup_operator.rules import PATTERNS
+from dedup_operator.schemas import structural
 from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]
@@ -155,26 +157,39 @@ def test_what_is_said_of_a_pattern_is_what_the_models_say_of_it() -> None:
         assert f"{caught.value.rule}; {caught.value.todo}" == PATTERNS[pattern]
 
 
+def test_what_the_models_come_to_say_is_said_to_kubernetes_or_not_at_all() -> None:
+    """A new kind of bound in a model must not be dropped in silence."""
+
+    class Even(Part):
+        number: int = Field(multiple_of=2, ge=0, description="even")
+
+    class Plain(Part):
+        number: int = Field(ge=0, description="any")
+
+    definitions = {model.__name__: model.model_json_schema() | {"description": "d"} for model in (Even, Plain)}
+    with pytest.raises(ValueError, match=r"^multipleOf: no way is known"):
+        structural(Even, definitions)
+    assert structural(Plain, definitions)["properties"]["number"]["minimum"] == 0
+
+
 # --- the same file, the same meaning -------------------------------------------------------------------------------
 
 
 def filled(node: Mapping[str, Any], value: Any) -> Any:
-    """What the API server stores: nulls with a default taken out, defaults filled in, those of a default too."""
+    """A value with the schema's defaults, and with those of the keys of a default."""
     if isinstance(value, dict):
         keys = node.get("properties", {})
-        given = {key: each for key, each in value.items() if each is not None or "default" not in keys.get(key, {})}
-        missing = {key: each["default"] for key, each in keys.items() if "default" in each and key not in given}
-        return {key: filled(keys.get(key, {}), each) for key, each in (given | missing).items()}
-    if isinstance(value, list):
-        return [filled(node["items"], each) for each in value]
-    return value
+        defaults = {key: each["default"] for key, each in keys.items() if "default" in each}
+        return {key: filled(keys.get(key, {}), each) for key, each in (defaults | value).items()}
+    return [filled(node["items"], each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_schema_fills_in_what_the_models_do(name: str) -> None:
     """Of a file that was filled in, the models have nothing left to fill in, and it means what it meant."""
     document = changed(*RIGHT[name])
-    stored = parse(document | {"spec": filled(SCHEMA["properties"]["spec"], document["spec"])}, source="stored").spec
+    spec = filled(SCHEMA["properties"]["spec"], without_nulls(document["spec"]))
+    stored = parse(document | {"spec": spec}, source="stored").spec
     given = parse(document, source="given").spec
     assert stored.model_dump(exclude_unset=True, exclude_none=True) == given.model_dump(exclude_none=True)
 

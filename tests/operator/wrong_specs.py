@@ -159,7 +159,7 @@ TYPES: Final = (
     ),
     Wrong("one system without a dash", (("spec/systems", {"name": "k"}),), "must be a list", "must be of type array"),
     Wrong("a list for a mapping", (("spec/workload", [1]),), "must be a mapping", "must be of type object"),
-    Wrong("a key without a value", (("spec/workload", None),), "has no value", "must be of type object"),
+    Wrong("a key without a value", (("spec/workload", None),), "has no value", "spec.workload: Required value"),
 )
 
 WORDS: Final = (
@@ -191,7 +191,8 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "this must be one of confluent-kafka, pulsar-client; write one of them",
+        "one of confluent-kafka, pulsar-client",
+        'supported values: "confluent-kafka", "pulsar-client"',
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a version with a letter", ((f"{KAFKA}/kafka", {"version": "v4.3.1"}),), VERSION),
@@ -415,7 +416,17 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
 """Innocent twins, up to every bound: accepted at both doors, and with the same meaning."""
 
 REFUSED_IN_FILES_ONLY: Final = (
-    Wrong("a key with a default, without a value", (("spec/runs", None),), "this key has no value"),
+    Wrong("no number of runs", (("spec/runs", None),), "this key has no value"),
     Wrong("no list of faults", (("spec/faults", None),), "this key has no value"),
+    Wrong(
+        "a property without a value", ((f"{KAFKA}/client", {"properties": {"acks": None}}),), "this key has no value"
+    ),
 )
 """The API server takes a key without a value for one that was left out, before any schema or rule sees it."""
+
+
+def without_nulls(value: Any) -> Any:
+    """What the API server makes of a document first of all."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
