@@ -37,7 +37,8 @@ LIMITS: Final = {
 class Rule(NamedTuple):
     """`holds` is true of a right value, which it knows as `self`; `message` says what is wrong and what to do.
 
-    `says` may be given too: CEL that makes the message from the values. Where it fails, `message` is said.
+    `says` is CEL that makes the message from the value, but only from a short text: the API server knows no bound for
+    the length of a number as text, and refuses what could cost it too much. `field` points to where the value stands.
     """
 
     holds: str
@@ -68,20 +69,24 @@ def matching(pattern: str, field: str | None = None) -> Rule:
 
 def duration(limits: Mapping[str, float]) -> Rule:
     """A duration within `limits`, which are named as in pydantic: gt, ge, lt, le, in seconds."""
-    holds, bounds = [f"self.matches('{PATTERN}')"], []
+    holds, bounds = [_is_duration("self")], []
     for name, (sign, words) in LIMITS.items():
-        if name in limits:
+        if name in limits and (name, limits[name]) != ("ge", 0):  # none is negative
             bound = format_duration(limits[name])
             holds.append(f"duration(self) {sign} duration('{bound}')")
             bounds.append(f"{words} {bound}")
     here = f", here {' and '.join(bounds)}" if bounds else ""
-    rule = f"a duration is a whole number and a unit of ms, s, m or h{here}"
-    return Rule(" && ".join(holds), f"{rule}; write it like 10s")
+    message = f"a duration is a whole number and a unit of ms, s, m or h{here}; write it like 10s"
+    return Rule(" && ".join(holds), message, says=f"'got ' + self + '; {message}'")
 
 
 def keys_within(length: int) -> Rule:
     """The keys of a map are bounded; a structural schema cannot say it."""
     return Rule(f"self.all(key, size(key) <= {length})", f"a key has at most {length} characters; shorten it")
+
+
+def _is_duration(text: str) -> str:
+    return f"{text}.matches('{PATTERN}')"
 
 
 def _one_of(what: str, *keys: str) -> Rule:
@@ -91,25 +96,9 @@ def _one_of(what: str, *keys: str) -> Rule:
     return Rule(
         f"[{given}].exists_one(given, given)",
         f"{what} is exactly one of {', '.join(most)} and {last}; "
-        "give one of these keys and no other ({} below it takes every default)",
+        "give one of these keys, with a mapping below it, and no other",
     )
 
-
-def _no_fault(breach: str, rule: str, named: str, todo: str) -> Rule:
-    """No fault may be as `breach` says; `named` is CEL for the rule with its numbers, after the names of the faults."""
-    faults = f"self.faults.filter(fault, {breach}).map(fault, fault.name).join(', ')"
-    return Rule(
-        f"!self.faults.exists(fault, {breach})",
-        f"{rule}; {todo}",
-        says=f"'fault ' + {faults} + {named} + '; {todo}'",
-        field="faults",
-    )
-
-
-_ENDS_TOO_LATE: Final = " || ".join(
-    f"(has(fault.{kind}) && duration(fault.{kind}.{lasts}) >= duration(self.timeouts.run))"
-    for kind, lasts in (("killTCP", "duration"), ("kill", "restartAfter"))
-)
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
@@ -126,9 +115,8 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     Workload: (
         Rule(
             "self.messages >= self.partitions",
-            "each partition gets at least one message; send more or use fewer partitions",
-            says="'there are ' + string(self.partitions) + ' partitions and each gets at least one message; "
-            "send more or use fewer partitions'",
+            "there are more partitions than messages, and each gets at least one message; "
+            "send more or use fewer partitions",
             field="messages",
         ),
     ),
@@ -141,18 +129,22 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Spec: (
-        _no_fault(
-            "fault.at.message > self.workload.messages",
-            "a fault must begin while messages are sent",
-            "' begins too late: the last message is ' + string(self.workload.messages)"
-            " + ', and a fault must begin while messages are sent'",
+        Rule(
+            "self.faults.all(fault, fault.at.message <= self.workload.messages)",
+            "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
             "name an earlier message or send more",
+            field="faults",
         ),
-        _no_fault(
-            _ENDS_TOO_LATE,
-            "a run is cancelled after timeouts.run, before a fault would end",
-            "' lasts too long: a run is cancelled after timeouts.run, ' + self.timeouts.run",
-            "make the fault shorter or give the run more time",
+        *(
+            Rule(
+                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || "
+                f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
+                f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run))",
+                f"a run is cancelled after timeouts.run, so a fault's {kind}.{lasts} is less than that; "
+                "make the fault shorter or give the run more time",
+                field="faults",
+            )
+            for kind, lasts in (("killTCP", "duration"), ("kill", "restartAfter"))
         ),
         Rule(
             "self.systems.all(one, self.systems.all(other, one.name == other.name || "

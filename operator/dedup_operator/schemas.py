@@ -55,7 +55,9 @@ def _field(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
         told = f"{told} {schema['description']}"
     around: Schema = {"description": told, "type": schema.pop("type")}
     if not field.is_required() and field.get_default(call_default_factory=True) is not None:
-        around["default"] = _default(around["type"], own)
+        around["default"] = default = _default(around["type"], own)
+        if default not in ({}, []):
+            around["description"] = f"{told} Default: {default}."  # kubectl explain does not show it otherwise
     return around | {key: each for key, each in schema.items() if key != "description"}
 
 

@@ -72,7 +72,8 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
     """A client of an API server that knows the resource. On a cluster of others, what was there before stays."""
     with api_server.client() as client:
         known, _ = ask(client, "GET", DEFINITION)
-        apply(client, f"{NAMESPACES}/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace"})
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        apply(client, f"{NAMESPACES}/{NAMESPACE}", namespace)
         apply(client, DEFINITION, crd.definition())
         until(lambda: conditions(client).get("Established") == "True", WAIT_S, "the definition is established")
         until(lambda: ask(client, "GET", EXPERIMENTS)[0] == 200, WAIT_S, "experiments can be listed")
@@ -84,7 +85,7 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
 
 def conditions(client: ApiClient) -> dict[str, str]:
     _, definition = ask(client, "GET", DEFINITION)
-    return {each["type"]: each["status"] for each in definition.get("status", {}).get("conditions", [])}
+    return {each["type"]: each["status"] for each in definition["status"]["conditions"] or []}
 
 
 def create(client: ApiClient, document: dict[str, Any], *, dry_run: bool = True) -> Answer:

@@ -37,14 +37,14 @@ BOUNDS: Final = (
         "too many messages",
         (("spec/workload/messages", 10**12),),
         "at most 10,000,000,000",
-        "should be less than or equal to 1e+10",
+        "should be less than or equal to 10000000000",
     ),
     Wrong("nothing in flight", (("spec/workload/inFlight", 0),), "at least 1", "should be greater than or equal to 1"),
     Wrong(
         "too much in flight",
         (("spec/workload/inFlight", 1_000_001),),
         "at most 1,000,000",
-        "should be less than or equal to 1e+06",
+        "should be less than or equal to 1000000",
     ),
     Wrong(
         "too many partitions",
@@ -157,7 +157,12 @@ TYPES: Final = (
         "one of Enabled, Disabled",
         "must be of type string",
     ),
-    Wrong("one system without a dash", (("spec/systems", {"name": "k"}),), "must be a list", "must be of type array"),
+    Wrong(
+        "one system without a dash",
+        (("spec/systems", {"name": "k"}),),
+        "must be a list",
+        'unknown field "spec.systems.name"',
+    ),
     Wrong("a list for a mapping", (("spec/workload", [1]),), "must be a mapping", "must be of type object"),
     Wrong("a key without a value", (("spec/workload", None),), "has no value", "spec.workload: Required value"),
 )
@@ -189,12 +194,25 @@ WORDS: Final = (
         ENUM.format("Clients"),
     ),
     Wrong(
+        "a kill of anything but the leader",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Follower", "restartAfter": "1s"})),
+        "only Leader",
+        ENUM.format("Leader"),
+    ),
+    Wrong(
+        "a move of anything but the leader",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/moveLeader", {"target": "Clients"})),
+        "only Leader",
+        ENUM.format("Leader"),
+    ),
+    Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
         "one of confluent-kafka, pulsar-client",
         'supported values: "confluent-kafka", "pulsar-client"',
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
+    Wrong("a Pulsar of half a version", (("spec/systems/1/pulsar", {"version": "4."}),), VERSION),
     Wrong("a version with a letter", ((f"{KAFKA}/kafka", {"version": "v4.3.1"}),), VERSION),
     Wrong("an experiment with capitals", (("metadata/name", "My-test"),), "lower", "lower"),
     Wrong("an experiment that begins with a digit", (("metadata/name", "1st"),), NAME),
@@ -210,7 +228,10 @@ WORDS: Final = (
     Wrong("a fault without letters", ((f"{FAULT}/name", ""),), NAME),
     Wrong("another kind", (("kind", "Experiment"),), "DedupExperiment", "DedupExperiment"),
     Wrong(
-        "another version of the format", (("apiVersion", "dedup.dev/v1"),), "dedup.dev/v1alpha1", "dedup.dev/v1alpha1"
+        "another version of the format",
+        (("apiVersion", "dedup.dev/v1"),),
+        "dedup.dev/v1alpha1",
+        'DedupExperiment in version "v1" cannot be handled',
     ),
 )
 
@@ -326,11 +347,17 @@ ACROSS: Final = (
         ((f"{FAULT}/name", "latency"),),
         "the system's own network latency has this name; choose",
     ),
-    Wrong("a fault after the last message", ((f"{FAULT}/at/message", 1001),), "the last message is 1000"),
+    Wrong(
+        "a fault after the last message",
+        ((f"{FAULT}/at/message", 1001),),
+        "the last message is 1000, and a fault must begin while messages are sent; name an earlier message",
+        "a fault must begin while messages are sent, so its at.message is at most workload.messages; name an earlier",
+    ),
     Wrong(
         "resets that outlast the run",
         ((f"{FAULT}/killTCP/duration", "10m"),),
-        "a run is cancelled after timeouts.run, 10m",
+        "a run is cancelled after timeouts.run, 10m; make the fault shorter or give the run more time",
+        "so a fault's killTCP.duration is less than that; make the fault shorter or give the run more time",
     ),
     Wrong(
         "a broker that is away for longer than the run",
@@ -339,12 +366,14 @@ ACROSS: Final = (
             (f"{FAULT}/kill", {"restartAfter": "90s"}),
             ("spec/timeouts", {"run": "89999ms"}),
         ),
-        "a run is cancelled after timeouts.run, 89999ms",
+        "a run is cancelled after timeouts.run, 89999ms; make the fault shorter or give the run more time",
+        "so a fault's kill.restartAfter is less than that; make the fault shorter or give the run more time",
     ),
     Wrong(
         "more partitions than messages",
         (("spec/workload", {"messages": 1000, "partitions": 1001}),),
         "there are 1001 partitions and each gets at least one message; send more or use fewer partitions",
+        "there are more partitions than messages, and each gets at least one message; send more or use fewer",
     ),
     Wrong(
         "runs that would be called the same",
