@@ -1,11 +1,9 @@
 """What every test on Kubernetes shares: an API server, ours or the one that `DEDUP_TEST_KUBECONFIG` names."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.kubernetes.cluster import control_plane
+from tests.kubernetes.cluster import api_servers, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import BUILD_TIMEOUT_S
 
@@ -20,8 +18,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server for the whole session: share it by working in a namespace of your own."""
-    if named := os.environ.get("DEDUP_TEST_KUBECONFIG"):
-        yield ApiServer(Path(named).expanduser())
+    if (theirs := api_servers.named()) is not None:
+        yield theirs
         return
     with control_plane.running(tmp_path_factory.mktemp("control-plane")) as ours:
         yield ours.api_server

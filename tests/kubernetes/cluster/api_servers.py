@@ -3,11 +3,15 @@
 It does not tell whether the server is one that we started or one that `DEDUP_TEST_KUBECONFIG` names.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import kubernetes
+
+VARIABLE: Final = "DEDUP_TEST_KUBECONFIG"
 
 
 @dataclass(frozen=True)
@@ -25,3 +29,9 @@ class ApiServer:
         if urlsplit(configuration.host).hostname == "127.0.0.1":
             configuration.proxy = None  # as in kubectl: no HTTPS_PROXY leads to this host's own loopback
         return kubernetes.client.ApiClient(configuration)
+
+
+def named() -> ApiServer | None:
+    """The server that the user wants the tests to use; None: they start their own."""
+    kubeconfig = os.environ.get(VARIABLE)
+    return ApiServer(Path(kubeconfig).expanduser()) if kubeconfig else None

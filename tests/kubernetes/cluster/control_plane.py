@@ -105,14 +105,12 @@ def _start(lab: Lab, etcd: Path, kube_apiserver: Path, kubeconfig: Path) -> None
 
 def etcd_flags(folder: Path) -> list[str]:
     """One member, alone. Its data die with it, so it need not wait for the disk."""
-    clients, peers = _socket(folder / "clients"), _socket(folder / "peers")
     return [
         f"--data-dir={folder / 'data'}",
-        f"--listen-client-urls={clients}",
-        f"--advertise-client-urls={clients}",
-        f"--listen-peer-urls={peers}",
-        f"--initial-advertise-peer-urls={peers}",
-        f"--initial-cluster=default={peers}",
+        f"--listen-client-urls={_socket(folder / 'clients')}",
+        f"--listen-peer-urls={_socket(folder / 'peers')}",
+        # What it would tell clients that ask where its members are. It must be an address; ours do not ask.
+        "--advertise-client-urls=http://localhost:2379",
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
