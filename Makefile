@@ -7,13 +7,16 @@ PYTEST := $(PYTHON) -m pytest
 RUNS ?= 2
 MESSAGES ?= 200000
 
+# Which control plane: any number of them run side by side.
+PLANE ?= control-plane
+
 # Each is bench/NAME.py, or a folder bench/NAME with a __main__.py; files that begin with _ are shared by them.
 BENCHES := $(patsubst %/__main__.py,%,$(filter-out bench/_%,$(sort $(wildcard bench/*.py bench/*/__main__.py))))
 
 .DEFAULT_GOAL := help
 
 help: ## List these targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 27
 
 setup: ## Make .venv with the dedup command in it; returns at once when nothing changed
 	@sh scripts/setup.sh
@@ -24,8 +27,8 @@ demo: setup ## Kafka and Pulsar, with and without deduplication, while their con
 test: setup lint ## Lint, and every test, on real brokers too
 	$(PYTEST)
 
-test-fast: setup ## The tests that need no brokers (under 2 minutes)
-	$(PYTEST) -m "not live"
+test-fast: setup ## The tests that need no brokers and no Kubernetes (under 2 minutes)
+	$(PYTEST) -m "not live and not kubernetes"
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check
@@ -40,6 +43,16 @@ format: setup ## Format, and mend what ruff can mend
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
+crd: setup ## Write crds/ again, from the models of the experiment
+	$(PYTHON) -m dedup_operator.crd >.crd.yaml
+	mv .crd.yaml crds/dedupexperiments.dedup.dev.yaml
+
+control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
+	@$(PYTHON) -m tests.kubernetes.cluster up $(PLANE)
+
+control-plane-down: setup ## Stop it; nothing of it is left
+	@$(PYTHON) -m tests.kubernetes.cluster down $(PLANE)
+
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
 
@@ -47,4 +60,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench lock clean
+.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down lock clean

@@ -31,7 +31,24 @@ def lack_of_java() -> str | None:
     return None
 
 
-REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {"live": lack_of_java, "spark": lack_of_java}
+@cache
+def lack_of_kubernetes() -> str | None:
+    """Why there is no Kubernetes API server for the tests here, or None if there is one or it can be started."""
+    from tests.kubernetes.cluster import api_servers, control_plane
+
+    try:
+        if api_servers.named() is None:
+            control_plane.check_machine()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
+REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
+    "live": lack_of_java,
+    "spark": lack_of_java,
+    "kubernetes": lack_of_kubernetes,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

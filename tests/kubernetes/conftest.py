@@ -1,0 +1,25 @@
+"""What every test on Kubernetes shares: an API server, ours or the one that `DEDUP_TEST_KUBECONFIG` names."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.kubernetes.cluster import api_servers, control_plane
+from tests.kubernetes.cluster.api_servers import ApiServer
+from tests.kubernetes.cluster.binaries import BUILD_TIMEOUT_S
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test comes first may have to wait until the programs are built, once on a machine."""
+    for item in items:
+        if item.get_closest_marker("kubernetes"):
+            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """An API server for the whole session: share it by working in a namespace of your own."""
+    if (theirs := api_servers.named()) is not None:
+        yield theirs
+        return
+    with control_plane.running(tmp_path_factory.mktemp("control-plane")) as ours:
+        yield ours.api_server
