@@ -51,7 +51,7 @@ OURS: Final = [(where, node) for where, node in nodes(SCHEMA) if where != "metad
 
 
 def test_the_file_is_what_the_generator_makes() -> None:
-    assert (ROOT / "crds" / "dedupexperiments.dedup.dev.yaml").read_text() == crd.text(), "call `make crd`"
+    assert (ROOT / "crds" / "dedupexperiment.yaml").read_text() == crd.text(), "call `make crd`"
 
 
 def test_the_file_reads_as_it_was_meant() -> None:
