@@ -109,7 +109,9 @@ class _Header:
         if not lines[1]:
             raise _error(path, "a header without rows", "a history without rows proves nothing", "add the rows")
         if last != b"\n":
-            raise _error(path, "a last line without a line end", "it may have been cut off", "write the file again")
+            with path.open("rb") as file:
+                where = f"{path}: line {sum(1 for _ in file)}"
+            raise _error(where, "a last line without a line end", "it may have been cut off", "write the file again")
         position = dict(zip(names, first, strict=False)).get("position", "")
         return cls(path, names, pulsar=":" in position)
 

@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from dedup.anomalies import Engine, Verification
-from dedup.errors import EvidenceError, PlatformError
+from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
 from dedup.faults import vacuous
 from dedup.histories import MANIFEST, damages, read_manifest
 from dedup.manifests import Manifest
@@ -86,6 +86,13 @@ def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evid
         unpack(folder, scratch)
     except EvidenceError as error:
         return folder, Evidence(run_id=folder.resolve().name, problem=str(error), alone=alone)
+    except OSError as error:
+        raise EnvironmentError_(
+            where=str(folder),
+            got=str(error),
+            rule="a CSV pair is judged from tables made of it, in a temporary folder",
+            todo="make room there, or let TMPDIR name a folder on another disk",
+        ) from None
     bare = not (folder / MANIFEST).exists()
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
 

@@ -79,7 +79,7 @@ def _judged(folders: Sequence[Path], alone: Engine | None, console: Console) -> 
     finally:
         children.close()
     if alone is not None:
-        console.print(f"{JUDGES[alone]} alone judged, as asked: no other judge checked it", soft_wrap=True)
+        console.print(f"{JUDGES[alone]} alone was asked: no other judge checked it", soft_wrap=True)
     return judged
 
 

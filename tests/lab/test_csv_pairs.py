@@ -3,6 +3,7 @@
 Each pair is judged by the oracle alone, which needs no Java; that Spark says the same is tested at the end.
 """
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.lab.conftest import Command, one_line
 
 from dedup.anomalies import Counts
 from dedup.verdicts import WORDS
+from dedup_lab import judging
 
 ISSUE = (
     "send, ack, positive_ack, negative_ack, received, not_received, received_no_ack, values_with_duplicates, "
@@ -227,6 +229,18 @@ def test_nothing_is_left_and_the_pair_is_untouched(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "received.csv", "scratch", "sent.csv"]
 
 
+def test_a_full_disk_is_one_line_that_says_where_to_make_room(
+    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(judging, "unpack", full)
+    said = dedup("verify", pair(tmp_path, *CLEAN), "--engine", "oracle")
+    assert said.code == 4
+    assert "No space left on device" in one_line(said) and "TMPDIR" in one_line(said)
+
+
 # One judge alone.
 
 
@@ -238,7 +252,7 @@ def test_the_oracle_alone_needs_no_java_and_says_that_nobody_checked_it(
     write_history(tmp_path / "run", ONE)
     said = dedup("verify", tmp_path / "run", "--engine", "oracle")
     assert said.code == 0
-    assert "the oracle alone judged, as asked: no other judge checked it" in said.err
+    assert "the oracle alone was asked: no other judge checked it" in said.err
     assert dedup("verify", tmp_path / "run").code == 4
 
 
