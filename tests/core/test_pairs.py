@@ -216,6 +216,16 @@ def test_its_innocent_twin_is_read(tmp_path: Path) -> None:
     assert len(rows(unpacked(pair(tmp_path)), "received")) == 2
 
 
+def test_a_cut_is_seen_wherever_it_is_but_between_two_lines(tmp_path: Path) -> None:
+    """A cut between two lines leaves a file like any other: that is why no pair passes without a manifest or trust."""
+    for length in range(len(RECEIVED)):
+        folder = pair(tmp_path / str(length), received=RECEIVED[:length])
+        if length == len("partition,position,value\n0,0,1\n"):
+            assert len(rows(unpacked(folder), "received")) == 1
+        else:
+            assert "received.csv" in refused(folder)
+
+
 def test_a_run_folder_with_a_pair_in_it_is_two_histories(tmp_path: Path) -> None:
     (tmp_path / "sent").mkdir()
     assert "a CSV pair and sent/" in refused(pair(tmp_path))
