@@ -135,6 +135,23 @@ def write_history(
     return made
 
 
+def write_pair(folder: Path, history: History) -> None:
+    """Make `folder` a CSV pair that holds `history`, as far as a pair can: each send has one outcome and no place."""
+    told = {(stream, value): outcome for stream, value, outcome, *_ in history.outcomes}
+    words = {number: word for word, number in OUTCOMES.items()}
+    pulsar = any(ledger or batch for _, _, ledger, _, batch, *_ in history.received)
+    streams = any(stream for stream, _ in history.sent) or any(row[5] for row in history.received)
+    sent = [f"{value},{words[told[stream, value]]}" + f",{stream}" * streams for stream, value in history.sent]
+    received = [
+        f"{partition},{f'{ledger}:{entry}:{batch}' if pulsar else entry},{value}" + f",{stream}" * streams
+        for _, partition, ledger, entry, batch, stream, value in history.received
+    ]
+    more = ",stream" * streams
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sent.csv").write_text("\n".join([f"value,outcome{more}", *sent, ""]))
+    (folder / "received.csv").write_text("\n".join([f"partition,position,value{more}", *received, ""]))
+
+
 def _write_segments(
     folder: Path, table: str, rows: Iterable[tuple[int, ...]], segment_rows: int, row_group_rows: int
 ) -> Iterator[Segment]:

@@ -14,6 +14,13 @@ MAX_EVENTS: Final = 10_000
 MAX_WITNESSES: Final = 10
 
 
+class Engine(StrEnum):
+    """The judges. They share no code, so that each is a check of the other."""
+
+    SPARK = "spark"
+    ORACLE = "oracle"
+
+
 class Jump(StrEnum):
     """How a message departs from "one more than the one before it" in its partition and stream."""
 

@@ -68,7 +68,7 @@ class Exported(Record):
 
 def export(experiment: Experiment, verdicts: Iterable[RunVerdict], evidence: Iterable[Evidence]) -> dict[str, str]:
     """Every export file of the experiment: name -> text. A system of which no run can be shown gets a bare header."""
-    said = {(each.run_id, each.attempt): each.spark for each in evidence}
+    said = {(each.run_id, each.attempt): each.said for each in evidence}
     switches = {variant.name: deduplicates(variant) for variant in experiment.spec.variants}
     shown: dict[str, list[Exported]] = {system.name: [] for system in experiment.spec.systems}
     for verdict in verdicts:

@@ -126,7 +126,7 @@ def damages(folder: Path, manifest: Manifest) -> list[str]:
     found = []
     named = {segment.path for segment in manifest.files}
     for segment in manifest.files:
-        found.extend(_damages_of(folder, segment))
+        found.extend(damages_of(folder, segment))
     for table in TABLES:
         for path in sorted((folder / table).glob("*")):
             name = path.relative_to(folder).as_posix()
@@ -142,7 +142,8 @@ def damages(folder: Path, manifest: Manifest) -> list[str]:
     return found
 
 
-def _damages_of(folder: Path, segment: Segment) -> list[str]:
+def damages_of(folder: Path, segment: Segment) -> list[str]:
+    """What keeps one file from being what the manifest recorded."""
     path = folder / segment.path
     if not path.is_file():
         return [f"{segment.path}: missing"]

@@ -144,7 +144,7 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
 def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
     """The row of one run, or of a history without an experiment."""
     manifest = evidence.manifest if evidence else None
-    said = evidence.spark if evidence else None
+    said = evidence.said if evidence else None
     seconds = manifest.stage_seconds if manifest else {}
     fixed = sum(value for stage, value in seconds.items() if stage not in WORKING_STAGES)
     return RunRow(
@@ -201,8 +201,8 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
     ]
     lengths: Counter[int] = Counter()
     for _, evidence in own:
-        if evidence is not None and evidence.spark is not None:
-            lengths.update(evidence.spark.block_lengths)
+        if evidence is not None and evidence.said is not None:
+            lengths.update(evidence.said.block_lengths)
     return GroupRow(
         **group.model_dump(include=set(GroupRow.model_fields) - {"reasons", "strength"}),
         reasons=group.reasons,

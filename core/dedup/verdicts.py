@@ -20,7 +20,7 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup.anomalies import MAX_WITNESSES, Counts, OrderEvent, Verification, Witness
+from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
 from dedup.errors import EXIT_ERROR
 from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
 from dedup.manifests import FaultRecord, Manifest, Record
@@ -85,9 +85,12 @@ class Code(StrEnum):
     FAULT_STRUCK = "fault_struck"
     IN_FORCE_AS_ASKED = "deduplication_as_asked"
     AGREEMENT = "agreement"
+    ONE_JUDGE = "one_judge"
     CONTROL_CONVINCING = "control_convincing"
     STRENGTH = "strength"
     NO_CONTROL = "no_control"
+    NO_MANIFEST = "no_manifest"
+    TRUSTED = "trusted"
 
 
 class Reason(Record):
@@ -111,6 +114,15 @@ class Evidence(Record):
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
+    alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
+    bare: bool = Field(
+        False, description="it came without a manifest: what stands for one was made from its rows (dedup.pairs)"
+    )
+
+    @property
+    def said(self) -> Verification | None:
+        """The answer that the verdict rests on: Spark's, unless the oracle alone was asked."""
+        return self.oracle if self.alone is Engine.ORACLE else self.spark
 
 
 class Demand(Record):
@@ -123,6 +135,7 @@ class Demand(Record):
     deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
     faults: tuple[str, ...] | None = None
     uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
+    trusted: bool = Field(False, description="a history without a manifest is taken at its word")
 
 
 class RunVerdict(Record):
@@ -173,6 +186,7 @@ WORDS: Final = {
     "jump_backward": "read after a later one",
     "duplicate_jump_backward": "read again after a later one",
 }
+JUDGES: Final = {Engine.SPARK: "Spark", Engine.ORACLE: "the oracle"}
 SHOWN: Final = 3
 
 
@@ -198,13 +212,13 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
 
 def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
     """The verdict on one run. A clean control run passes; whether the control convinces is judged over all runs."""
-    manifest, said = evidence.manifest, evidence.spark
+    manifest, said = evidence.manifest, evidence.said
     reasons = list(_voids(evidence, demand))
     void = bool(reasons)
     accused = () if void or manifest is None or said is None else tuple(_accused(evidence, manifest, said, demand))
     if manifest is not None:
         reasons += _errors(evidence, manifest, demand)
-        reasons += _deduplication(manifest, demand, bool(accused))
+        reasons += () if evidence.bare else _deduplication(manifest, demand, bool(accused))
         if said is not None:
             reasons += [_accusation(said, name) for name in accused]
             reasons += _doubts(evidence, said.counts, demand, bool(accused))
@@ -232,9 +246,12 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
     )
 
 
-def judge_alone(evidence: Evidence, expectation: Expectation) -> RunVerdict:
-    """The verdict on a history without its experiment: of `Duplicates`, this one run has to show them."""
-    judged = judge_run(evidence, Demand(expectation=expectation))
+def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
+    """The verdict on a history without its experiment: of `Duplicates`, this one run has to show them.
+
+    `trusted`: one that came without a manifest may pass all the same.
+    """
+    judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS or judged.with_copies:
         return judged
     clean = _inconclusive(
@@ -268,7 +285,7 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
-    manifest, said, oracle = evidence.manifest, evidence.spark, evidence.oracle
+    manifest, said, spark, oracle = evidence.manifest, evidence.said, evidence.spark, evidence.oracle
     if manifest is None:
         yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
         return
@@ -280,16 +297,21 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
     if said is None:
         why = "the history is damaged" if evidence.damages else "it has to judge every history"
-        yield _error(Code.UNVERIFIED, f"Spark did not verify this history; {why}")
+        yield _error(Code.UNVERIFIED, f"{JUDGES[evidence.alone or Engine.SPARK]} did not verify this history; {why}")
         return
-    if oracle is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
+    if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
         )
-    if oracle is not None and (differences := list(disagreements(said, oracle))):
+    if spark is not None and oracle is not None and (differences := list(disagreements(spark, oracle))):
         yield _error(Code.DISAGREEMENT, f"Spark and the oracle disagree, so neither accuses: {_listed(differences)}")
     if found := [*contradictions(manifest, said), *unwitnessed(said, FORBIDDEN[demand.expectation])]:
-        yield _error(Code.SELF_CHECK, f"the tester contradicts itself, so it accuses nobody: {_listed(found)}")
+        who = (
+            "these files contradict themselves, so they accuse"
+            if evidence.bare
+            else "the tester contradicts itself, so it accuses"
+        )
+        yield _error(Code.SELF_CHECK, f"{who} nobody: {_listed(found)}")
 
 
 def _not_the_planned(manifest: Manifest, evidence: Evidence, demand: Demand) -> Iterator[str]:
@@ -423,6 +445,12 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
             f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
             "they could hide what was looked for",
         )
+    if evidence.bare and not demand.trusted and not witnessed:
+        yield _inconclusive(
+            Code.NO_MANIFEST,
+            "it came without a manifest: nothing shows that the files are whole, that the topic was read to its end or "
+            "what the broker was set to; --trust-csv takes them at their word",
+        )
 
 
 # Why a run that nothing speaks against may pass.
@@ -443,11 +471,17 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
     )
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, _struck(fault))
-    yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {'on' if force.in_force else 'off'}, as asked: {force.proof}")
-    judges = (
-        "Spark and the oracle agree" if evidence.oracle else f"Spark alone judged (above {ORACLE_LIMIT:,} messages)"
-    )
-    yield merit(Code.AGREEMENT, judges)
+    if evidence.bare:
+        yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
+    else:
+        on = "on" if force.in_force else "off"
+        yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
+    if evidence.alone:
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.alone]} alone judged, as asked")
+    elif evidence.oracle:
+        yield merit(Code.AGREEMENT, "Spark and the oracle agree")
+    else:
+        yield merit(Code.ONE_JUDGE, f"Spark alone judged (above {ORACLE_LIMIT:,} messages)")
 
 
 def _struck(fault: FaultRecord) -> str:

@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from dedup.anomalies import Engine
 from dedup.errors import EXIT_ERROR, DedupError, one_line
 from dedup.experiments import Expectation, json_schema, load
 
@@ -64,7 +65,7 @@ def run(
     runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Results folder.  [default: results/NAME-TIME]")] = None,
+    out: Annotated[Path | None, typer.Option(help=r"Results folder.  \[default: results/NAME-TIME]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Finish an interrupted experiment: in --out, or the newest one of FILE.")
     ] = False,
@@ -87,25 +88,63 @@ def run(
 def verify(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Run folders, or folders that hold some.", show_default=False),
+        typer.Argument(
+            metavar="PATH...",
+            help="Run folders, folders with a CSV pair, or folders that hold some of either.",
+            show_default=False,
+        ),
     ],
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
     expect: Annotated[
         Expectation | None,
         typer.Option(
             help="What each history must show, judged on its own.  "
-            "[default: its experiment's, for a results folder; else ExactlyOnce]",
+            r"\[default: its experiment's, for a results folder; else ExactlyOnce]",
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            help="Ask one judge alone, with nobody to check it. The oracle needs no Java, and 1.5 GB of memory for a "
+            r"million messages.  \[default: Spark, and the oracle up to a million messages a run]",
+            show_default=False,
+        ),
+    ] = None,
+    trust_csv: Annotated[
+        bool,
+        typer.Option(
+            "--trust-csv",
+            help="Let a CSV pair without a manifest.json pass. Otherwise it is inconclusive at best, since nothing "
+            "shows that the files are whole; what they prove wrong is fail either way.",
+        ),
+    ] = False,
 ) -> None:
-    """Judge recorded histories again, offline: the same judges, no brokers.
+    """Judge recorded histories again, or your own: offline, by the same judges, no brokers.
 
-    dedup verify results/kafka-kill-tcp-20261121-120000
+        dedup verify results/kafka-kill-tcp-20261121-120000
+
+    A history of your own is a folder with two CSV files, in UTF-8:
+
+        sent.csv            received.csv, in the order of arrival
+        value,outcome       partition,position,value
+        1,ok                0,0,1
+        2,unknown           0,1,2
+
+    value: whole numbers that rise by one, each sent once.
+    outcome: ok, fail (it provably never left the client) or unknown.
+    position: Kafka's offset, or Pulsar's ledger:entry:batch.
+    Several rising sequences: one more column, stream, in both files.
+    Every line has a line end, the last one too (else it may be cut off).
+
+        dedup verify my-history --engine oracle --expect AtLeastOnce
     """
     from dedup_lab import verifications
 
-    raise typer.Exit(verifications.verify(paths, expect=expect, as_json=output is Format.JSON, console=_console()))
+    ended = verifications.verify(
+        paths, expect=expect, alone=engine, trust_csv=trust_csv, as_json=output is Format.JSON, console=_console()
+    )
+    raise typer.Exit(ended)
 
 
 @app.command()

@@ -1,8 +1,8 @@
 """Two judges for every history: the Spark job for all of them at once, and the naive oracle beside it.
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
-message at a time and is left out above a million messages a run. What they said is kept next to the history, so that a
-report can be made again without judging again.
+message at a time and is left out above a million messages a run; either can be asked alone. What they said is kept next
+to the history, so that a report can be made again without judging again.
 """
 
 import json
@@ -13,53 +13,88 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.anomalies import Verification
-from dedup.errors import EvidenceError, PlatformError
+from dedup.anomalies import Engine, Verification
+from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
 from dedup.faults import vacuous
-from dedup.histories import damages, read_manifest
+from dedup.histories import MANIFEST, damages, read_manifest
 from dedup.manifests import Manifest
+from dedup.pairs import holds_pair, unpack
 from dedup.verdicts import ORACLE_LIMIT, Evidence
-from dedup_lab.children import Children, python
+from dedup_lab.children import Child, Children, python
 from dedup_lab.results import write_atomically
 from dedup_spark import oracle
 from dedup_spark.evidence import Report
 
 VERIFICATION: Final = "verification.json"
+OUTPUT: Final = "spark.json"
 
 Note = Callable[[str], None]
 
 
-def judge(folders: Sequence[Path], children: Children, work: Path, timeout_s: float, note: Note) -> list[Evidence]:
-    """What can be said of each run folder, in their order. The judges' own files go to the folder `work`."""
-    opened = [open_folder(folder) for folder in folders]
+def judge(
+    folders: Sequence[Path],
+    children: Children,
+    work: Path,
+    timeout_s: float,
+    note: Note,
+    alone: Engine | None = None,
+) -> list[Evidence]:
+    """What can be said of each history, in their order: by both judges, or by one `alone`.
+
+    The judges' own files, and the tables of CSV pairs, go to the folder `work`.
+    """
+    opened = [_open(folder, work / f"pair-{number}", alone) for number, folder in enumerate(folders)]
     sound = [
-        (folder, evidence)
-        for folder, evidence in zip(folders, opened, strict=True)
-        if evidence.manifest is not None and not evidence.damages
+        (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]
-    if not sound:
-        return opened
-    scratch, output = work / "scratch", work / "spark.json"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    output.unlink(missing_ok=True)
-    arguments = ["--output", str(output), *(str(folder) for folder, _ in sound)]
-    command = python("dedup_spark.job", *arguments)
-    spark = children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
+    spark = (
+        _start_spark([tables for tables, _ in sound], children, work) if sound and alone is not Engine.ORACLE else None
+    )
     by_oracle = {}
-    for number, (folder, evidence) in enumerate(sound, 1):
-        spark.check_cancelled()
-        by_oracle[folder] = _ask_oracle(folder, evidence)
+    for number, (tables, evidence) in enumerate(sound if alone is not Engine.SPARK else (), 1):
+        if spark is not None:
+            spark.check_cancelled()
+        by_oracle[tables] = _ask_oracle(tables, evidence)
         note(f"the oracle judged {number} of {len(sound)} runs")
-    spark.succeed(timeout_s)
-    report = _read(output)
-    note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
+    report = Report(engine=Engine.SPARK)
+    if spark is not None:
+        spark.succeed(timeout_s)
+        report = _read(work / OUTPUT)
+        note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
     by_spark = {run.path: run for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
     return [
-        _with(evidence, by_spark.get(str(folder)), by_oracle.get(folder, {}), problems.get(str(folder)))
-        for folder, evidence in zip(folders, opened, strict=True)
+        _with(folder, evidence, by_spark.get(str(tables)), by_oracle.get(tables, {}), problems.get(str(tables)))
+        for folder, (tables, evidence) in zip(folders, opened, strict=True)
     ]
+
+
+def _start_spark(folders: Sequence[Path], children: Children, work: Path) -> Child:
+    scratch, output = work / "scratch", work / OUTPUT
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    output.unlink(missing_ok=True)
+    command = python("dedup_spark.job", "--output", str(output), *map(str, folders))
+    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
+
+
+def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evidence]:
+    """Where a history's tables lie, and what is known of it; those of a CSV pair are made in `scratch`."""
+    if not holds_pair(folder):
+        return folder, open_folder(folder).model_copy(update={"alone": alone})
+    try:
+        unpack(folder, scratch)
+    except EvidenceError as error:
+        return folder, Evidence(run_id=folder.resolve().name, problem=str(error), alone=alone)
+    except OSError as error:
+        raise EnvironmentError_(
+            where=str(folder),
+            got=str(error),
+            rule="a CSV pair is judged from tables made of it, in a temporary folder",
+            todo="make room there, or let TMPDIR name a folder on another disk",
+        ) from None
+    bare = not (folder / MANIFEST).exists()
+    return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
 
 
 def open_folder(folder: Path) -> Evidence:
@@ -95,7 +130,7 @@ def recall(folder: Path) -> Evidence:
 
 def _ask_oracle(folder: Path, evidence: Evidence) -> Mapping[str, Verification | str]:
     manifest = evidence.manifest
-    if not isinstance(manifest, Manifest) or manifest.messages > ORACLE_LIMIT:
+    if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
         return {}
     try:
         return {"oracle": oracle.judge(folder)}
@@ -104,13 +139,21 @@ def _ask_oracle(folder: Path, evidence: Evidence) -> Mapping[str, Verification |
 
 
 def _with(
+    folder: Path,
     evidence: Evidence,
     spark: Verification | None,
     by_oracle: Mapping[str, Verification | str],
     problem: str | None,
 ) -> Evidence:
-    changes = {"spark": spark, **by_oracle} | ({"problem": problem} if problem else {})
-    return evidence.model_copy(update=changes) if evidence.manifest is not None else evidence
+    if evidence.manifest is None:
+        return evidence
+    said = {"spark": spark, **by_oracle}
+    here = {
+        name: each.model_copy(update={"path": str(folder)})
+        for name, each in said.items()
+        if isinstance(each, Verification)
+    }
+    return evidence.model_copy(update=said | here | ({"problem": problem} if problem else {}))
 
 
 def _read(output: Path) -> Report:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dedup.anomalies import Engine
 from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
 from dedup.experiments import Expectation
 from dedup.histories import MANIFEST, TABLES
+from dedup.pairs import COLUMNS
 from dedup.summaries import RunRow, run_row, summarise
-from dedup.verdicts import Evidence, Verdict, judge_alone, worst
+from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
@@ -22,17 +24,28 @@ from dedup_lab.results import EXPERIMENT, Results
 TIMEOUT_S = 3600.0
 
 
-def verify(paths: Sequence[Path], *, expect: Expectation | None, as_json: bool, console: Console) -> int:
-    """Judge every run folder at or below the paths; prints and returns the exit code of the verdict.
+def verify(
+    paths: Sequence[Path],
+    *,
+    expect: Expectation | None,
+    alone: Engine | None,
+    trust_csv: bool,
+    as_json: bool,
+    console: Console,
+) -> int:
+    """Judge every history at or below the paths; prints and returns the exit code of the verdict.
 
-    A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one.
+    A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. With
+    one judge `alone` nobody checks the judge, which is said; the oracle needs no Java.
     """
-    java.find()
+    if alone is not Engine.ORACLE:
+        java.find()
     if expect is None and len(paths) == 1 and (paths[0] / EXPERIMENT).is_file():
-        return _verify_experiment(Results(paths[0]), as_json, console)
+        return _verify_experiment(Results(paths[0]), alone, as_json, console)
     folders = [folder for path in paths for folder in run_folders(path)]
-    evidence = _judged(folders, console)
-    rows = [run_row(judge_alone(each, expect or Expectation.EXACTLY_ONCE), each) for each in evidence]
+    evidence = _judged(folders, alone, console)
+    wanted = expect or Expectation.EXACTLY_ONCE
+    rows = [run_row(judge_alone(each, wanted, trusted=trust_csv), each) for each in evidence]
     overall = worst(row.verdict for row in rows)
     if as_json:
         _print_json(overall, folders, rows)
@@ -44,11 +57,11 @@ def verify(paths: Sequence[Path], *, expect: Expectation | None, as_json: bool, 
     return overall.exit_code
 
 
-def _verify_experiment(results: Results, as_json: bool, console: Console) -> int:
+def _verify_experiment(results: Results, alone: Engine | None, as_json: bool, console: Console) -> int:
     experiment = results.experiment()
     unjudged = gather(experiment, results)
     folders = [results.attempt(each.run_id, each.attempt) for each in unjudged]
-    evidence = _judged(folders, console)
+    evidence = _judged(folders, alone, console)
     summary = summarise(experiment, conclude(experiment, evidence), evidence)
     if as_json:
         paths = [results.attempt(row.run_id, row.attempt) for row in summary.runs]
@@ -58,26 +71,29 @@ def _verify_experiment(results: Results, as_json: bool, console: Console) -> int
     return summary.exit_code
 
 
-def _judged(folders: Sequence[Path], console: Console) -> list[Evidence]:
+def _judged(folders: Sequence[Path], alone: Engine | None, console: Console) -> list[Evidence]:
     children = Children()
     try:
         with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
-            return judge(folders, children, Path(work), TIMEOUT_S, lambda text: None)
+            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone)
     finally:
         children.close()
+    if alone is not None:
+        console.print(f"{JUDGES[alone]} alone was asked: no other judge checked it", soft_wrap=True)
+    return judged
 
 
 def run_folders(path: Path) -> list[Path]:
-    """The run folders at or below a path, finished or not; EvidenceError if there is none."""
-    looks_like_one = [MANIFEST, *TABLES]
+    """The run folders and CSV pairs at or below a path, whole or not; EvidenceError if there is none."""
+    looks_like_one = [MANIFEST, *TABLES, *COLUMNS]
     if any((path / name).exists() for name in looks_like_one):
         return [path]
     found = sorted({each.parent for name in looks_like_one for each in path.rglob(name)})
     if not found:
         raise EvidenceError(
             where=str(path),
-            got="no run folder" if path.exists() else "no such path",
-            rule="a run folder holds manifest.json, sent/, outcomes/ and received/",
+            got="no history" if path.exists() else "no such path",
+            rule="a run folder holds manifest.json, sent/, outcomes/ and received/; a pair sent.csv and received.csv",
             todo="give the path of one, or of a folder that holds some",
         )
     return found

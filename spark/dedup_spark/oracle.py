@@ -23,6 +23,7 @@ Row = tuple[int, int]  # arrival, value
 def judge(folder: Path) -> Verification:
     """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
     sent = {(stream, value) for stream, value in _rows(folder, "sent")}
+    begins = dict(sorted(sent, reverse=True))  # the lowest value of each stream
     told, acknowledged = dict[Message, int](), list[tuple[Message, Position]]()
     for stream, value, outcome, partition, ledger, entry, batch in _rows(folder, "outcomes"):
         before = told.get((stream, value), outcome)
@@ -60,8 +61,8 @@ def judge(folder: Path) -> Verification:
     numbers |= {"send": len(sent), "ack": len(ok | fail), "positive_ack": len(ok), "negative_ack": len(fail)}
     numbers |= {"unknown": len(sent - ok - fail), "extra_copies": sum(map(len, copies.values())), "re_reads": re_reads}
     events, blocks = list[OrderEvent](), Counter[int]()
-    for (partition, stream), rows in lanes.items():
-        _walk(partition, stream, rows, events, blocks)
+    for lane, rows in lanes.items():
+        _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
     numbers |= Counter(JUMPS[event.jump] for event in events)
     witnesses = list[Witness]()
     for name, (stream, value) in ((each, m) for each in found for m in sorted(found[each])[:MAX_WITNESSES]):
@@ -69,8 +70,8 @@ def judge(folder: Path) -> Verification:
         by_partition = sorted(places, key=lambda place: place[0])[:MAX_WITNESSES]
         texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
-    first = sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS]
-    more = {"events": first, "events_total": len(events), "witnesses": witnesses, "gaps": _gaps(folder, at)}
+    more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
+    more |= {"witnesses": witnesses, "gaps": _gaps(folder, at)}
     more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(blocks)}
     return Verification.model_validate(more)
 
@@ -81,17 +82,16 @@ def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
         yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
 
 
-def _walk(partition: int, stream: int, rows: list[Row], events: list[OrderEvent], blocks: Counter[int]) -> None:
-    first: dict[int, int] = {}
-    last = last_first = length = 0
+def _walk(lane: tuple[int, int], rows: list[Row], last: int, events: list[OrderEvent], blocks: Counter[int]) -> None:
+    first, last_first, length = dict[int, int](), 0, 0
     for place, (arrival, value) in enumerate([*rows, (-1, -1)]):
         again = first.setdefault(value, place) < place
         if length and not (again and value == last + 1 and first[value] == last_first + 1):
             blocks[length] += 1
             length = 0
         if value != last + 1 and arrival >= 0:
-            jump, lane = "D" * again + ("JF" if value > last else "JB"), {"partition": partition, "stream": stream}
-            events.append(OrderEvent(**lane, jump=Jump(jump), last=last, value=value, arrival=arrival))
+            jump, where = "D" * again + ("JF" if value > last else "JB"), {"partition": lane[0], "stream": lane[1]}
+            events.append(OrderEvent(**where, jump=Jump(jump), last=last, value=value, arrival=arrival))
         length, last, last_first = length + again, value, first[value]
 
 

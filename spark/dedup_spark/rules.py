@@ -10,7 +10,8 @@ are judged one by one, by the same statements: rows of length 1.
 
 What design.md leaves open is decided thus, here and in the oracle alike:
 
-- A *lane* is one (partition, stream). Re-reads (all but the first arrival of identical rows) are dropped before all
+- A *lane* is one (partition, stream). Its first message is compared with one below the lowest value that was sent in
+  its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all
   else.
 - A duplicate *block* is a maximal series of consecutive messages of one lane in which every message was read before
   in that lane, every value is one above the last, and so is the place in the lane of its first copy.
@@ -43,7 +44,9 @@ WHERE arrival <= last_arrival OR struct(ledger, entry, CAST(batch AS long)) <= l
 """
 
 MARKED: Final = """
-WITH lines AS (
+WITH begins AS (
+  SELECT run, stream, min(value) AS lowest FROM islands WHERE kind = 0 GROUP BY run, stream
+), lines AS (
   SELECT run, partition, ledger, entry, batch, final_entry, final_batch, stream, value, length, arrival, offset
   FROM pieces WHERE kind = 2
   UNION ALL  -- a fence stands at the end of each extent, so that what is missing before the end is a gap before a row
@@ -65,9 +68,9 @@ WITH lines AS (
             value IS NOT NULL AND NOT (same_place AND same_message) AS counts
   FROM by_neighbour
 ), by_arrival AS (
-  SELECT *, (sum(length) OVER lane) - length AS place,
-            coalesce(lag(value + length - 1) OVER lane, 0) AS last
-  FROM counted
+  SELECT /*+ BROADCAST(begins) */ counted.*, (sum(length) OVER lane) - length AS place,
+            coalesce(lag(value + length - 1) OVER lane, lowest - 1, 0) AS last
+  FROM counted LEFT JOIN begins USING (run, stream)
   WINDOW lane AS (PARTITION BY run, partition, stream, counts ORDER BY arrival, offset)
 ), by_value AS (
   SELECT *, min(place) OVER (PARTITION BY run, partition, stream, counts, value) AS first_place FROM by_arrival

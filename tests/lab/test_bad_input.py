@@ -5,50 +5,21 @@ These go through the `dedup` command itself. The rules behind the lines are test
 
 import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 from rich.console import Console
 from tests.builders import History, write_history
 from tests.lab import harness
+from tests.lab.conftest import Command, one_line
 
-from dedup_lab import cli, experiments, results
+from dedup_lab import experiments, results
 from dedup_lab.reporters import ConsoleReporter
 
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
 Change = Callable[[dict[str, Any]], object]
-
-
-@pytest.fixture
-def dedup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command, in this process."""
-
-    def call(*arguments: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["dedup", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return Said(code if isinstance(code, int) else int(code or 0), *capsys.readouterr())
-
-    return call
-
-
-def one_line(said: Said) -> str:
-    assert "Traceback" not in said.err
-    lines = said.err.strip().splitlines()
-    assert len(lines) == 1, said.err
-    return lines[0]
 
 
 WRONG: list[tuple[str, Change, str]] = [

@@ -1,0 +1,39 @@
+"""The `dedup` command as a user meets it, called in this process."""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from dedup_lab import cli
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def dedup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command, in this process."""
+
+    def call(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["dedup", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else int(code or 0), *capsys.readouterr())
+
+    return call
+
+
+def one_line(said: Said) -> str:
+    assert "Traceback" not in said.err
+    lines = said.err.strip().splitlines()
+    assert len(lines) == 1, said.err
+    return lines[0]
