@@ -248,7 +248,7 @@ def listeners(lab: labs.Lab, name: str) -> set[str]:
     assert status is not None
     found = psutil.Process(status.pid).net_connections("all")
     internet = {f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.status == psutil.CONN_LISTEN}
-    return internet | {each.laddr for each in found if each.family == socket.AF_UNIX and each.laddr}
+    return internet | {str(each.laddr) for each in found if each.family == socket.AF_UNIX and each.laddr}
 
 
 def gone(pid: int) -> bool:
