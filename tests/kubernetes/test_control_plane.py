@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -127,6 +128,15 @@ def test_a_watch_hears_what_happens(server: ApiServer) -> None:
         assert next((event["type"], event["object"].metadata.name) for event in heard) == ("ADDED", "later")
 
 
+def test_it_listens_at_one_port_and_two_private_sockets(both: tuple[Timed, Timed]) -> None:
+    """Another user of this machine finds nothing but a port that asks for a token."""
+    lab = both[0].plane.lab
+    etcd, kube_apiserver = (listeners(lab, name) for name in ("etcd", "kube-apiserver"))
+    assert etcd == {"clients", "peers"}
+    assert len(kube_apiserver) == 1 and kube_apiserver.pop().startswith("127.0.0.1:")
+    assert lab.folder.stat().st_mode & 0o077 == 0
+
+
 def test_two_side_by_side_do_not_see_each_other(both: tuple[Timed, Timed]) -> None:
     one, other = (each.plane.api_server for each in both)
     with one.client() as client:
@@ -230,6 +240,15 @@ def processes(lab: labs.Lab) -> list[int]:
     """The ids of a lab's programs and of their keepers."""
     statuses = [status for kept in lab.kept.values() if (status := kept.status()) is not None]
     return [pid for status in statuses for pid in (status.pid, status.keeper_pid) if pid is not None]
+
+
+def listeners(lab: labs.Lab, name: str) -> set[str]:
+    """Where a program listens: `address:port`, or what it calls its Unix socket."""
+    status = lab.kept[name].status()
+    assert status is not None
+    found = psutil.Process(status.pid).net_connections("all")
+    internet = {f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.status == psutil.CONN_LISTEN}
+    return internet | {str(each.laddr) for each in found if each.family == socket.AF_UNIX and each.laddr}
 
 
 def gone(pid: int) -> bool:

@@ -45,6 +45,8 @@ READY_TIMEOUT_S: Final = 60.0
 ASK_TIMEOUT_S: Final = 5.0
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 """Where services get their addresses from. No packet is ever sent there: nobody here makes services work."""
+CLIENTS: Final = "clients"
+"""The socket in etcd's folder at which it answers."""
 SOCKET_PATH_BYTES: Final = 107
 
 
@@ -91,24 +93,23 @@ def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]
 def _start(lab: Lab, etcd: Path, kube_apiserver: Path, kubeconfig: Path) -> None:
     (port,) = free(1)
     token = secrets.token_urlsafe(32)
-    sockets = lab.data("etcd")
-    lab.start("etcd", [str(etcd), *etcd_flags(sockets)])
+    memory, folder = lab.data("etcd"), lab.data("kube-apiserver")
+    lab.start("etcd", [str(etcd), *etcd_flags(memory)])
     # It waits for etcd by itself.
-    lab.start(
-        "kube-apiserver", [str(kube_apiserver), *apiserver_flags(lab.data("kube-apiserver"), sockets, port, token)]
-    )
+    lab.start("kube-apiserver", [str(kube_apiserver), *apiserver_flags(folder, memory, port, token)])
     url = f"https://127.0.0.1:{port}"
-    certificate = lab.data("kube-apiserver") / "apiserver.crt"
+    certificate = folder / "apiserver.crt"
     until(lambda: _ready(lab, url, certificate, token), READY_TIMEOUT_S, f"the API server at {url} is ready")
     _write_private(kubeconfig, json.dumps(kubeconfig_of(url, certificate.read_bytes(), token), indent=2))
 
 
 def etcd_flags(folder: Path) -> list[str]:
-    """One member, alone. Its data die with it, so it need not wait for the disk."""
+    """One member, alone, that stands in `folder`. Its data die with it, so it need not wait for the disk."""
     return [
         f"--data-dir={folder / 'data'}",
-        f"--listen-client-urls={_socket(folder / 'clients')}",
-        f"--listen-peer-urls={_socket(folder / 'peers')}",
+        # Of the peers' URL etcd takes what stands where a host would, so a socket's name works and a path does not.
+        f"--listen-client-urls=unix://{CLIENTS}",
+        "--listen-peer-urls=unix://peers",
         # What it would tell clients that ask where its members are. It must be an address; ours do not ask.
         "--advertise-client-urls=http://localhost:2379",
         "--unsafe-no-fsync",
@@ -121,7 +122,7 @@ def apiserver_flags(folder: Path, etcd: Path, port: int, token: str) -> list[str
     tokens = folder / "tokens.csv"
     _write_private(tokens, f"{token},admin,admin,system:masters\n")
     return [
-        f"--etcd-servers={_socket(etcd / 'clients')}",
+        f"--etcd-servers={_socket(etcd / CLIENTS)}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         # Nothing is told of this server as a service: the service's endpoint may not be a loopback address.
