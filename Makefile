@@ -24,8 +24,8 @@ demo: setup ## Kafka and Pulsar, with and without deduplication, while their con
 test: setup lint ## Lint, and every test, on real brokers too
 	$(PYTEST)
 
-test-fast: setup ## The tests that need no brokers (under 2 minutes)
-	$(PYTEST) -m "not live"
+test-fast: setup ## The tests that need no brokers and no Spark (under 2 minutes)
+	$(PYTEST) -m "not live and not spark"
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check
