@@ -27,8 +27,8 @@ demo: setup ## Kafka and Pulsar, with and without deduplication, while their con
 test: setup lint ## Lint, and every test, on real brokers too
 	$(PYTEST)
 
-test-fast: setup ## The tests that need no brokers and no Kubernetes (under 2 minutes)
-	$(PYTEST) -m "not live and not kubernetes"
+test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes (under 2 minutes)
+	$(PYTEST) -m "not live and not spark and not kubernetes"
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check
