@@ -28,13 +28,14 @@ MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 
 _NAME: Final = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 _VERSION: Final = r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$"
-_PATTERNS: Final = {
+PATTERNS: Final = {
     _NAME: (
         "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit",
         "rename it, such as kafka-1",
     ),
     _VERSION: ("a version is numbers with dots between them", "write it like 4.3.1"),
 }
+"""What a regular expression asks for, in words: the rule, and what to do."""
 
 Name = Annotated[str, Field(pattern=_NAME, max_length=40)]
 Version = Annotated[str, Field(pattern=_VERSION, max_length=32)]
@@ -403,7 +404,7 @@ def parse(document: object, *, source: str) -> Experiment:
     try:
         return Experiment.model_validate_json(json.dumps(mapping, default=str), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise readable(error, source=source, document=mapping, schema=_known_schema(), patterns=_PATTERNS) from None
+        raise readable(error, source=source, document=mapping, schema=_known_schema(), patterns=PATTERNS) from None
 
 
 def json_schema() -> dict[str, Any]:

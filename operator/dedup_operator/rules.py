@@ -13,17 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from dedup.experiments import LATENCY_FAULT, Fault, Spec, System, Workload
+from dedup.experiments import LATENCY_FAULT, PATTERNS, Fault, Spec, System, Workload
 from dedup.quantities import PATTERN, format_duration
-
-PATTERNS: Final = {
-    r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$": (
-        "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit; "
-        "rename it, such as kafka-1"
-    ),
-    r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$": "a version is numbers with dots between them; write it like 4.3.1",
-}
-"""In words what a regular expression of the models asks for: the API server itself says the expression only."""
 
 LIMITS: Final = {
     "gt": (">", "more than"),
@@ -62,9 +53,12 @@ def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
 
 
 def matching(pattern: str, field: str | None = None) -> Rule:
-    """A text, or the text in a field of an object, matches one of `PATTERNS`."""
+    """A text, or the text in a field of an object, matches one of the models' `PATTERNS`.
+
+    The API server itself says the expression only.
+    """
     text = f"self.{field}" if field else "self"
-    return Rule(f"{text}.matches(r'{pattern}')", PATTERNS[pattern], field=field)
+    return Rule(f"{text}.matches(r'{pattern}')", "; ".join(PATTERNS[pattern]), field=field)
 
 
 def duration(limits: Mapping[str, float]) -> Rule:

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dedup import quantities
-from dedup_operator.rules import LIMITS, PATTERNS, Rule, duration, keys_within, matching, rules_of, written
+from dedup.experiments import PATTERNS
+from dedup_operator.rules import LIMITS, Rule, duration, keys_within, matching, rules_of, written
 
 Schema = dict[str, Any]
 
