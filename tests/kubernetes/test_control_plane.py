@@ -6,11 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import kubernetes
 import psutil
@@ -31,11 +30,6 @@ pytestmark = pytest.mark.kubernetes
 BOUND_S: Final = 20.0
 
 
-class Timed(NamedTuple):
-    plane: ControlPlane
-    ready_after_s: float
-
-
 @pytest.fixture(scope="module", autouse=True)
 def machine() -> None:
     """A cluster that the user names does not stand in for ours here."""
@@ -46,30 +40,26 @@ def machine() -> None:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Timed, Timed]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, ControlPlane]]:
     """Two control planes side by side."""
     for program in (ETCD, KUBE_APISERVER):
         binaries.find(program)
 
-    def start(stack: ExitStack) -> Timed:
-        begun = time.monotonic()
-        plane = stack.enter_context(control_plane.running(tmp_path_factory.mktemp("control-plane")))
-        return Timed(plane, time.monotonic() - begun)
+    def start(stack: ExitStack) -> ControlPlane:
+        return stack.enter_context(control_plane.running(tmp_path_factory.mktemp("control-plane")))
 
     with ExitStack() as stack:
         yield start(stack), start(stack)
 
 
 @pytest.fixture
-def server(both: tuple[Timed, Timed]) -> ApiServer:
-    return both[0].plane.api_server
+def server(both: tuple[ControlPlane, ControlPlane]) -> ApiServer:
+    return both[0].api_server
 
 
-def test_it_is_ready_within_seconds_and_is_the_pinned_version(both: tuple[Timed, Timed]) -> None:
-    first = both[0]
-    with first.plane.api_server.client() as client:
+def test_it_is_the_pinned_version(server: ApiServer) -> None:
+    with server.client() as client:
         assert kubernetes.client.VersionApi(client).get_code().git_version == KUBE_APISERVER.version == "v1.34.4"
-    print(f"ready after {first.ready_after_s:.1f} s")
 
 
 def test_a_namespace_is_created_read_back_and_deleted(server: ApiServer) -> None:
@@ -127,17 +117,17 @@ def test_a_watch_hears_what_happens(server: ApiServer) -> None:
         assert next((event["type"], event["object"].metadata.name) for event in heard) == ("ADDED", "later")
 
 
-def test_it_listens_at_one_port_and_two_private_sockets(both: tuple[Timed, Timed]) -> None:
+def test_it_listens_at_one_port_and_two_private_sockets(both: tuple[ControlPlane, ControlPlane]) -> None:
     """Another user of this machine finds nothing but a port that asks for a token."""
-    lab = both[0].plane.lab
+    lab = both[0].lab
     etcd, kube_apiserver = (listeners(lab, name) for name in ("etcd", "kube-apiserver"))
     assert etcd == {"clients", "peers"}
     assert len(kube_apiserver) == 1 and kube_apiserver.pop().startswith("127.0.0.1:")
     assert lab.folder.stat().st_mode & 0o077 == 0
 
 
-def test_two_side_by_side_do_not_see_each_other(both: tuple[Timed, Timed]) -> None:
-    one, other = (each.plane.api_server for each in both)
+def test_two_side_by_side_do_not_see_each_other(both: tuple[ControlPlane, ControlPlane]) -> None:
+    one, other = (each.api_server for each in both)
     with one.client() as client:
         create(kubernetes.client.CoreV1Api(client), "mine")
     assert "mine" in namespaces(one)
