@@ -219,7 +219,8 @@ class Producer:
             reported = self._reported[:]
             streams, values = decoded(b"".join(map(_VALUE, reported)))
             offsets = np.fromiter(map(_OFFSET, reported), np.int64, len(reported))
-            self._report(streams, values, Outcome.OK, np.maximum(offsets, -1))
+            partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
+            self._report(streams, values, Outcome.OK, partitions, np.maximum(offsets, -1))
             with self._counting:
                 self._acked += len(reported)
                 del self._reported[: len(reported)]
@@ -234,14 +235,14 @@ class Producer:
                 self._acked += 1
                 del self._failed[0]
 
-    def _report(self, streams: Any, values: Any, outcome: Outcome, entries: Any = None) -> None:
+    def _report(self, streams: Any, values: Any, outcome: Outcome, partitions: Any = None, entries: Any = None) -> None:
         rows = len(values)
         self._record(
             Outcomes(
                 streams,
                 values,
                 np.full(rows, outcome, np.int8),
-                streams,  # every send names its partition, and librdkafka changes it for no retry
+                streams if partitions is None else partitions,
                 np.zeros(rows, np.int64),
                 np.full(rows, -1, np.int64) if entries is None else entries,
                 np.zeros(rows, np.int32),
