@@ -85,6 +85,8 @@ HELM: Final = Program(
         # Without a cluster to ask, helm takes a chart to be meant for the Kubernetes that is named here.
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1",
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34",
     ),
 )
 COREDNS: Final = Program("coredns", "addons", "github.com/coredns/coredns", "./coredns")
