@@ -28,11 +28,12 @@ from dedup_lab.caches import root
 OCI: Final = "application/vnd.oci.image"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 MODE: Final = 0o755
+KEPT_ARCHIVES: Final = 3
 NOBODY: Final = "65534:65534"
 
 
 @dataclass(frozen=True)
-class Image:
+class PlainImage:
     """An image: its name, the files that are put into it, what it runs, and as whom.
 
     `files` are paths in the image and the files of this machine that come there; `links` are paths in the image and
@@ -47,25 +48,30 @@ class Image:
     base: Path | None = None
 
 
-def archive(image: Image) -> Path:
+def archive(image: PlainImage) -> Path:
     """The image's archive in the cache, written first if its files have changed."""
-    path = root() / "kubernetes" / "images" / f"{image.name.rpartition('/')[2].replace(':', '-')}-{_state(image)}.oci.tar"
+    name = image.name.rpartition("/")[2].replace(":", "-")
+    path = root() / "kubernetes" / "images" / f"{name}-{_state(image)}.tar"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
             _write(image, Path(folder))
             os.replace(Path(folder, "archive"), path)
+        older = sorted(path.parent.glob(f"{name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for each in older[KEPT_ARCHIVES:]:
+            each.unlink(missing_ok=True)
+    os.utime(path)  # in use: the others go first
     return path
 
 
-def _state(image: Image) -> str:
+def _state(image: PlainImage) -> str:
     """What tells one state of an image from another: its description, and the size and age of every file."""
     sources = [*image.files.values(), *([image.base] if image.base else []), Path(__file__)]
     stats = [(status.st_size, status.st_mtime_ns) for status in (source.stat() for source in sources)]
     return hashlib.sha256(repr((image, stats)).encode()).hexdigest()[:12]
 
 
-def _write(image: Image, folder: Path) -> None:
+def _write(image: PlainImage, folder: Path) -> None:
     layer = _layer(image, folder / "layer")
     config, layers = _base(image.base) if image.base else ({"rootfs": {"type": "layers", "diff_ids": []}}, [])
     config |= {"architecture": ARCHITECTURES[platform.machine()], "os": "linux"}
@@ -90,7 +96,7 @@ def _write(image: Image, folder: Path) -> None:
         archive.add(folder / "layer", _blob(layer["digest"]))
 
 
-def _layer(image: Image, path: Path) -> dict[str, Any]:
+def _layer(image: PlainImage, path: Path) -> dict[str, Any]:
     """Write the layer of an image's own files; its descriptor."""
     with tarfile.open(path, "w") as layer:
         for name, source in sorted(image.files.items()):

@@ -9,16 +9,17 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+import yaml
 from tests.kubernetes.cluster import binaries, images, oci_archives
-from tests.kubernetes.cluster.addons.commands import Commands
+from tests.kubernetes.cluster.binaries import HELM
 from tests.kubernetes.cluster.binaries import SPARK_OPERATOR as PROGRAM
-from tests.kubernetes.cluster.oci_archives import Image
+from tests.kubernetes.cluster.oci_archives import PlainImage
+from tests.kubernetes.helm import Helm, Refused
 
-from dedup.errors import EnvironmentError_
+from dedup.errors import EnvironmentError_, PlatformError
 from dedup_lab.caches import Progress
 
 NAMESPACE: Final = "spark-operator"
@@ -26,25 +27,39 @@ VALUES: Final = Path(__file__).with_name("spark-operator.yaml")
 DOWNLOAD_TIMEOUT_S: Final = 300
 
 
-def image(progress: Progress) -> tuple[Path, Path]:
-    """The archives of Spark's image and of the operator's, which is built upon it and has to be imported after it."""
+class Node(Protocol):
+    """What this addon needs of a cluster: the way to its API server, and a node that takes images."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def load(self, archive: Path) -> None: ...
+
+
+def install(cluster: Node, scratch: Path, progress: Progress) -> None:
+    """Install the chart, or bring the release that is there to its present state. Raises DedupError."""
+    binaries.find(HELM, progress)
     spark = images.archive(images.SPARK, progress)
-    ours = Image(
+    ours = PlainImage(
         "localhost/dedup-test-spark-operator:1",
         files={"/usr/bin/spark-operator": binaries.find(PROGRAM, progress)},
         entrypoint=("/usr/bin/tini", "-s", "--", "/usr/bin/spark-operator"),
         user="185:0",
         base=spark,
     )
-    return spark, oci_archives.archive(ours)
-
-
-def install(load: Callable[[Path], None], helm: Commands, chart: Path, progress: Progress) -> None:
-    """Install the chart, or bring the release that is there to its present state."""
-    for archive in image(progress):
-        load(archive)
-    release = ("upgrade", "--install", "spark-operator", str(chart))
-    helm.run(*release, f"--namespace={NAMESPACE}", "--create-namespace", f"--values={VALUES}")
+    for archive in (spark, oci_archives.archive(ours)):
+        cluster.load(archive)
+    try:
+        Helm(chart(), "spark-operator", NAMESPACE, scratch, cluster.kubeconfig).upgrade(
+            yaml.safe_load(VALUES.read_text())
+        )
+    except Refused as refused:
+        raise PlatformError(
+            where="helm upgrade --install spark-operator",
+            got=str(refused)[-1000:],
+            rule="the chart of Spark's operator can be installed on every cluster of the tests",
+            todo=f"look with `helm status spark-operator --namespace {NAMESPACE}`",
+        ) from None
 
 
 def chart() -> Path:
