@@ -57,10 +57,11 @@ def _ours(name: str, *parts: Part) -> Image:
     return Image(f"dedup-{name}", "dev", "Dockerfile", (Tree("core/dedup"), *parts), BASE, target=name)
 
 
-def _broker(system: str, version: str, *parts: Part) -> Image:
+def _broker(system: str, version: str, *files: str) -> Image:
     folder = f"{OURS}/{system}"
     common = (Jars("jars", system, version), Tree("lab/dedup_lab/log4j2.properties", "log4j2.properties"))
-    return Image(f"dedup-test-{system}", version, f"{folder}/Dockerfile", (*common, *parts), JAVA)
+    scripts = tuple(Tree(f"{folder}/{file}", file) for file in files)
+    return Image(f"dedup-test-{system}", version, f"{folder}/Dockerfile", (*common, *scripts), JAVA)
 
 
 PAUSE: Final = Image("dedup-test-pause", "1", f"{OURS}/pause/Dockerfile", (GoFile("pause", f"{OURS}/pause/pause.go"),))
@@ -71,8 +72,8 @@ BASE: Final = Image(
     (Debian("root.tar", ("ca-certificates", "python3", "python3-venv")),),
 )
 JAVA: Final = Image("dedup-test-java", "1", "Dockerfile", (), BASE, target="java")
-KAFKA: Final = _broker("kafka", "4.3.1", Tree(f"{OURS}/kafka/run-class.sh", "run-class.sh"))
-PULSAR: Final = _broker("pulsar", "4.2.4", Tree(f"{OURS}/pulsar/pulsar.sh", "pulsar.sh"))
+KAFKA: Final = _broker("kafka", "4.3.1", "run-class.sh", "tools-log4j2.properties")
+PULSAR: Final = _broker("pulsar", "4.2.4", "pulsar.sh")
 OPERATOR: Final = _ours(
     "operator",
     Tree("operator/dedup_operator"),
