@@ -62,7 +62,7 @@ COPY build/parts/operator /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY operator/dedup_operator /usr/local/dedup/code/dedup_operator
 USER 1000:1000
-CMD ["python", "-m", "dedup_operator"]
+CMD ["python", "-m", "dedup_operator.crd"]
 
 FROM common AS runner
 LABEL org.opencontainers.image.title="dedup-runner" \

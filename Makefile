@@ -53,6 +53,12 @@ control-plane: setup ## A Kubernetes API server in the background (built once, i
 control-plane-down: setup ## Stop it; nothing of it is left
 	@$(PYTHON) -m tests.kubernetes.cluster down $(PLANE)
 
+images: setup ## The images of the test cluster as OCI archives, and their sizes (root on Linux; minutes once)
+	@$(PYTHON) -m tests.kubernetes.cluster.images
+
+image-parts: setup ## The programs and jars that `docker build` takes from build/parts (docs/images.md)
+	@$(PYTHON) -m tests.kubernetes.cluster.images --parts
+
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
 
@@ -60,4 +66,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down lock clean
+.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down images image-parts lock clean
