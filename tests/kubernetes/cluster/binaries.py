@@ -1,6 +1,6 @@
 """The programs that a Kubernetes is made of, built from Go modules pinned here and kept in the user's cache.
 
-Each folder of `tools/` is a Go module of ours without any code (but for CoreDNS's dozen lines, which choose plugins).
+Each folder of `tools/` is a Go module of ours without any code (but for a dozen lines that choose CoreDNS's plugins).
 Its go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into
 them, so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
 PACKAGE@VERSION` in that folder, a line here.
