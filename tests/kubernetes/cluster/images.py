@@ -23,7 +23,7 @@ from tests.kubernetes.cluster.buildah import Buildah
 from tests.kubernetes.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
-from dedup.errors import DedupError
+from dedup.errors import DedupError, EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
 
 OURS: Final = "tests/kubernetes/images"
@@ -113,41 +113,49 @@ class Builder(Protocol):
 def archive(image: Image, progress: Progress = silent, builder: Builder | None = None) -> Path:
     """The OCI archive of an image, built first if need be. Raises DedupError."""
     folder = root() / "kubernetes" / "images"
-    path = folder / f"{image.name}-{image.digest()}.tar"
+    digest = image.digest()
+    path = folder / f"{image.name}-{digest}.tar"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
             if not path.exists():
                 progress(f"build {image.reference}", 0, 1)
-                _export(builder or Buildah(), image, path, progress)
+                _export(builder or Buildah(), image, digest, path, progress)
                 progress(f"build {image.reference}", 1, 1)
     os.utime(path)  # it is in use: others go first
     return path
 
 
-def _export(builder: Builder, image: Image, path: Path, progress: Progress) -> None:
-    _build(builder, image, progress)
+def _export(builder: Builder, image: Image, digest: str, path: Path, progress: Progress) -> None:
+    stored = _build(builder, image, digest, progress)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as new:
         whole = Path(new, path.name)
-        builder.export(_stored(image), image.reference, whole)
+        builder.export(stored, image.reference, whole)
         os.replace(whole, path)
     older = sorted(path.parent.glob(f"{image.name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
     for each in older[KEPT_ARCHIVES:]:
         each.unlink(missing_ok=True)
 
 
-def _build(builder: Builder, image: Image, progress: Progress) -> None:
-    """Have an image kept by the builder, and before it the one below."""
-    if builder.has(_stored(image)):
-        return
-    if image.base:
-        _build(builder, image.base, progress)
+def _build(builder: Builder, image: Image, digest: str, progress: Progress) -> str:
+    """Have an image kept by the builder, and before it the one below; the name of what is kept says its content."""
+    stored = f"localhost/{image.name}:{digest}"
+    if builder.has(stored):
+        return stored
+    base = _build(builder, image.base, image.base.digest(), progress) if image.base else None
     remove_stale(root(), ".context-*")
     with tempfile.TemporaryDirectory(dir=root(), prefix=".context-") as name:
         context = Path(name)
         put(image.parts, context, progress)
-        base = _stored(image.base) if image.base else None
-        builder.build(CHECKOUT / image.dockerfile, context, _stored(image), base=base, target=image.target)
+        if image.digest() != digest:
+            raise EnvironmentError_(
+                where=image.reference,
+                got="files that changed while they were gathered",
+                rule="an image is what its digest says",
+                todo="run again",
+            )
+        builder.build(CHECKOUT / image.dockerfile, context, stored, base=base, target=image.target)
+    return stored
 
 
 def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> None:
@@ -156,11 +164,6 @@ def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> N
         part.put(folder / part.place, progress)
     for each, _, _ in os.walk(folder):
         os.utime(each, ALWAYS)
-
-
-def _stored(image: Image) -> str:
-    """Its name where layers are kept: content by content, so that what is there is right."""
-    return f"localhost/{image.name}:{image.digest()}"
 
 
 def main() -> int:
