@@ -163,7 +163,7 @@ def test_by_hand_it_comes_up_once_and_goes_down_whole() -> None:
         owner = psutil.Process(json.loads((place / "owner.json").read_text())["pid"])
         family = [owner, *owner.children(recursive=True)]
         assert len(family) == 5
-        assert "answers after" not in by_hand("up"), "it was up already"
+        assert "ready after" not in by_hand("up"), "it was up already"
         assert "default" in namespaces(ApiServer(place / "kubeconfig"))
     finally:
         by_hand("down")
@@ -190,7 +190,7 @@ def test_when_its_owner_is_killed_everything_leaves() -> None:
 def by_hand(command: str) -> str:
     """What the command line says; it must succeed."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.kubernetes.cluster", command, "by-hand"],
+        [sys.executable, "-m", "tests.kubernetes.cluster", command, "control-plane", "by-hand"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONWARNINGS": "error"},
         capture_output=True,

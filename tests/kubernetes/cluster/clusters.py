@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import kubernetes
-from tests.kubernetes.cluster import binaries, certificates, control_plane, nodes, packages, slots
+from tests.kubernetes.cluster import binaries, certificates, control_plane, images, nodes, packages, slots
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import (
     ETCD,
@@ -38,7 +38,7 @@ from tests.kubernetes.cluster.slots import Slot
 
 from dedup.errors import PlatformError
 from dedup_lab import labs
-from dedup_lab.caches import Progress, root, silent
+from dedup_lab.caches import Progress, silent
 from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
@@ -49,7 +49,6 @@ PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
 READY_TIMEOUT_S: Final = 60.0
 IMPORT_TIMEOUT_S: Final = 300.0
-PAUSE: Final = "localhost/dedup-test-pause:1"
 ADMIN: Final = "admin"
 USERS: Final = {
     ADMIN: "system:masters",
@@ -123,6 +122,7 @@ def prepare(progress: Progress = silent) -> None:
     check_machine()
     packages.install(packages.CLUSTER)
     binaries.find_all(PROGRAMS, progress)
+    images.archive(images.PAUSE, progress)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
     folder, url = lab.data("node"), f"https://{slot.node}:{PORT}"
     kubelet = certificates.make(folder, "kubelet", f"/CN={nodes.NODE}", f"subjectAltName=IP:{slot.node}")
     client = certificates.make(folder, "client", "/O=system:masters/CN=kube-apiserver", "extendedKeyUsage=clientAuth")
-    run("containerd", nodes.containerd(folder, slot.images, PAUSE))
+    run("containerd", nodes.containerd(folder, slot.images, images.PAUSE.reference))
     users = [User(name, group) for name, group in USERS.items()]
     trusted = control_plane.start(lab, run, url, users, _acting(client, kubelet.certificate))
     configs = {user.name: folder / f"{user.name}.kubeconfig" for user in users}
@@ -161,7 +161,7 @@ def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
     run("kube-scheduler", scheduler(configs["system:kube-scheduler"]))
     until(lambda: _answers(lab, inside), READY_TIMEOUT_S, "containerd answers")
     cluster = Cluster(logs / KUBECONFIG, inside)
-    cluster.load(root() / "kubernetes" / "pause" / "pause.tar")
+    cluster.load(images.archive(images.PAUSE))
     own = configs[f"system:node:{nodes.NODE}"]
     run("kubelet", nodes.kubelet(lab.data("kubelet"), own, slot.node, slot.name, kubelet, client.certificate))
     run("kube-proxy", nodes.kube_proxy(configs["system:kube-proxy"]))
