@@ -188,6 +188,8 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
     with created(lab, nodes.NODE, shared) as inside:
         slot.connect(inside)
+        # The API server calls services too (webhooks), and kube-proxy's rules see only what has a route.
+        inside.run("ip", "route", "add", control_plane.SERVICE_NETWORK, "dev", "eth0")
         slot.account()
         inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
         yield inside
