@@ -188,6 +188,9 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
     with created(lab, nodes.NODE, shared) as inside:
         slot.connect(inside)
+        # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses before
+        # it asks kube-proxy's rules.
+        inside.run("ip", "route", "add", control_plane.SERVICE_NETWORK, "dev", "eth0")
         slot.account()
         inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
         yield inside
