@@ -18,12 +18,13 @@ import os
 import platform
 import tarfile
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dedup_lab.caches import root
+from dedup_lab.caches import STALE_S, root
 
 OCI: Final = "application/vnd.oci.image"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -57,18 +58,27 @@ def archive(image: PlainImage) -> Path:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
             _write(image, Path(folder))
             os.replace(Path(folder, "archive"), path)
-        older = sorted(path.parent.glob(f"{name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
-        for each in older[KEPT_ARCHIVES:]:
-            each.unlink(missing_ok=True)
-    os.utime(path)  # in use: the others go first
+    keep(path, f"{name}-*.tar")
     return path
 
 
+def keep(archive: Path, pattern: str) -> None:
+    """Note that an archive is in use; of those by this pattern, delete what long was not, but for a few."""
+    os.utime(archive)
+    others = sorted(archive.parent.glob(pattern), key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_ARCHIVES:]
+    for each in others:
+        if time.time() - each.stat().st_mtime > STALE_S:
+            each.unlink(missing_ok=True)
+
+
 def _state(image: PlainImage) -> str:
-    """What tells one state of an image from another: its description, and the size and age of every file."""
-    sources = [*image.files.values(), *([image.base] if image.base else []), Path(__file__)]
-    stats = [(status.st_size, status.st_mtime_ns) for status in (source.stat() for source in sources)]
-    return hashlib.sha256(repr((image, stats)).encode()).hexdigest()[:12]
+    """What tells one state of an image from another: its description, the size and age of its files, how it is made.
+
+    Of an archive below, its name is enough: there, too, another content has another name.
+    """
+    stats = [(status.st_size, status.st_mtime_ns) for status in (source.stat() for source in image.files.values())]
+    made = Path(__file__).read_text(encoding="utf-8")
+    return hashlib.sha256(repr((image, stats, made)).encode()).hexdigest()[:12]
 
 
 def _write(image: PlainImage, folder: Path) -> None:
