@@ -47,7 +47,7 @@ PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 IMPORT_TIMEOUT_S: Final = 300.0
 ADMIN: Final = "admin"
 USERS: Final = {
@@ -188,8 +188,8 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
     with created(lab, nodes.NODE, shared) as inside:
         slot.connect(inside)
-        # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses before
-        # it asks kube-proxy's rules.
+        # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses
+        # before it asks the rules of kube-proxy.
         inside.run("ip", "route", "add", control_plane.SERVICE_NETWORK, "dev", "eth0")
         slot.account()
         inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")

@@ -44,7 +44,7 @@ from dedup_lab.labs import Lab
 from dedup_lab.ports import free
 from dedup_runners.waiting import until
 
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 ASK_TIMEOUT_S: Final = 5.0
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 """Where services get their addresses from. They lead somewhere only where kube-proxy runs (nodes.py)."""
