@@ -77,8 +77,11 @@ class Cluster:
 
         To a cluster of somebody else's nothing is done: images are loaded as its makers say (docs/kubernetes.md).
         """
-        if self.inside is not None and not _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
-            _ctr(self.inside, "images", "import", archive)
+        if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
+            return
+        _ctr(self.inside, "images", "import", archive)
+        if nameless := replaced(_ctr(self.inside, "images", "list")):
+            _ctr(self.inside, "images", "remove", *nameless)
 
 
 class Running(NamedTuple):
@@ -100,6 +103,16 @@ def at(kubeconfig: Path) -> Cluster:
 def _ctr(inside: Namespaces, *argv: str | Path) -> str:
     ctr = (packages.find("ctr"), "--address", nodes.SOCKET, "--namespace", "k8s.io")
     return inside.run(*ctr, *argv, timeout_s=IMPORT_TIMEOUT_S)
+
+
+def replaced(listing: str) -> list[str]:
+    """The images, in what `ctr images list` says, that had a name until another image got it: nobody will want them.
+
+    A node also calls each image by the digest of its configuration, and that name stays.
+    """
+    images = [line.split()[:3] for line in listing.splitlines()[1:]]
+    named = {digest for name, _, digest in images if not name.startswith("sha256:")}
+    return [name for name, _, digest in images if name.startswith("sha256:") and digest not in named]
 
 
 def _digests(archive: Path) -> set[str]:
