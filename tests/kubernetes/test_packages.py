@@ -19,9 +19,7 @@ def test_who_is_not_root_is_told_what_else_to_do(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_cannot_be_installed_is_named(as_root: Path) -> None:
-    with pytest.raises(
-        EnvironmentError_, match="got no no-such-runtime, no-such-tool; .* in runtime-package"
-    ):
+    with pytest.raises(EnvironmentError_, match=r"got no no-such-runtime, no-such-tool; .* in runtime-package"):
         packages.check(NEEDED)
 
 
