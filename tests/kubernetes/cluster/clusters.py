@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import kubernetes
-from tests.kubernetes.cluster import binaries, certificates, control_plane, images, nodes, packages, slots
+from tests.kubernetes.cluster import addons, binaries, certificates, control_plane, images, nodes, packages, slots
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import (
     ETCD,
@@ -32,8 +32,8 @@ from tests.kubernetes.cluster.binaries import (
     KUBELET,
 )
 from tests.kubernetes.cluster.certificates import Pair
-from tests.kubernetes.cluster.control_plane import User
-from tests.kubernetes.cluster.namespaces import Namespaces, create
+from tests.kubernetes.cluster.control_plane import User, write_private
+from tests.kubernetes.cluster.namespaces import Namespaces, created
 from tests.kubernetes.cluster.slots import Slot
 
 from dedup.errors import PlatformError
@@ -47,7 +47,7 @@ PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 IMPORT_TIMEOUT_S: Final = 300.0
 ADMIN: Final = "admin"
 USERS: Final = {
@@ -77,8 +77,11 @@ class Cluster:
 
         To a cluster of somebody else's nothing is done: images are loaded as its makers say (docs/kubernetes.md).
         """
-        if self.inside is not None and not _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
-            _ctr(self.inside, "images", "import", archive)
+        if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
+            return
+        _ctr(self.inside, "images", "import", archive)
+        if nameless := replaced(_ctr(self.inside, "images", "list")):
+            _ctr(self.inside, "images", "remove", *nameless)
 
 
 class Running(NamedTuple):
@@ -102,6 +105,16 @@ def _ctr(inside: Namespaces, *argv: str | Path) -> str:
     return inside.run(*ctr, *argv, timeout_s=IMPORT_TIMEOUT_S)
 
 
+def replaced(listing: str) -> list[str]:
+    """The images, in what `ctr images list` says, that had a name until another image got it: nobody will want them.
+
+    A node also calls each image by the digest of its configuration, and that name stays.
+    """
+    images = [line.split()[:3] for line in listing.splitlines()[1:]]
+    named = {digest for name, _, digest in images if not name.startswith("sha256:")}
+    return [name for name, _, digest in images if name.startswith("sha256:") and digest not in named]
+
+
 def _digests(archive: Path) -> set[str]:
     """The digests of the images in an OCI archive, as its index names them."""
     with tarfile.open(archive) as tar:
@@ -117,34 +130,45 @@ def check_machine() -> None:
         binaries.go()
 
 
-def prepare(progress: Progress = silent) -> None:
-    """Get what a cluster is made of. DedupError: something cannot be had, or a build fails."""
+def prepare(progress: Progress = silent, *, bare: bool = False) -> None:
+    """Get what a cluster is made of, and its addons. DedupError: something cannot be had, or a build fails."""
     check_machine()
     packages.install(packages.CLUSTER)
     binaries.find_all(PROGRAMS, progress)
     images.archive(images.PAUSE, progress)
+    if not bare:
+        addons.prepare(progress)
 
 
 @contextmanager
-def running(folder: Path, progress: Progress = silent) -> Iterator[Running]:
+def running(folder: Path, progress: Progress = silent, *, bare: bool = False) -> Iterator[Running]:
     """A cluster of its own, its node ready for pods; at the end nothing is left of it but logs.
 
-    Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
-    run side by side. Raises DedupError: something is missing that cannot be had, or a process ended (quoting its log).
+    Unless it is to be bare, it has the addons (addons/). Its kubeconfig file and logs are put into `folder`, and the
+    kubeconfig file is taken away again. Any number of them run side by side. Raises DedupError: something is missing
+    that cannot be had, or a process ended (quoting its log).
     """
-    prepare(progress)
-    with labs.open_lab(folder) as lab, slots.taken() as slot:
+    prepare(progress, bare=bare)
+    with labs.open_lab(folder) as lab, slots.taken() as slot, _machine(lab, slot) as inside:
+        cluster = _start(lab, slot, inside)
+        if not bare:
+            addons.install(cluster, progress)
         try:
-            yield Running(lab, _start(lab, slot, folder))
+            yield Running(lab, _published(cluster, folder))
         finally:
-            lab.stop()  # while the slot is ours still: what is in its cgroups has to be gone
             for name in (KUBECONFIG, PROCESS_1):
                 (folder / name).unlink(missing_ok=True)
 
 
-def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
-    inside = _machine(lab, slot)
+def _published(cluster: Cluster, folder: Path) -> Cluster:
+    """The same cluster, by files that others may use. The kubeconfig file comes last: who sees it can begin."""
+    assert cluster.inside is not None
+    (folder / PROCESS_1).write_text(f"{cluster.inside.pid}\n", encoding="ascii")
+    write_private(folder / KUBECONFIG, cluster.kubeconfig.read_text())
+    return at(folder / KUBECONFIG)
 
+
+def _start(lab: Lab, slot: Slot, inside: Namespaces) -> Cluster:
     def run(program: str, argv: Sequence[str]) -> None:
         lab.start(program, inside.entering(argv, lab.data(program)))
 
@@ -160,26 +184,29 @@ def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
     run("kube-controller-manager", controller_manager(configs["system:kube-controller-manager"], trusted))
     run("kube-scheduler", scheduler(configs["system:kube-scheduler"]))
     until(lambda: _answers(lab, inside), READY_TIMEOUT_S, "containerd answers")
-    cluster = Cluster(logs / KUBECONFIG, inside)
+    cluster = Cluster(configs[ADMIN], inside)
     cluster.load(images.archive(images.PAUSE))
     own = configs[f"system:node:{nodes.NODE}"]
     run("kubelet", nodes.kubelet(lab.data("kubelet"), own, slot.node, slot.name, kubelet, client.certificate))
     run("kube-proxy", nodes.kube_proxy(configs["system:kube-proxy"]))
-    until(lambda: _ready(lab, configs[ADMIN]), READY_TIMEOUT_S, "the node is ready for pods")
-    (logs / PROCESS_1).write_text(f"{inside.pid}\n", encoding="ascii")
-    control_plane.write_kubeconfig(logs / KUBECONFIG, url, trusted, users[0])
+    until(lambda: _ready(lab, cluster.api_server), READY_TIMEOUT_S, "the node is ready for pods")
     return cluster
 
 
-def _machine(lab: Lab, slot: Slot) -> Namespaces:
+@contextmanager
+def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     """The machine as the cluster sees it: its name, its logs, and its cable to ours."""
     hosts = lab.data("node") / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{slot.node} {nodes.NODE}\n", encoding="ascii")
-    inside = create(lab, nodes.NODE, {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")})
-    slot.connect(inside)
-    slot.account()
-    inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-    return inside
+    shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
+    with created(lab, nodes.NODE, shared) as inside:
+        slot.connect(inside)
+        # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses
+        # before it asks the rules of kube-proxy.
+        inside.run("ip", "route", "add", control_plane.SERVICE_NETWORK, "dev", "eth0")
+        slot.account()
+        inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+        yield inside
 
 
 def _acting(client: Pair, kubelet: Path) -> list[str]:
@@ -220,10 +247,10 @@ def _answers(lab: Lab, inside: Namespaces) -> bool:
     return True
 
 
-def _ready(lab: Lab, kubeconfig: Path) -> bool:
+def _ready(lab: Lab, server: ApiServer) -> bool:
     """Whether a pod that is created now will be started: the node takes pods, and they have an account to run as."""
     lab.check()
-    with ApiServer(kubeconfig).client() as client:
+    with server.client() as client:
         core = kubernetes.client.CoreV1Api(client)
         ready = any(
             condition.type == "Ready" and condition.status == "True"
