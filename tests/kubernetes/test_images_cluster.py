@@ -61,7 +61,7 @@ USES: Final = (
         images.RUNNER,
         "1000:1000",
         "toxiproxy-server -version; nft --version; ip -V; chaos --version; openssl version; tini --version;"
-        " tini-static --version; python -c 'import dedup_runners.producer, dedup_runners.consumer, dedup_runners.chaos';"
+        " tini-static --version; python -c 'import dedup_runners.producer, dedup_runners.consumer';"
         " python -m dedup_runners.round_trips --help",
         (
             "toxiproxy-server version v2.12",
