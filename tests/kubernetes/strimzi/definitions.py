@@ -37,7 +37,7 @@ _SPEC_CLASS: Final = "io/strimzi/api/kafka/model/kafka/KafkaClusterSpec.class"
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The definitions of `Kafka` and `KafkaNodePool`, generated once. EnvironmentError_ if something is not to be had."""
+    """The definitions of `Kafka` and `KafkaNodePool`, generated once. EnvironmentError_ if that cannot be done."""
     folder = _folder()
     if not folder.exists():
         _generate(folder)
@@ -97,7 +97,8 @@ def _run(what: str, command: list[str]) -> None:
 
 
 def _lists() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The prefixes that Strimzi forbids and its exceptions: two string constants of a class, each known by its start."""
+    """The prefixes that Strimzi forbids, and its exceptions: two constants of a class, each known by its start."""
+    jars.classpath("strimzi", VERSION)
     (api,) = (jar for jar in _jars() if jar.artifact == "api")
     with zipfile.ZipFile(root() / "jars" / api.path) as archive:
         constants = archive.read(_SPEC_CLASS)
