@@ -154,7 +154,17 @@ def build(programs: Sequence[Program], target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as folder:
         done = subprocess.run(
             # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
-            [go(), "build", "-trimpath", "-mod=readonly", "-ldflags", _linking(programs), "-o", f"{folder}/", *packages],
+            [
+                go(),
+                "build",
+                "-trimpath",
+                "-mod=readonly",
+                "-ldflags",
+                _linking(programs),
+                "-o",
+                f"{folder}/",
+                *packages,
+            ],
             cwd=TOOLS / programs[0].tool,
             env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
             capture_output=True,
