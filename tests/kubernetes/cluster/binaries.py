@@ -1,8 +1,8 @@
 """The programs that a Kubernetes is made of, built from Go modules pinned here and kept in the user's cache.
 
-Each folder of `tools/` is a Go module of ours without any code (but for CoreDNS's dozen lines, which choose plugins). Its
-go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into them,
-so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
+Each folder of `tools/` is a Go module of ours without any code (but for a dozen lines that choose CoreDNS's plugins).
+Its go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into
+them, so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
 PACKAGE@VERSION` in that folder, a line here.
 
 A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all, and
@@ -39,8 +39,8 @@ _INSTALL: Final = "install it: `apt install golang-go`, `brew install go` or `pi
 class Program:
     """One program: the folder of `tools/` that pins it, the module whose version is its own, and its main package.
 
-    `stamps` are variables of the program, each `PACKAGE.NAME=VALUE`, that hold its `{version}`, `{major}` and `{minor}`:
-    a release's build sets them, and so do we.
+    `stamps` are variables of the program, each `PACKAGE.NAME=VALUE`, that hold its `{version}`, `{major}` and
+    `{minor}`: a release's build sets them, and so do we.
     """
 
     name: str
@@ -101,6 +101,13 @@ LOCAL_PATH_PROVISIONER: Final = Program(
     "github.com/rancher/local-path-provisioner",
     "github.com/rancher/local-path-provisioner",
 )
+TOXIPROXY: Final = Program(
+    "toxiproxy-server",
+    "toxiproxy",
+    "github.com/Shopify/toxiproxy/v2",
+    "github.com/Shopify/toxiproxy/v2/cmd/server",
+    ("github.com/Shopify/toxiproxy/v2.Version={version}",),
+)
 MINIO: Final = Program("minio", "minio", "github.com/minio/minio", "github.com/minio/minio")
 SPARK_OPERATOR: Final = Program(
     "spark-operator",
@@ -125,7 +132,7 @@ def find_all(programs: Sequence[Program], progress: Progress = silent) -> None:
         go()  # without Go nothing is begun
         folder = ours[0].path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             if wanted := missing(ours):
                 what = f"build {', '.join(program.name for program in wanted)} {wanted[0].version}"
                 progress(what, 0, 1)
@@ -201,7 +208,7 @@ def _linking(programs: Sequence[Program]) -> str:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Hold the right to build into `folder`. The kernel takes it back from a process that dies."""
     with (folder / ".lock").open("w") as file:
         until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build in {folder} is done", 0.2)

@@ -93,6 +93,12 @@ def check_machine() -> None:
         binaries.go()
 
 
+def prepare(progress: Progress = silent) -> None:
+    """Get what a control plane is made of. DedupError: no Go, or a build that fails."""
+    check_machine()
+    binaries.find_all((ETCD, KUBE_APISERVER), progress)
+
+
 @contextmanager
 def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]:
     """A control plane of its own, ready to answer; at the end nothing is left of it but logs.
@@ -100,8 +106,7 @@ def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]
     Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
     run side by side. Raises DedupError: no Go, a build that fails, or a process that ended (quoting its log).
     """
-    check_machine()
-    binaries.find_all((ETCD, KUBE_APISERVER), progress)
+    prepare(progress)
     with labs.open_lab(folder) as lab:
         progress(f"start Kubernetes {KUBE_APISERVER.version}", 0, 1)
         kubeconfig = folder / "kubeconfig"

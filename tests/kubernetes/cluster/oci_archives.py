@@ -79,31 +79,29 @@ def _write(image: PlainImage, folder: Path) -> None:
     config["config"] = {**config.get("config", {}), "User": image.user, "Entrypoint": list(image.entrypoint), "Cmd": []}
     config.pop("history", None)
     blobs = {"config": _json(config)}
+    media_type = f"{OCI}.manifest.v1+json"
     manifest = {
         "schemaVersion": 2,
-        "mediaType": f"{OCI}.manifest.v1+json",
+        "mediaType": media_type,
         "config": _descriptor(f"{OCI}.config.v1+json", blobs["config"]),
         "layers": [*layers, layer],
     }
     blobs["manifest"] = _json(manifest)
-    named = _descriptor(manifest["mediaType"], blobs["manifest"])
+    named = _descriptor(media_type, blobs["manifest"])
     named["annotations"] = {"io.containerd.image.name": image.name, "org.opencontainers.image.ref.name": image.name}
     with tarfile.open(folder / "archive", "w") as archive:
         _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _add(archive, "index.json", _json({"schemaVersion": 2, "manifests": [named]}))
         for blob in blobs.values():
             _add(archive, _blob(_digest(blob)), blob)
-        archive.add(folder / "layer", _blob(layer["digest"]))
+        _add_file(archive, _blob(layer["digest"]), folder / "layer")
 
 
 def _layer(image: PlainImage, path: Path) -> dict[str, Any]:
     """Write the layer of an image's own files; its descriptor."""
     with tarfile.open(path, "w") as layer:
         for name, source in sorted(image.files.items()):
-            member = _member(name)
-            member.size = source.stat().st_size
-            with source.open("rb") as file:
-                layer.addfile(member, file)
+            _add_file(layer, name, source)
         for name, target in sorted(image.links.items()):
             member = _member(name)
             member.type, member.linkname = tarfile.SYMTYPE, target
@@ -138,6 +136,13 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     member = _member(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))
+
+
+def _add_file(archive: tarfile.TarFile, name: str, source: Path) -> None:
+    member = _member(name)
+    member.size = source.stat().st_size
+    with source.open("rb") as file:
+        archive.addfile(member, file)
 
 
 def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:

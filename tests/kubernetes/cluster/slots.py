@@ -21,10 +21,11 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
 
+from tests.kubernetes.cluster.namespaces import Namespaces, run
+
 from dedup.errors import EnvironmentError_
 from dedup_lab.caches import root
 from dedup_runners.waiting import until
-from tests.kubernetes.cluster.namespaces import Namespaces, run
 
 SLOTS: Final = 8
 CABLES: Final = IPv4Network("198.18.0.0/15")
@@ -66,8 +67,13 @@ class Slot:
             here("ip", "address", "add", f"{address}/30", "dev", interface)
             here("ip", "link", "set", interface, "up")
 
+    def account(self) -> None:
+        """Make the tops of its trees of cgroups: a kubelet makes the rest, below."""
+        for top in self.cgroups():
+            top.mkdir()
+
     def cgroups(self) -> list[Path]:
-        """The tops of its trees, one in each hierarchy; they need not exist."""
+        """The tops of its trees, one in each hierarchy; whether or not they exist."""
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
         return [Path(mount[1], self.name) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
 

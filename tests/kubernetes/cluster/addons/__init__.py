@@ -70,7 +70,7 @@ def _image(program: Program) -> PlainImage:
 
 
 def _kubectl(kubeconfig: Path, scratch: str, argv: tuple[str, ...]) -> None:
-    """Run kubectl. What it learns of a cluster goes to `scratch`: in the user's home the next cluster would believe it."""
+    """Run kubectl. It notes what it learns of a cluster: in `scratch`, lest it be believed of the next cluster."""
     done = subprocess.run(
         [KUBECTL.path, *argv],
         env=os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": scratch},
