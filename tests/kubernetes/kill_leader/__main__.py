@@ -41,6 +41,7 @@ ROOT: Final = CHARTS.parent
 EXAMPLE: Final = ROOT / "examples" / "kafka-kill-leader.yaml"
 RELEASE: Final = "kafka"
 CLIENT: Final = "client"
+BEGUN_S: Final = 120.0
 READY_S: Final = 900.0
 JUDGED_S: Final = 600.0
 GONE_S: Final = 180.0
@@ -71,7 +72,7 @@ def drive(chart: str, values: Values, messages: int | None, results: Path, keep:
         reach(client)
         target.require(client)
         helm = Helm(CHARTS / chart, RELEASE, f"dedup-kill-leader-{uuid4().hex[:6]}", Path(home), server.kubeconfig)
-        with installed(helm, client, target, values, keep):
+        with installed(helm, client, target, values, keep=keep):
             scene = prepare(helm, client, target, values, experiment(messages))
             verdicts = judged(scene.experiment, [carry_out(scene, run, results) for run in plan(scene.experiment)])
     for each in verdicts:
@@ -94,18 +95,22 @@ def reach(client: ApiClient) -> None:
 
 
 @contextmanager
-def installed(helm: Helm, client: ApiClient, target: Target, values: Values, keep: bool) -> Iterator[None]:
+def installed(helm: Helm, client: ApiClient, target: Target, values: Values, *, keep: bool) -> Iterator[None]:
     """The chart as a release in a namespace of its own, ready and tested by `helm test`; then both are gone."""
-    core, brokers = CoreV1Api(client), len(proxies_of(helm, values))
+    core, place = CoreV1Api(client), (helm.namespace, helm.release)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     core.create_namespace({"metadata": {"name": helm.namespace, "labels": labels}})
     try:
         began = time.monotonic()
         helm.upgrade(values)
+        begun = f"an operator that watches namespace {helm.namespace} takes up {helm.release}"
+        until(lambda: target.is_begun(client, *place), BEGUN_S, begun, 1.0)
         ready = f"{helm.release} in {helm.namespace} is ready"
-        until(lambda: target.is_ready(client, helm.namespace, helm.release, brokers), READY_S, ready, 1.0)
-        note(f"ready after {time.monotonic() - began:.0f} s")
-        note(helm.test(ROUND_TRIP_S).strip().splitlines()[-1])
+        until(lambda: target.is_ready(client, *place), READY_S, ready, 1.0)
+        note(f"{ready} after {time.monotonic() - began:.0f} s")
+        helm.test(ROUND_TRIP_S)
+        note("helm test: a message went there and back")
+        target.keep_still(client, *place)
         yield
         helm.uninstall()
     finally:
@@ -137,7 +142,7 @@ def prepare(helm: Helm, client: ApiClient, target: Target, values: Values, exper
 
     until(runs, READY_S, "the client's pod runs", 0.5)
     assert helm.kubeconfig is not None
-    pod = Pod(helm.kubeconfig, helm.namespace, CLIENT, CLIENT)
+    pod = Pod(helm.kubeconfig, helm.home, helm.namespace, CLIENT, CLIENT)
     return Scene(client, target, pod, proxies_of(helm, values), experiment, note)
 
 

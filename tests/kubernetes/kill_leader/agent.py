@@ -63,8 +63,8 @@ class Agent:
     def heal(self, fault: str, topic: str, timeout_s: float) -> dict[str, Any]:
         """Wait until every broker says that all is whole, and a message went there and back by the clients' path."""
         until(lambda: self._admin.unhealthy(topic) is None, timeout_s, f"{topic} is whole again", 0.1)
-        seconds = until(lambda: self._round_trip(), timeout_s, "a message goes there and back", 0.5)
-        return self.tell(fault, "healed", {"round_trip_s": round(seconds, 4)})
+        seconds = until(self._round_trip, timeout_s, "a message goes there and back", 0.5)
+        return self.tell(fault, "healed", {"round_trip_s": seconds})
 
     def settle(self, topic: str, asked: bool) -> dict[str, Any]:
         """When no client is connected any more: what the stored batches show of deduplication."""
@@ -74,11 +74,12 @@ class Agent:
         found = self._admin.deduplication_in_force(topic, asked)
         return {"deduplication": found.model_dump(mode="json"), "versions": self._admin.versions()}
 
-    def _round_trip(self) -> float | None:
+    def _round_trip(self) -> float:
+        """Seconds; 0 if it did not succeed, for a first attempt may meet a connection that is just being given up."""
         try:
             return self._admin.round_trip(10.0)
-        except DedupError:  # a first attempt may meet a connection that is just being given up
-            return None
+        except DedupError:
+            return 0.0
 
     def _connections(self) -> int:
         """Connections of this pod to the brokers' listener for clients: Toxiproxy's, one for each of a client's."""

@@ -33,7 +33,7 @@ DATA: Final = PurePosixPath("/data")
 AGENT: Final = "/agent/agent.py"
 KILLED: Final = 137
 DIED_S: Final = 60.0
-WHOLE_S: Final = 180.0
+WHOLE_S: Final = 300.0
 GRACE_S: Final = 30.0
 NO_FILE: Final = Path("/dev/null")
 """Where the lab's keepers would keep their files: a broker in a pod has none."""

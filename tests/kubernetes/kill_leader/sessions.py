@@ -23,17 +23,27 @@ END_S: Final = 30.0
 
 
 class Pod(NamedTuple):
-    """A container of a pod, as kubectl names it."""
+    """A container of a pod, as kubectl names it. `cache` is a folder for what kubectl learns of this cluster."""
 
     kubeconfig: Path
+    cache: Path
     namespace: str
     name: str
     container: str
 
     def command(self, *program: str) -> list[str]:
         """kubectl's command line that runs a program in it, with our standard input."""
-        kubectl = [str(binaries.find(KUBECTL)), "--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
-        return [*kubectl, "exec", "--stdin", self.name, "--container", self.container, "--", *program]
+        where = ["--kubeconfig", self.kubeconfig, "--cache-dir", self.cache, "--namespace", self.namespace]
+        return [
+            *map(str, [binaries.find(KUBECTL), *where]),
+            "exec",
+            "--stdin",
+            self.name,
+            "--container",
+            self.container,
+            "--",
+            *program,
+        ]
 
     def run(self, program: Sequence[str], *, text: str = "", timeout_s: float) -> bytes:
         """Run a program to its end; its standard output. PlatformError when it fails, with its last words."""

@@ -17,16 +17,17 @@ OPERATOR: Final = "strimzi.io/kind=cluster-operator"
 
 
 class Target(NamedTuple):
-    """One chart: its brokers' container, the folder of its hold, what it needs, and when it is ready."""
+    """One chart: its brokers' container and the folder of its hold; what it needs, when it is ready, who must be still.
+
+    The functions take a client, and the namespace and name of a release.
+    """
 
     container: str
     hold: str
     require: Callable[[ApiClient], None]
-    is_ready: Callable[[ApiClient, str, str, int], bool]
-
-
-def require_nothing(_client: ApiClient) -> None:
-    """charts/kafka needs a Kubernetes and no more."""
+    is_begun: Callable[[ApiClient, str, str], bool]
+    is_ready: Callable[[ApiClient, str, str], bool]
+    keep_still: Callable[[ApiClient, str, str], None]
 
 
 def require_strimzi(client: ApiClient) -> None:
@@ -50,16 +51,28 @@ def require_strimzi(client: ApiClient) -> None:
     )
 
 
-def pods_are_ready(client: ApiClient, namespace: str, release: str, brokers: int) -> bool:
-    """The pods' own word."""
-    selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=broker"
-    return ready(client, namespace, selector) == brokers
+def strimzi_has_seen_it(client: ApiClient, namespace: str, release: str) -> bool:
+    """Whether the operator has said anything of the Kafka: it does so in seconds, if it watches the namespace."""
+    status, found = ask(client, "GET", _path(namespace, release))
+    return status == 200 and bool((found.get("status") or {}).get("conditions"))
 
 
-def strimzi_says_ready(client: ApiClient, namespace: str, release: str, _brokers: int) -> bool:
+def strimzi_says_ready(client: ApiClient, namespace: str, release: str) -> bool:
     """The Kafka's own conditions; PlatformError with Strimzi's words when it says that it cannot be."""
-    status, found = ask(client, "GET", f"/apis/kafka.strimzi.io/v1/namespaces/{namespace}/kafkas/{release}")
+    status, found = ask(client, "GET", _path(namespace, release))
     return status == 200 and is_ready(found)
+
+
+def pause_strimzi(client: ApiClient, namespace: str, release: str) -> None:
+    """Ask the operator to leave the Kafka alone: it would mend what an experiment breaks."""
+    paused = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    status, said = ask(client, "PATCH", _path(namespace, release), paused, headers=merge)
+    assert status == 200, said["message"]
+
+
+def _path(namespace: str, release: str) -> str:
+    return f"/apis/kafka.strimzi.io/v1/namespaces/{namespace}/kafkas/{release}"
 
 
 def is_ready(kafka: Mapping[str, Any]) -> bool:
@@ -79,7 +92,28 @@ def is_ready(kafka: Mapping[str, Any]) -> bool:
     return "Ready" in said and status.get("observedGeneration") == kafka["metadata"]["generation"]
 
 
+def all_pods_are_ready(client: ApiClient, namespace: str, release: str) -> bool:
+    """The word of all the pods of the chart kafka that are to be."""
+    wanted = AppsV1Api(client).read_namespaced_stateful_set(release, namespace).spec.replicas
+    selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=broker"
+    return bool(ready(client, namespace, selector) == wanted)
+
+
 TARGETS: Final = {
-    "strimzi-kafka": Target("kafka", "/mnt/hold", require_strimzi, strimzi_says_ready),
-    "kafka": Target("broker", "/hold", require_nothing, pods_are_ready),
+    "strimzi-kafka": Target(
+        container="kafka",
+        hold="/mnt/hold",
+        require=require_strimzi,
+        is_begun=strimzi_has_seen_it,
+        is_ready=strimzi_says_ready,
+        keep_still=pause_strimzi,
+    ),
+    "kafka": Target(
+        container="broker",
+        hold="/hold",
+        require=lambda client: None,
+        is_begun=lambda client, namespace, release: True,
+        is_ready=all_pods_are_ready,
+        keep_still=lambda client, namespace, release: None,
+    ),
 }
