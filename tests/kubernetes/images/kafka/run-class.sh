@@ -5,8 +5,9 @@
 set -eu
 home=$(dirname "$(dirname "$(readlink -f "$0")")")
 heap=-Xmx256M
+log=tools-log4j2.properties
 case $(basename "$0") in
-    kafka-server-start.sh) main=kafka.Kafka heap='-Xmx1G -Xms1G' ;;
+    kafka-server-start.sh) main=kafka.Kafka heap='-Xmx1G -Xms1G' log=log4j2.properties ;;
     kafka-storage.sh) main=kafka.tools.StorageTool ;;
     kafka-topics.sh) main=org.apache.kafka.tools.TopicCommand ;;
     kafka-configs.sh) main=kafka.admin.ConfigCommand ;;
@@ -25,5 +26,5 @@ fast='-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35
 # Each of these is a list of words.
 # shellcheck disable=SC2086
 exec java ${KAFKA_HEAP_OPTS:-$heap} ${KAFKA_JVM_PERFORMANCE_OPTS:-$fast -Djava.awt.headless=true} \
-    ${KAFKA_LOG4J_OPTS:--Dlog4j2.configurationFile=$home/config/log4j2.properties} \
+    ${KAFKA_LOG4J_OPTS:--Dlog4j2.configurationFile=$home/config/$log} \
     -cp "${CLASSPATH:+$CLASSPATH:}$home/libs/*" ${KAFKA_OPTS:-} $main "$@"
