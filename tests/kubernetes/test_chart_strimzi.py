@@ -16,9 +16,11 @@ import pytest
 from kubernetes.client import ApiClient
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.helm import CHARTS, Helm, Refused
+from tests.kubernetes.kill_leader.targets import TARGETS, require_strimzi
 from tests.kubernetes.requests import apply, ask, try_to_apply
 from tests.kubernetes.strimzi.definitions import definitions, is_ignored
 
+from dedup.errors import EnvironmentError_
 from dedup_lab import kafka
 from dedup_runners.waiting import until
 
@@ -107,7 +109,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 def client(api_server: ApiServer) -> Iterator[ApiClient]:
     """A client of an API server with Strimzi's definitions. On a cluster of others, what was there before stays."""
     with api_server.client() as client:
-        ours = [each for each in definitions() if ask(client, "GET", path_of(each))[0] == 404]
+        ours = [each for each in definitions() if gone(client, each)]
         for each in ours:
             apply(client, path_of(each), each)
             until(partial(established, client, each), WAIT_S, f"{each['metadata']['name']} is established")
@@ -117,6 +119,7 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
         ask(client, "DELETE", f"/api/v1/namespaces/{NAMESPACE}")
         for each in ours:
             ask(client, "DELETE", path_of(each))
+            until(partial(gone, client, each), WAIT_S, f"{each['metadata']['name']} is gone")
 
 
 def restricted_namespace() -> dict[str, Any]:
@@ -133,6 +136,10 @@ def established(client: ApiClient, definition: Mapping[str, Any]) -> bool:
     said = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions") or []}
     assert said.get("NonStructuralSchema", "False") == "False"
     return said.get("Established") == "True"
+
+
+def gone(client: ApiClient, definition: Mapping[str, Any]) -> bool:
+    return ask(client, "GET", path_of(definition))[0] == 404
 
 
 def one(documents: list[dict[str, Any]], kind: str, ending: str = "") -> dict[str, Any]:
@@ -207,6 +214,32 @@ def test_strimzis_schema_refuses_what_is_wrong(client: ApiClient, helm: Helm, na
     assert status in (400, 422, 500), said
     assert words in said["message"]
     assert ask(client, "GET", path)[0] == 404
+
+
+def test_without_its_operator_the_definitions_are_not_strimzi(client: ApiClient) -> None:
+    """What `make test-strimzi` looks for before it begins."""
+    with pytest.raises(EnvironmentError_, match=r"no deployment labelled strimzi\.io/kind=cluster-operator"):
+        require_strimzi(client)
+    labels = {"strimzi.io/kind": "cluster-operator"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "operator", "image": "operator"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod}
+    operator = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator", "labels": labels}}
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/operator"
+    apply(client, path, {**operator, "spec": spec})
+    require_strimzi(client)
+    ask(client, "DELETE", path)
+
+
+def test_a_kafka_that_no_operator_takes_up_is_neither_seen_nor_ready_and_can_be_paused(
+    client: ApiClient, helm: Helm
+) -> None:
+    apply(client, f"{PATHS['Kafka']}/{RELEASE}", one(helm.render({}), "Kafka"))
+    target = TARGETS["strimzi-kafka"]
+    assert not target.is_begun(client, NAMESPACE, RELEASE)
+    assert not target.is_ready(client, NAMESPACE, RELEASE)
+    target.keep_still(client, NAMESPACE, RELEASE)
+    _, found = ask(client, "GET", f"{PATHS['Kafka']}/{RELEASE}")
+    assert found["metadata"]["annotations"] == {"strimzi.io/pause-reconciliation": "true"}
 
 
 def test_each_broker_tells_clients_a_loopback_port_of_its_own_where_its_proxy_listens(helm: Helm) -> None:

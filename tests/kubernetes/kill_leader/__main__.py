@@ -24,6 +24,7 @@ import yaml
 from kubernetes.client import ApiClient, ApiException, CoreV1Api
 from kubernetes.utils import create_from_dict
 from tests.kubernetes.cluster import api_servers
+from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.helm import CHARTS, Helm, Refused
 from tests.kubernetes.kill_leader.runs import Scene, carry_out
 from tests.kubernetes.kill_leader.sessions import Pod
@@ -68,10 +69,10 @@ def drive(chart: str, values: Values, messages: int | None, results: Path, keep:
             todo="set it, for example to the kubeconfig file of a kind cluster",
         )
     target = TARGETS[chart]
-    with server.client() as client, tempfile.TemporaryDirectory() as home:
-        reach(client)
+    with connect(server) as client, tempfile.TemporaryDirectory() as home:
         target.require(client)
         helm = Helm(CHARTS / chart, RELEASE, f"dedup-kill-leader-{uuid4().hex[:6]}", Path(home), server.kubeconfig)
+        results.mkdir(parents=True)
         with installed(helm, client, target, values, keep=keep):
             scene = prepare(helm, client, target, values, experiment(messages))
             verdicts = judged(scene.experiment, [carry_out(scene, run, results) for run in plan(scene.experiment)])
@@ -81,17 +82,19 @@ def drive(chart: str, values: Values, messages: int | None, results: Path, keep:
     return worst(each.verdict for each in verdicts)
 
 
-def reach(client: ApiClient) -> None:
-    """EnvironmentError_ when nobody answers for the cluster."""
+def connect(server: ApiServer) -> ApiClient:
+    """A client of a server that answers; EnvironmentError_ if it does not."""
     try:
+        client = server.client()
         CoreV1Api(client).list_namespace(limit=1)
-    except Exception as error:  # no address, no certificate, no right: whatever urllib3 and the API server may say
+    except Exception as error:  # no file, no address, no certificate, no right: each has an exception of its own
         raise EnvironmentError_(
             where=api_servers.VARIABLE,
-            got=str(error).splitlines()[0],
+            got=f"{server.kubeconfig}: {str(error).splitlines()[0]}",
             rule="the cluster that it names must answer",
             todo="try `kubectl get namespaces` with the same kubeconfig file",
         ) from None
+    return client
 
 
 @contextmanager
@@ -202,7 +205,6 @@ def main() -> int:
     results = ROOT / "results" / f"kill-leader-{asked.chart}-{time.strftime('%Y%m%d-%H%M%S')}"
     try:
         values = yaml.safe_load(asked.values.read_text(encoding="utf-8")) if asked.values else {}
-        results.mkdir(parents=True)
         return drive(asked.chart, values, asked.messages, results, asked.keep).exit_code
     except (DedupError, Refused, OSError) as error:
         print(error if isinstance(error, DedupError) else broke(error), file=sys.stderr)
