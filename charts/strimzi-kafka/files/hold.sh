@@ -15,7 +15,7 @@ dedup_hold() {
         until=$(cat "$folder/until")
         case $until in '' | *[!0-9]*) until=0 ;; esac
         echo "dedup: held down until epoch second $until, or $latest at the latest"
-        while [ "$(date +%s)" -lt "$until" ] && [ "$(date +%s)" -lt "$latest" ]; do sleep 0.2; done
+        while [ "$(date +%s)" -lt "$until" ] && [ "$(date +%s)" -lt "$latest" ]; do sleep 1; done
         trap - TERM
         rm -f "$folder/until"
         ;;
