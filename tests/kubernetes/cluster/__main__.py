@@ -147,7 +147,7 @@ def down(place: Place) -> None:
 
 def report(what: str, done: int, total: int) -> None:
     """Tell the terminal what takes long."""
-    if done < total:
+    if done == 0 and total:
         print(f"{what} (minutes, once on a machine)", flush=True)
 
 
