@@ -5,7 +5,7 @@
 # number in /hold/pid is the JVM's: `kill -9 $(cat /hold/pid)` is a crash, and tini ends the container with 137.
 #
 # Who kills may hold the restart: /hold outlives the container, and /hold/until has the epoch second before which
-# nothing is started (ten minutes at most). Removing the file ends the hold at once.
+# nothing is started (ten minutes at most). Removing the file ends the hold at once. While held there is no /hold/pid.
 set -eu
 
 readonly PULSAR=/pulsar/bin/pulsar
@@ -14,10 +14,11 @@ readonly LONGEST_HOLD_S=600
 readonly LONGEST_WAIT_S=600
 
 hold() {
-  echo $$ >/hold/pid
+  rm -f /hold/pid
   local latest=$(($(date +%s) + LONGEST_HOLD_S))
   while (($(date +%s) < $(until_second) && $(date +%s) < latest)); do sleep 0.2; done
   rm -f /hold/until
+  echo $$ >/hold/pid
 }
 
 until_second() {

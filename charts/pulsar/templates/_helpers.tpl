@@ -117,13 +117,15 @@ resources: {{- toYaml (index $root.Values.resources (index . 1)) | nindent 2 }}
 {{/* The JVM's size follows the container's memory limit; the compiler that needs no minutes to warm up; addresses of pods
      change, so that none is remembered for long. */}}
 {{- define "pulsar.environment" -}}
-{{- $extra := "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError -Dsun.net.inetaddr.ttl=1 -Dsun.net.inetaddr.negative.ttl=1" -}}
+- {name: ZOOKEEPER, value: {{ .Release.Name }}-zookeeper}
 {{- range $name := list "PULSAR" "BOOKIE" }}
 - {name: {{ $name }}_MEM, value: "-XX:MaxRAMPercentage=33"}
 - {name: {{ $name }}_GC, value: "-XX:+UseG1GC"}
-- {name: {{ $name }}_EXTRA_OPTS, value: {{ $extra | quote }}}
+- name: {{ $name }}_EXTRA_OPTS
+  value: >-
+    -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError
+    -Dsun.net.inetaddr.ttl=1 -Dsun.net.inetaddr.negative.ttl=1
 {{- end }}
-- {name: ZOOKEEPER, value: {{ .Release.Name }}-zookeeper}
 {{- end -}}
 
 {{/* What every container of the system's image mounts: its configuration, tini, and the folders that it may write to. */}}
@@ -167,16 +169,12 @@ volumeClaimTemplates:
 {{- if eq .Values.storage.type "Ephemeral" }}OnDelete{{ else }}RollingUpdate{{ end -}}
 {{- end -}}
 
-{{/* Pods start anew when what they read at the start has changed. */}}
-{{- define "pulsar.checksum" -}}
-dedup.dev/configuration: {{ include "pulsar.configuration" . | sha256sum | trunc 16 | quote }}
+{{- define "pulsar.file" -}}
+{{- $text := (first .).Files.Get (printf "files/%s" (last .)) -}}
+{{- if hasSuffix ".conf" (last .) }}{{ tpl $text (first .) }}{{ else }}{{ $text }}{{ end }}
 {{- end -}}
 
-{{- define "pulsar.configuration" -}}
-{{- range $name := list "start.sh" "zookeeper.conf" "bookkeeper.conf" "broker.conf" "proxy.conf" }}
-{{ $name }}: |
-  {{- $text := $.Files.Get (printf "files/%s" $name) }}
-  {{- if ne $name "start.sh" }}{{ $text = tpl $text $ }}{{ end }}
-  {{- $text | nindent 2 }}
-{{- end }}
+{{/* A pod starts anew when what it reads at the start has changed. Called with (list . file). */}}
+{{- define "pulsar.checksum" -}}
+dedup.dev/configuration: {{ print (include "pulsar.file" .) (include "pulsar.file" (list (first .) "start.sh")) | sha256sum | trunc 16 | quote }}
 {{- end -}}
