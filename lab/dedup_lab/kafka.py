@@ -25,8 +25,8 @@ from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free
-from dedup_lab.probes import kafka_round_trip
 from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.round_trips import kafka_round_trip
 
 SESSION_TIMEOUT_MS = 6_000
 READY_TIMEOUT_S = 120.0
@@ -62,7 +62,13 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
         jvm.start(lab, node.name, FLAGS, "kafka.Kafka", [str(lab.data(node.name) / "server.properties")])
     url = _proxies(lab, nodes, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, url)
-    kafka_round_trip(endpoints, timeout_s=READY_TIMEOUT_S, check=lab.check, replicas=brokers)
+    kafka_round_trip(
+        endpoints.client_bootstrap,
+        endpoints.direct_bootstrap,
+        brokers=brokers,
+        timeout_s=READY_TIMEOUT_S,
+        check=lab.check,
+    )
     progress("start Kafka", brokers, brokers)
     return endpoints
 

@@ -23,8 +23,8 @@ from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
-from dedup_lab.probes import pulsar_round_trip
 from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.round_trips import pulsar_round_trip
 from dedup_runners.waiting import until
 
 CLUSTER = "dedup"
@@ -97,7 +97,13 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
     url = _proxies(lab, nodes, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, url)
-    pulsar_round_trip(endpoints, timeout_s=READY_TIMEOUT_S, check=lab.check)
+    pulsar_round_trip(
+        endpoints.client_bootstrap,
+        endpoints.admin_urls,
+        listener_name=endpoints.listener_name,
+        timeout_s=READY_TIMEOUT_S,
+        check=lab.check,
+    )
     progress("start Pulsar", steps, steps)
     return endpoints
 

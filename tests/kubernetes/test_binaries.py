@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from tests.kubernetes.cluster import binaries, control_plane
-from tests.kubernetes.cluster.binaries import ETCD, KUBE_APISERVER
+from tests.kubernetes.cluster.binaries import ETCD, HELM, KUBE_APISERVER
 
 from dedup.errors import EnvironmentError_
 
@@ -56,6 +56,15 @@ def test_a_program_says_its_version_as_a_release_does(fake_go: FakeGo) -> None:
     (call,) = fake_go.calls
     for stamp in ("gitVersion=v1.34.4", "gitMajor=1", "gitMinor=34"):
         assert f"-X k8s.io/component-base/version.{stamp} " in call
+
+
+def test_helm_takes_charts_to_be_for_our_kubernetes(fake_go: FakeGo) -> None:
+    """Unstamped it believes in Kubernetes 1.20, and a chart that asks for 1.29 is refused before any cluster is asked."""
+    binaries.find(HELM)
+    (call,) = fake_go.calls
+    minor = KUBE_APISERVER.version.split(".")[1]
+    assert f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor} " in call
+    assert f"-X helm.sh/helm/v3/internal/version.version={HELM.version} " in call
 
 
 def test_a_build_that_fails_leaves_nothing_and_gives_gos_own_words(fake_go: FakeGo) -> None:

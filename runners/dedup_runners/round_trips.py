@@ -1,0 +1,255 @@
+"""Is the system ready? The only proof that counts: a message written through the clients' path was read back through
+it.
+
+A port that answers or a log line proves less, and clients' first messages to a system that is not quite there are
+lost to errors that look like findings. The probe uses a topic of its own and leaves none behind.
+
+The lab calls it when it has started brokers. On Kubernetes `helm test` runs it in a pod, beside the Toxiproxy that
+stands in the clients' path:
+
+    python -m dedup_runners.round_trips kafka --clients 127.0.0.1:39092 --direct kafka-0.kafka-brokers:9092
+
+It ends with 0 and a line that says what was done, with 4 and one line that says what did not come, with 2 when the
+command line is wrong.
+"""
+
+import argparse
+import os
+import ssl
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+import pulsar
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from dedup.errors import EXIT_ERROR, DedupError
+from dedup_runners import programs
+from dedup_runners.waiting import too_long
+
+TIMEOUT_S: Final = 120.0
+POLL_S: Final = 0.05
+MAX_REPLICAS: Final = 3
+Check = Callable[[], None]
+_QUIET: Final[dict[str, Any]] = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 200,
+    "error_cb": lambda _error: None,
+}
+
+
+def nothing_to_check() -> None:
+    """For who cannot see the system's processes: whether they live shows in the round trip alone."""
+
+
+def kafka_round_trip(
+    clients: str,
+    direct: str,
+    *,
+    brokers: int,
+    timeout_s: float = TIMEOUT_S,
+    check: Check = nothing_to_check,
+    ca: str | None = None,
+) -> None:
+    """Once `brokers` brokers are registered, write and read one message on a fresh topic of up to three replicas.
+
+    `clients` and `direct` are bootstrap servers: the path of clients under test, and the one that no proxy is in, for
+    making the topic. `ca` is the file of the certificate authority when both speak TLS. `check` raises when a process
+    of the system is gone.
+    """
+    deadline = time.monotonic() + timeout_s
+    until = partial(_until, deadline, timeout_s, check)
+    common = _QUIET | ({"security.protocol": "SSL", "ssl.ca.location": ca} if ca else {})
+    topic = f"dedup-ready-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": direct, **common})
+    until("all Kafka brokers are registered", lambda: _registered(admin) >= brokers)
+    new = NewTopic(topic, num_partitions=1, replication_factor=min(brokers, MAX_REPLICAS))
+    until("Kafka creates a topic", lambda: _created(admin, new))
+    producer = Producer({"bootstrap.servers": clients, "acks": "all", "linger.ms": 0, **common})
+    written: list[bool] = []
+    producer.produce(topic, b"ready", on_delivery=lambda error, _message: written.append(error is None))
+    until("Kafka acknowledges a message", lambda: producer.poll(POLL_S) >= 0 and any(written))
+    consumer = Consumer({"bootstrap.servers": clients, "group.id": topic, "enable.auto.commit": False, **common})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        until("a Kafka message is read back", lambda: _read(consumer))
+    finally:
+        consumer.close()
+    until("Kafka deletes a topic", lambda: _deleted(admin, topic))
+
+
+def _registered(admin: AdminClient) -> int:
+    try:
+        return len(admin.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return 0
+
+
+def _created(admin: AdminClient, new: NewTopic) -> bool:
+    return _done(admin.create_topics([new], request_timeout=5)[new.topic], "TOPIC_ALREADY_EXISTS")
+
+
+def _deleted(admin: AdminClient, topic: str) -> bool:
+    return _done(admin.delete_topics([topic], request_timeout=5)[topic], "UNKNOWN_TOPIC_OR_PART")
+
+
+def _done(answer: "Future[None]", or_already: str) -> bool:
+    # No answer, or a refusal while the controllers elect a leader, is asked again; what was done meanwhile is done.
+    try:
+        answer.result(6)
+    except TimeoutError:
+        return False
+    except KafkaException as error:
+        return bool(error.args[0].name() == or_already)
+    return True
+
+
+def _read(consumer: Consumer) -> bool:
+    message = consumer.poll(POLL_S)
+    return message is not None and message.error() is None
+
+
+def pulsar_round_trip(
+    clients: str,
+    admin_urls: Sequence[str],
+    *,
+    listener_name: str | None,
+    timeout_s: float = TIMEOUT_S,
+    check: Check = nothing_to_check,
+    ca: str | None = None,
+) -> None:
+    """Once every broker sees every other, write and read one message on a fresh topic.
+
+    `clients` is the service URL of clients under test, who name the advertised listener `listener_name`. `admin_urls`
+    has one REST address a broker, whose host and port are the broker's id. `ca` is the file of the certificate
+    authority when both speak TLS. `check` raises when a process of the system is gone.
+    """
+    deadline = time.monotonic() + timeout_s
+    until = partial(_until, deadline, timeout_s, check)
+    wanted = {urlsplit(url).netloc for url in admin_urls}
+    path = f"persistent/public/default/dedup-ready-{uuid.uuid4().hex[:8]}"
+    topic = path.replace("/", "://", 1)
+    base = f"{admin_urls[0]}/admin/v2"
+    trust = ssl.create_default_context(cafile=ca) if ca else True
+    # trust_env=False: the brokers are our neighbours; a web proxy from the environment must not be asked.
+    with httpx.Client(timeout=10, trust_env=False, follow_redirects=True, verify=trust) as http:
+        for url in admin_urls:
+            active = partial(_active, http, f"{url}/admin/v2/brokers", wanted)
+            until(f"the Pulsar broker at {url} sees all brokers", active)
+        until("Pulsar creates a topic", lambda: _put(http, f"{base}/{path}"))
+        until("a Pulsar message is read back", lambda: _written_and_read(clients, listener_name, ca, topic))
+        until("Pulsar deletes a topic", lambda: _gone(http, f"{base}/{path}?force=true"))
+
+
+def _active(http: httpx.Client, url: str, wanted: set[str]) -> bool:
+    try:
+        answer = http.get(url)
+        return answer.is_success and set(answer.json()) >= wanted
+    except (httpx.HTTPError, ValueError):
+        return False
+
+
+def _put(http: httpx.Client, url: str) -> bool:
+    try:
+        return http.put(url).status_code in (httpx.codes.NO_CONTENT, httpx.codes.CONFLICT)
+    except httpx.HTTPError:
+        return False
+
+
+def _gone(http: httpx.Client, url: str) -> bool:
+    try:
+        return http.delete(url).status_code in (httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
+    except httpx.HTTPError:
+        return False
+
+
+def _written_and_read(clients: str, listener_name: str | None, ca: str | None, topic: str) -> bool:
+    client = pulsar.Client(
+        clients,
+        listener_name=listener_name,
+        operation_timeout_seconds=5,
+        tls_trust_certs_file_path=ca,
+        tls_validate_hostname=True,
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # its own goes to standard output
+    )
+    try:
+        producer = client.create_producer(topic, send_timeout_millis=5_000)
+        producer.send(b"ready")
+        message = client.create_reader(topic, pulsar.MessageId.earliest).read_next(timeout_millis=5_000)
+        return bool(message.data() == b"ready")
+    except pulsar.exceptions.PulsarException:
+        return False
+    finally:
+        client.close()
+
+
+def _until(deadline: float, timeout_s: float, check: Check, what: str, condition: Callable[[], bool]) -> None:
+    while not condition():
+        check()
+        if time.monotonic() > deadline:
+            raise too_long(what, timeout_s)
+        time.sleep(POLL_S)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; its exit code."""
+    asked = _parser().parse_args(arguments)
+    began = time.monotonic()
+    try:
+        asked.round_trip(asked)
+    except DedupError as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERROR
+    took_s = time.monotonic() - began
+    print(f"{asked.system}: a message was written and read back through {asked.clients} after {took_s:.1f} s")
+    return 0
+
+
+def _kafka(asked: argparse.Namespace) -> None:
+    brokers = asked.brokers or len(asked.direct.split(","))
+    kafka_round_trip(asked.clients, asked.direct, brokers=brokers, timeout_s=asked.timeout_s, ca=asked.ca)
+
+
+def _pulsar(asked: argparse.Namespace) -> None:
+    urls = asked.admin.split(",")
+    pulsar_round_trip(asked.clients, urls, listener_name=asked.listener, timeout_s=asked.timeout_s, ca=asked.ca)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dedup_runners.round_trips",
+        description="Write one message through the clients' path and read it back.",
+    )
+    systems = parser.add_subparsers(dest="system", required=True)
+    kafka = systems.add_parser("kafka", help="a Kafka cluster")
+    kafka.set_defaults(round_trip=_kafka)
+    kafka.add_argument("--clients", required=True, metavar="HOST:PORT,…", help="bootstrap servers of the clients' path")
+    kafka.add_argument("--direct", required=True, metavar="HOST:PORT,…", help="bootstrap servers, not proxied")
+    kafka.add_argument("--brokers", type=int, metavar="N", help="how many must be there (as many as --direct names)")
+    pulsar = systems.add_parser("pulsar", help="a Pulsar cluster")
+    pulsar.set_defaults(round_trip=_pulsar)
+    pulsar.add_argument("--clients", required=True, metavar="pulsar://…", help="service URL of the clients' path")
+    pulsar.add_argument("--admin", required=True, metavar="http://…,…", help="every broker's REST address, not proxied")
+    pulsar.add_argument("--listener", metavar="NAME", help="the advertised listener that clients name")
+    for system in (kafka, pulsar):
+        system.add_argument("--timeout-s", type=float, default=TIMEOUT_S, metavar="S", help="give up after that")
+        system.add_argument("--ca", type=_readable, metavar="FILE", help="speak TLS and trust this authority (PEM)")
+    return parser
+
+
+def _readable(path: str) -> str:
+    if not os.access(path, os.R_OK):
+        raise argparse.ArgumentTypeError(f"got {path}; no file that can be read; name a PEM file")
+    return path
+
+
+if __name__ == "__main__":
+    programs.leave(main())
