@@ -1,0 +1,51 @@
+"""Commands in running pods, as `kubectl exec` runs them, and what the kubelet says of a container."""
+
+from typing import Any, Final
+
+from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.stream import stream
+
+TIMEOUT_S: Final = 60
+
+
+class Failed(Exception):
+    """A command in a pod ended with an error; the text is its exit code and what it said."""
+
+
+def execute(client: ApiClient, namespace: str, pod: str, container: str, command: list[str]) -> str:
+    """Run a command in a container; its standard output. Failed when it ends with another code than 0."""
+    channel = stream(
+        CoreV1Api(client).connect_get_namespaced_pod_exec,
+        pod,
+        namespace,
+        container=container,
+        command=command,
+        stdout=True,
+        stderr=True,
+        _preload_content=False,
+    )
+    try:
+        channel.run_forever(timeout=TIMEOUT_S)
+        said, complained = channel.read_stdout(timeout=0), channel.read_stderr(timeout=0)
+        if channel.is_open() or channel.returncode != 0:
+            code = "no end" if channel.is_open() else channel.returncode
+            raise Failed(f"{pod}/{container}: {command[0]}: {code}: {complained}{said}")
+        return str(said)
+    finally:
+        channel.close()
+
+
+def container(client: ApiClient, namespace: str, pod: str, name: str) -> Any:
+    """The kubelet's word on a container (V1ContainerStatus); None while it has not spoken."""
+    found = CoreV1Api(client).read_namespaced_pod(pod, namespace).status.container_statuses or []
+    return next((each for each in found if each.name == name), None)
+
+
+def ready(client: ApiClient, namespace: str, selector: str) -> int:
+    """How many of the pods that a label selector finds are ready, those that leave not counted."""
+    pods = CoreV1Api(client).list_namespaced_pod(namespace, label_selector=selector).items
+    return sum(1 for pod in pods if pod.metadata.deletion_timestamp is None and _is_ready(pod))
+
+
+def _is_ready(pod: Any) -> bool:
+    return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or [])
