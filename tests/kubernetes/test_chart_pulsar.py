@@ -95,7 +95,7 @@ def installed(helm: Helm, client: ApiClient, api_server: ApiServer) -> Iterator[
     release.uninstall()
 
 
-@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+@pytest.fixture(params=list(VARIANTS.values()), ids=list(VARIANTS))
 def rendered(helm: Helm, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return helm.render(request.param)
 
