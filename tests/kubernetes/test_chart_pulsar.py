@@ -1,6 +1,6 @@
 """charts/pulsar as Helm renders it and as an API server takes it: no pod is started here.
 
-What it does when it runs is test_chart_pulsar_live.py's.
+What it does when it runs is test_chart_pulsar_cluster.py's.
 """
 
 import json

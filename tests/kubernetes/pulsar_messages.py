@@ -1,0 +1,68 @@
+"""A tiny client that runs in a pod beside a Toxiproxy: it writes and reads rising numbers, and asks whose a topic is.
+
+Tests hand this file's text to `python -c` in a pod of the runner image:
+
+    write CLIENTS ADMIN TOPIC FIRST COUNT    every number acknowledged, or an error
+    read CLIENTS ADMIN TOPIC COUNT           the first COUNT numbers there are, in order, as JSON
+    owner CLIENTS ADMIN TOPIC                the broker that serves it, as HOST:PORT
+
+CLIENTS is the service URL of the clients' path, whose listener is called `loopback`; ADMIN the REST address of any
+broker. `write` makes the topic first, if there is none.
+"""
+
+import json
+import sys
+
+import httpx
+import pulsar
+
+TIMEOUT_S = 60
+
+
+def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
+    made = ask("PUT", f"{admin}/admin/v2/{path(topic)}")
+    if made.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.CONFLICT):
+        sys.exit(f"{made.status_code}: {made.text}")
+    failed: list[str] = []
+    producer = connect(clients).create_producer(f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000)
+    for number in range(int(first), int(first) + int(count)):
+        producer.send_async(str(number).encode(), lambda result, _: note(result, failed))
+    producer.flush()
+    if failed:
+        sys.exit(f"not everything was acknowledged: {failed[:3]}")
+
+
+def read(clients: str, admin: str, topic: str, count: str) -> None:
+    reader = connect(clients).create_reader(f"persistent://{name(topic)}", pulsar.MessageId.earliest)
+    print(json.dumps([int(reader.read_next(TIMEOUT_S * 1000).data()) for _ in range(int(count))]))
+
+
+def owner(clients: str, admin: str, topic: str) -> None:
+    found = ask("GET", f"{admin}/lookup/v2/topic/{path(topic)}").raise_for_status()
+    print(found.json()["brokerUrl"].removeprefix("pulsar://"))
+
+
+def ask(method: str, url: str) -> httpx.Response:
+    return httpx.request(method, url, timeout=TIMEOUT_S, follow_redirects=True, trust_env=False)
+
+
+def connect(clients: str) -> pulsar.Client:
+    quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/stderr")  # its own goes to standard output
+    return pulsar.Client(clients, listener_name="loopback", operation_timeout_seconds=TIMEOUT_S, logger=quiet)
+
+
+def note(result: pulsar.Result, failed: list[str]) -> None:
+    if result != pulsar.Result.Ok:
+        failed.append(str(result))
+
+
+def name(topic: str) -> str:
+    return f"public/default/{topic}"
+
+
+def path(topic: str) -> str:
+    return f"persistent/{name(topic)}"
+
+
+if __name__ == "__main__":
+    {"write": write, "read": read, "owner": owner}[sys.argv[1]](*sys.argv[2:])
