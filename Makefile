@@ -7,8 +7,9 @@ PYTEST := $(PYTHON) -m pytest
 RUNS ?= 2
 MESSAGES ?= 200000
 
-# Which control plane: any number of them run side by side.
+# Which control plane, which cluster: any number of them run side by side.
 PLANE ?= control-plane
+CLUSTER ?= cluster
 
 # Each is bench/NAME.py, or a folder bench/NAME with a __main__.py; files that begin with _ are shared by them.
 BENCHES := $(patsubst %/__main__.py,%,$(filter-out bench/_%,$(sort $(wildcard bench/*.py bench/*/__main__.py))))
@@ -28,7 +29,7 @@ test: setup lint ## Lint, and every test, on real brokers too
 	$(PYTEST)
 
 test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes (under 2 minutes)
-	$(PYTEST) -m "not live and not spark and not kubernetes"
+	$(PYTEST) -m "not live and not spark and not kubernetes and not cluster"
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check
@@ -48,10 +49,16 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	mv .crd.yaml crds/dedupexperiment.yaml
 
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
-	@$(PYTHON) -m tests.kubernetes.cluster up $(PLANE)
+	@$(PYTHON) -m tests.kubernetes.cluster up control-plane $(PLANE)
 
 control-plane-down: setup ## Stop it; nothing of it is left
-	@$(PYTHON) -m tests.kubernetes.cluster down $(PLANE)
+	@$(PYTHON) -m tests.kubernetes.cluster down control-plane $(PLANE)
+
+cluster: setup ## A whole Kubernetes with a node that runs pods, in the background (root on Linux; built once)
+	@$(PYTHON) -m tests.kubernetes.cluster up cluster $(CLUSTER)
+
+cluster-down: setup ## Stop it; nothing of it is left
+	@$(PYTHON) -m tests.kubernetes.cluster down cluster $(CLUSTER)
 
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
@@ -60,4 +67,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down lock clean
+.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down lock clean

@@ -44,10 +44,24 @@ def lack_of_kubernetes() -> str | None:
     return None
 
 
+@cache
+def lack_of_cluster() -> str | None:
+    """Why there is no Kubernetes that runs pods for the tests here, or None if there is one or it can be started."""
+    from tests.kubernetes.cluster import api_servers, clusters
+
+    try:
+        if api_servers.named() is None:
+            clusters.check_machine()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
 REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
     "live": lack_of_java,
     "spark": lack_of_java,
     "kubernetes": lack_of_kubernetes,
+    "cluster": lack_of_cluster,
 }
 
 

@@ -1,17 +1,18 @@
-"""What every test on Kubernetes shares: an API server, ours or the one that `DEDUP_TEST_KUBECONFIG` names."""
+"""What tests on Kubernetes share: an API server and a cluster, ours or the one that `DEDUP_TEST_KUBECONFIG` names."""
 
 from collections.abc import Iterator
 
 import pytest
-from tests.kubernetes.cluster import api_servers, control_plane
+from tests.kubernetes.cluster import api_servers, clusters, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import BUILD_TIMEOUT_S
+from tests.kubernetes.cluster.clusters import Cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whichever test comes first may have to wait until the programs are built, once on a machine."""
     for item in items:
-        if item.get_closest_marker("kubernetes"):
+        if item.get_closest_marker("kubernetes") or item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
 
 
@@ -23,3 +24,13 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         return
     with control_plane.running(tmp_path_factory.mktemp("control-plane")) as ours:
         yield ours.api_server
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for the whole session: share it by working in a namespace of your own."""
+    if (theirs := api_servers.named()) is not None:
+        yield clusters.at(theirs.kubeconfig)
+        return
+    with clusters.running(tmp_path_factory.mktemp("cluster")) as ours:
+        yield ours.cluster

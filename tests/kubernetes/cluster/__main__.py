@@ -1,8 +1,8 @@
-"""A control plane to work with by hand: `python -m tests.kubernetes.cluster up | down [NAME]`.
+"""A Kubernetes to work with by hand: `python -m tests.kubernetes.cluster up | down control-plane | cluster [NAME]`.
 
-`up` builds what is missing, starts a process in the background that owns the control plane (`serve`), and returns when
-the API server answers. What there is to know about a control plane NAME lies in one folder of the cache: its owner, its
-kubeconfig file and its logs. `down` asks the owner to stop, waits until it is gone and takes the folder away.
+`up` gets what is missing, starts a process in the background that owns the control plane or the cluster (`serve`), and
+returns when it can be used. What there is to know about NAME lies in one folder of the cache: its owner, its kubeconfig
+file and its logs. `down` asks the owner to stop, waits until it is gone and takes the folder away.
 """
 
 import argparse
@@ -14,16 +14,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import psutil
-from tests.kubernetes.cluster import binaries, control_plane
-from tests.kubernetes.cluster.binaries import ETCD, KUBE_APISERVER, KUBECTL
+from tests.kubernetes.cluster import binaries, clusters, control_plane, slots
+from tests.kubernetes.cluster.binaries import KUBECTL
+from tests.kubernetes.cluster.clusters import Running
+from tests.kubernetes.cluster.control_plane import ControlPlane
 
 from dedup.errors import DedupError, PlatformError
 from dedup_lab import labs
-from dedup_lab.caches import root
+from dedup_lab.caches import Progress, root
 from dedup_lab.keepers import last_words
 from dedup_runners.waiting import until
 
@@ -32,12 +36,28 @@ CHECKOUT: Final = Path(__file__).parents[3]
 UP_TIMEOUT_S: Final = 120.0
 DOWN_TIMEOUT_S: Final = 60.0
 CHECK_S: Final = 1.0
+VARIABLES: Final = {"control-plane": "PLANE", "cluster": "CLUSTER"}
+"""By which `make` is told a name."""
+
+
+class Kind(NamedTuple):
+    """What can be brought up: how, and what is got before, which may take minutes."""
+
+    prepare: Callable[[Progress], None]
+    running: Callable[[Path], AbstractContextManager[ControlPlane | Running]]
+
+
+KINDS: Final = {
+    "control-plane": Kind(control_plane.prepare, control_plane.running),
+    "cluster": Kind(clusters.prepare, clusters.running),
+}
 
 
 class Place:
-    """The folder of one control plane by name."""
+    """The folder of one control plane or cluster by name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
         self.name = name
         self.folder = root() / "kubernetes" / "running" / name
         self.kubeconfig = self.folder / "kubeconfig"
@@ -50,7 +70,7 @@ class Place:
         self._owner.write_text(json.dumps({"pid": me.pid, "create_time": me.create_time()}), encoding="utf-8")
 
     def owner(self) -> psutil.Process | None:
-        """The process that owns the control plane; None when there is none, or it is dead."""
+        """The process that owns it; None when there is none, or it is dead."""
         try:
             said = json.loads(self._owner.read_text(encoding="utf-8"))
             process = psutil.Process(said["pid"])
@@ -61,26 +81,25 @@ class Place:
 
 
 def up(place: Place) -> None:
-    """Start the control plane unless it runs; print how to use it and how to stop it."""
+    """Start it unless it runs; print how to use it and how to stop it."""
     if place.owner() is None:
         down(place)  # what an owner that was killed has left
-        control_plane.check_machine()
-        for program in (ETCD, KUBE_APISERVER, KUBECTL):
-            binaries.find(program, report)
+        KINDS[place.kind].prepare(report)
+        binaries.find(KUBECTL, report)
         begun = time.monotonic()
         _start_owner(place)
-        print(f"Kubernetes {KUBE_APISERVER.version} answers after {time.monotonic() - begun:.1f} s")
-    until(place.kubeconfig.exists, UP_TIMEOUT_S, f"the control plane {place.name} is up")
+        print(f"{place.kind} of Kubernetes {KUBECTL.version}: ready after {time.monotonic() - begun:.1f} s")
+    until(place.kubeconfig.exists, UP_TIMEOUT_S, f"the {place.kind} {place.name} is up")
     print(f"kubeconfig: {place.kubeconfig}")
     print(f"look:       {KUBECTL.path} --kubeconfig {place.kubeconfig} get namespaces")
-    print(f"stop:       make control-plane-down PLANE={place.name}")
+    print(f"stop:       make {place.kind}-down {VARIABLES[place.kind]}={place.name}")
 
 
 def _start_owner(place: Place) -> None:
     place.folder.mkdir(parents=True)
     with place.log.open("wb") as log:
         owner = subprocess.Popen(
-            [sys.executable, "-m", PACKAGE, "serve", place.name],
+            [sys.executable, "-m", PACKAGE, "serve", place.kind, place.name],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -91,10 +110,10 @@ def _start_owner(place: Place) -> None:
     def up_or_dead() -> bool:
         return place.kubeconfig.exists() or owner.poll() is not None
 
-    until(up_or_dead, UP_TIMEOUT_S, f"the control plane {place.name} is up")
+    until(up_or_dead, UP_TIMEOUT_S, f"the {place.kind} {place.name} is up")
     if owner.poll() is not None:
         raise PlatformError(
-            where=f"control plane {place.name}",
+            where=f"{place.kind} {place.name}",
             got=f"exit code {owner.returncode}; it last said: {last_words(place.log) or '(nothing)'}",
             rule="it runs until it is stopped",
             todo=f"read the logs in {place.folder}",
@@ -102,10 +121,10 @@ def _start_owner(place: Place) -> None:
 
 
 def serve(place: Place) -> NoReturn:
-    """Own a control plane until SIGTERM comes or one of its processes dies."""
+    """Own it until SIGTERM comes or one of its processes dies."""
     signal.signal(signal.SIGTERM, _leave)
     place.own()
-    with control_plane.running(place.folder) as ours:
+    with KINDS[place.kind].running(place.folder) as ours:
         while True:
             ours.lab.check()
             threading.Event().wait(CHECK_S)
@@ -117,11 +136,12 @@ def _leave(_number: int, _frame: object) -> NoReturn:
 
 
 def down(place: Place) -> None:
-    """Stop the control plane if it runs; nothing of it is left."""
+    """Stop it if it runs; nothing of it is left."""
     if (owner := place.owner()) is not None:
         owner.terminate()
         owner.wait(DOWN_TIMEOUT_S)
     labs.sweep()
+    slots.sweep()
     shutil.rmtree(place.folder, ignore_errors=True)
 
 
@@ -131,22 +151,23 @@ def report(what: str, done: int, total: int) -> None:
         print(f"{what} (minutes, once on a machine)", flush=True)
 
 
-def place(name: str) -> Place:
-    """The place of a name that is fit to be a folder's."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
-        raise argparse.ArgumentTypeError(f"got {name!r}; a name is 1 to 31 of a-z, 0-9 and -, as in control-plane-2")
-    return Place(name)
+def name(given: str) -> str:
+    """A name that is fit to be a folder's."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", given):
+        raise argparse.ArgumentTypeError(f"got {given!r}; a name is 1 to 31 of a-z, 0-9 and -, as in cluster-2")
+    return given
 
 
 def main() -> int:
     """Do what the command line says; the exit code is 0, or 4 with one line on stderr."""
     commands = {"up": up, "down": down, "serve": serve}
-    parser = argparse.ArgumentParser(prog=f"python -m {PACKAGE}", description="a control plane by hand")
+    parser = argparse.ArgumentParser(prog=f"python -m {PACKAGE}", description="a Kubernetes by hand")
     parser.add_argument("command", choices=[*commands])
-    parser.add_argument("place", nargs="?", type=place, default="control-plane", metavar="NAME")
+    parser.add_argument("kind", choices=[*KINDS])
+    parser.add_argument("name", nargs="?", type=name, metavar="NAME")
     asked = parser.parse_args()
     try:
-        commands[asked.command](asked.place)
+        commands[asked.command](Place(asked.kind, asked.name or asked.kind))
     except DedupError as error:
         print(error, file=sys.stderr)
         return 4

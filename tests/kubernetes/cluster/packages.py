@@ -1,0 +1,95 @@
+"""What a cluster needs of the machine: programs that Debian packages, found or installed.
+
+Kubernetes itself is built from its modules (binaries.py). What stands between it and the kernel is better taken from the
+distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian, root
+installs what is missing; on any other Linux the same programs do, wherever they come from.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from dedup.errors import EnvironmentError_
+
+INSTALL_TIMEOUT_S: Final = 600.0
+PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+CNI_FOLDERS: Final = (Path("/usr/lib/cni"), Path("/usr/libexec/cni"), Path("/opt/cni/bin"))
+CLUSTER: Final = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "ptp": "containernetworking-plugins",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "ip": "iproute2",
+    "openssl": "openssl",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+    "hostname": "hostname",
+}
+"""The programs that a cluster needs, and the Debian package of each."""
+
+
+def check(programs: Mapping[str, str]) -> None:
+    """EnvironmentError_ unless we are root on Linux and every program is there, or can be installed."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise EnvironmentError_(
+            where="cluster",
+            got=f"user {os.geteuid()} on {sys.platform}",
+            rule="pods are run by root on Linux only",
+            todo="run as root on Linux, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
+        )
+    if (lacking := _lacking(programs)) and shutil.which("apt-get") is None:
+        raise EnvironmentError_(
+            where="cluster",
+            got=f"no {', '.join(lacking)}",
+            rule=f"it is made of what Debian has in {', '.join(_packages(lacking))}",
+            todo="install them, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
+        )
+
+
+def install(programs: Mapping[str, str]) -> None:
+    """Install the packages of the programs that are missing. EnvironmentError_ when that fails."""
+    check(programs)
+    if not (lacking := _lacking(programs)):
+        return
+    print(f"install {', '.join(_packages(lacking))}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for argv in (["update"], ["install", "--yes", "--no-install-recommends", *_packages(lacking)]):
+        command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *argv]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S
+        )
+        if done.returncode != 0:
+            raise EnvironmentError_(
+                where=" ".join(command),
+                got=(done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1][:300],
+                rule="what a cluster needs of this machine is installed from Debian",
+                todo="check the network and apt's sources, then run again",
+            )
+
+
+def find(program: str) -> str:
+    """The absolute path of a program that `check` has found or `install` installed."""
+    path = shutil.which(program, path=PATH)
+    assert path is not None, f"{program} is in the table above and was installed"
+    return path
+
+
+def cni_folder() -> Path:
+    """Where the CNI plugins lie."""
+    return next(folder for folder in CNI_FOLDERS if (folder / "ptp").exists())
+
+
+def _lacking(programs: Mapping[str, str]) -> dict[str, str]:
+    path = os.pathsep.join((PATH, *map(str, CNI_FOLDERS)))
+    return {name: package for name, package in programs.items() if shutil.which(name, path=path) is None}
+
+
+def _packages(programs: Mapping[str, str]) -> list[str]:
+    return sorted(set(programs.values()))
