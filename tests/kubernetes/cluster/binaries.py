@@ -101,6 +101,13 @@ LOCAL_PATH_PROVISIONER: Final = Program(
     "github.com/rancher/local-path-provisioner",
     "github.com/rancher/local-path-provisioner",
 )
+TOXIPROXY: Final = Program(
+    "toxiproxy-server",
+    "toxiproxy",
+    "github.com/Shopify/toxiproxy/v2",
+    "github.com/Shopify/toxiproxy/v2/cmd/server",
+    ("github.com/Shopify/toxiproxy/v2.Version={version}",),
+)
 MINIO: Final = Program("minio", "minio", "github.com/minio/minio", "github.com/minio/minio")
 SPARK_OPERATOR: Final = Program(
     "spark-operator",
@@ -125,7 +132,7 @@ def find_all(programs: Sequence[Program], progress: Progress = silent) -> None:
         go()  # without Go nothing is begun
         folder = ours[0].path.parent
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             if wanted := missing(ours):
                 what = f"build {', '.join(program.name for program in wanted)} {wanted[0].version}"
                 progress(what, 0, 1)
@@ -191,7 +198,7 @@ def _linking(programs: Sequence[Program]) -> str:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Hold the right to build into `folder`. The kernel takes it back from a process that dies."""
     with (folder / ".lock").open("w") as file:
         until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build in {folder} is done", 0.2)

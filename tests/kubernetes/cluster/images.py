@@ -1,0 +1,185 @@
+"""The images of the test cluster, as OCI archives in the user's cache: `python -m tests.kubernetes.cluster.images`.
+
+Ours come from the Dockerfile that everybody builds them from; only their base is another, this machine's own Debian,
+since a test must not need a registry. The broker images stand in for apache/kafka and apachepulsar/pulsar, which come
+from one too. An image is known by what goes into it: the digest of its parts, of its Dockerfile and of the image below
+it names its archive, so that an archive that is there is the right one and nothing is looked at but files. Otherwise
+buildah builds it (without a daemon, and with root's rights only to change its root folder), reusing every layer
+that did not change.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.kubernetes.cluster import buildah
+from tests.kubernetes.cluster.binaries import HELM, TOXIPROXY, alone
+from tests.kubernetes.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Tree
+from tests.kubernetes.cluster.processes import CHECKOUT
+
+from dedup.errors import DedupError
+from dedup_lab.caches import Progress, root, silent
+
+OURS: Final = "tests/kubernetes/images"
+KEPT_ARCHIVES: Final = 3
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: its name, the Dockerfile (and target in it) that makes it, what it is made of, and what lies below."""
+
+    name: str
+    tag: str
+    dockerfile: str
+    parts: tuple[Part, ...]
+    base: "Image | None" = None
+    target: str | None = None
+
+    @property
+    def reference(self) -> str:
+        """What a pod calls it."""
+        return f"localhost/{self.name}:{self.tag}"
+
+    def digest(self) -> str:
+        """What it is, in 16 hexadecimal digits."""
+        below = self.base.digest() if self.base else ""
+        said = [self.reference, str(self.target), below, Tree(self.dockerfile).identity()]
+        return hashlib.sha256("\n".join([*said, *(part.identity() for part in self.parts)]).encode()).hexdigest()[:16]
+
+
+def _ours(name: str, *parts: Part) -> Image:
+    return Image(f"dedup-{name}", "dev", "Dockerfile", (Tree("core/dedup"), *parts), BASE, target=name)
+
+
+def _broker(system: str, version: str, *files: str) -> Image:
+    folder = f"{OURS}/{system}"
+    common = (Jars("jars", system, version), Tree("lab/dedup_lab/log4j2.properties", "log4j2.properties"))
+    scripts = tuple(Tree(f"{folder}/{file}", file) for file in files)
+    return Image(f"dedup-test-{system}", version, f"{folder}/Dockerfile", (*common, *scripts), JAVA)
+
+
+PAUSE: Final = Image("dedup-test-pause", "1", f"{OURS}/pause/Dockerfile", (GoFile("pause", f"{OURS}/pause/pause.go"),))
+BASE: Final = Image(
+    "dedup-test-base",
+    "1",
+    f"{OURS}/base/Dockerfile",
+    (Debian("root.tar", ("ca-certificates", "python3", "python3-venv")),),
+)
+JAVA: Final = Image("dedup-test-java", "1", "Dockerfile", (), BASE, target="java")
+KAFKA: Final = _broker("kafka", "4.3.1", "run-class.sh", "tools-log4j2.properties")
+PULSAR: Final = _broker("pulsar", "4.2.4", "pulsar.sh")
+OPERATOR: Final = _ours(
+    "operator",
+    Tree("operator/dedup_operator"),
+    Tree("requirements-operator.lock"),
+    GoProgram("build/parts/operator/helm", HELM),
+)
+RUNNER: Final = _ours(
+    "runner",
+    Tree("runners/dedup_runners"),
+    Tree("requirements-runner.lock"),
+    GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
+)
+SPARK: Final = _ours(
+    "spark",
+    Tree("spark/dedup_spark"),
+    Tree("spark/entrypoint.sh"),
+    Tree("requirements-spark.lock"),
+    Jars("build/parts/spark", "spark-s3", "3.5.0"),
+)
+PUBLISHED: Final = (OPERATOR, RUNNER, SPARK)
+ALL: Final = (PAUSE, KAFKA, PULSAR, *PUBLISHED)
+
+
+def archive(image: Image, progress: Progress = silent) -> Path:
+    """The OCI archive of an image, built first if need be. Raises DedupError."""
+    folder = root() / "kubernetes" / "images"
+    path = folder / f"{image.name}-{image.digest()}.tar"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(buildah.store()):
+            if not path.exists():
+                _export(image, path, progress)
+    os.utime(path)  # in use: the others go first
+    return path
+
+
+def _export(image: Image, path: Path, progress: Progress) -> None:
+    progress(f"build {image.reference}", 0, 1)
+    _build(image, progress)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as new:
+        buildah.export(_stored(image), image.reference, Path(new, path.name))
+        os.replace(Path(new, path.name), path)
+    older = sorted(path.parent.glob(f"{image.name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
+    for each in older[KEPT_ARCHIVES:]:
+        each.unlink(missing_ok=True)
+    progress(f"build {image.reference}", 1, 1)
+
+
+def _build(image: Image, progress: Progress) -> None:
+    """Bring an image into buildah's store, and before it the one below."""
+    if buildah.has(_stored(image)):
+        return
+    if image.base:
+        _build(image.base, progress)
+    with tempfile.TemporaryDirectory(dir=buildah.store(), prefix="context-") as name:
+        context = Path(name)
+        put(image.parts, context, progress)
+        base = _stored(image.base) if image.base else None
+        buildah.build(CHECKOUT / image.dockerfile, context, _stored(image), base=base, target=image.target)
+
+
+def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> None:
+    """Put parts into a folder that an image can be built from."""
+    for part in parts:
+        part.put(folder / part.place, progress)
+    for each, _, _ in os.walk(folder):
+        os.utime(each, ALWAYS)
+
+
+def _stored(image: Image) -> str:
+    """Its name in buildah's store."""
+    return f"localhost/{image.name}:{image.digest()}"
+
+
+def main() -> int:
+    """Build archives and print their sizes, or only gather what Docker needs; the exit code is 0, or 4 with one line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kubernetes.cluster.images", description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="such as dedup-runner; all when none is given")
+    parser.add_argument(
+        "--parts", action="store_true", help="put the programs and jars of our images under build/parts"
+    )
+    asked = parser.parse_args()
+    try:
+        if asked.parts:
+            gathered = tuple(
+                part for image in PUBLISHED for part in image.parts if part.place.startswith("build/parts")
+            )
+            put(gathered, CHECKOUT, _say)
+            print(f"{len(gathered)} parts are in build/parts")
+            return 0
+        for image in ALL:
+            if not asked.names or image.name in asked.names:
+                begun = time.monotonic()
+                path = archive(image, _say)
+                size = path.stat().st_size / 1e6
+                print(f"{image.reference:35} {size:6.0f} MB {time.monotonic() - begun:7.1f} s  {path}", flush=True)
+    except DedupError as error:
+        print(error, file=sys.stderr)
+        return 4
+    return 0
+
+
+def _say(what: str, done: int, total: int) -> None:
+    if done == 0 and total:
+        print(f"{what} …", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
