@@ -59,7 +59,7 @@ def test_a_program_says_its_version_as_a_release_does(fake_go: FakeGo) -> None:
 
 
 def test_helm_takes_charts_to_be_for_our_kubernetes(fake_go: FakeGo) -> None:
-    """Unstamped it believes in Kubernetes 1.20, and a chart that asks for 1.29 is refused before any cluster is asked."""
+    """Unstamped it believes in Kubernetes 1.20, and refuses a chart that asks for 1.29 before any cluster is asked."""
     binaries.find(HELM)
     (call,) = fake_go.calls
     minor = KUBE_APISERVER.version.split(".")[1]

@@ -1,8 +1,8 @@
 """The programs that a Kubernetes is made of, built from Go modules pinned here and kept in the user's cache.
 
-Each folder of `tools/` is a Go module of ours without any code (but for CoreDNS's dozen lines, which choose plugins). Its
-go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into them,
-so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
+Each folder of `tools/` is a Go module of ours without any code (but for a dozen lines that choose CoreDNS's plugins).
+Its go.mod asks for programs (`tool`) at exact versions and its go.sum holds the checksum of everything that goes into
+them, so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
 PACKAGE@VERSION` in that folder, a line here.
 
 A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all, and
@@ -39,8 +39,8 @@ _INSTALL: Final = "install it: `apt install golang-go`, `brew install go` or `pi
 class Program:
     """One program: the folder of `tools/` that pins it, the module whose version is its own, and its main package.
 
-    `stamps` are variables of the program, each `PACKAGE.NAME=VALUE`, that hold its `{version}`, `{major}` and `{minor}`:
-    a release's build sets them, and so do we.
+    `stamps` are variables of the program, each `PACKAGE.NAME=VALUE`, that hold its `{version}`, `{major}` and
+    `{minor}`: a release's build sets them, and so do we.
     """
 
     name: str

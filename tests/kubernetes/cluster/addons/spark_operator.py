@@ -1,0 +1,89 @@
+"""The operator of Spark: who applies a SparkApplication gets a driver, executors, and a word on how it went.
+
+It comes by its own chart, which lies in the Go module from which it is built, definitions of its resources and all; so
+the three are always of one version. For each application it runs spark-submit, therefore its image is Spark's with one
+program more.
+"""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final, Protocol
+
+import yaml
+from tests.kubernetes.cluster import binaries, images, oci_archives
+from tests.kubernetes.cluster.binaries import HELM
+from tests.kubernetes.cluster.binaries import SPARK_OPERATOR as PROGRAM
+from tests.kubernetes.cluster.oci_archives import PlainImage
+from tests.kubernetes.helm import Helm, Refused
+
+from dedup.errors import EnvironmentError_, PlatformError
+from dedup_lab.caches import Progress
+
+NAMESPACE: Final = "spark-operator"
+VALUES: Final = Path(__file__).with_name("spark-operator.yaml")
+DOWNLOAD_TIMEOUT_S: Final = 300
+
+
+class Node(Protocol):
+    """What this addon needs of a cluster: the way to its API server, and a node that takes images."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def load(self, archive: Path) -> None: ...
+
+
+def install(cluster: Node, scratch: Path, progress: Progress) -> None:
+    """Install the chart, or bring the release that is there to its present state. Raises DedupError."""
+    binaries.find(HELM, progress)
+    spark = images.archive(images.SPARK, progress)
+    ours = PlainImage(
+        "localhost/dedup-test-spark-operator:1",
+        files={"/usr/bin/spark-operator": binaries.find(PROGRAM, progress)},
+        entrypoint=("/usr/bin/tini", "-s", "--", "/usr/bin/spark-operator"),
+        user="185:0",
+        base=spark,
+    )
+    for archive in (spark, oci_archives.archive(ours)):
+        cluster.load(archive)
+    try:
+        Helm(chart(), "spark-operator", NAMESPACE, scratch, cluster.kubeconfig).upgrade(
+            yaml.safe_load(VALUES.read_text())
+        )
+    except Refused as refused:
+        raise PlatformError(
+            where="helm upgrade --install spark-operator",
+            got=str(refused)[-1000:],
+            rule="the chart of Spark's operator can be installed on every cluster of the tests",
+            todo=f"look with `helm status spark-operator --namespace {NAMESPACE}`",
+        ) from None
+
+
+def chart() -> Path:
+    """The folder of its chart, in the cache beside the program."""
+    target = PROGRAM.path.with_name("spark-operator-chart")
+    if not target.exists():
+        module = f"{PROGRAM.module}@{PROGRAM.version}"
+        done = subprocess.run(
+            [binaries.go(), "mod", "download", "-json", module],
+            cwd=binaries.TOOLS / PROGRAM.tool,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DOWNLOAD_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise EnvironmentError_(
+                where=f"go mod download {module}",
+                got=done.stderr.strip() or f"exit code {done.returncode}",
+                rule="the chart of Spark's operator lies in its Go module",
+                todo="check the network and `go env GOPROXY`, then run again",
+            )
+        lies = Path(json.loads(done.stdout)["Dir"], "charts", "spark-operator-chart")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
+            shutil.copytree(lies, Path(folder, "chart"), copy_function=shutil.copyfile)
+            Path(folder, "chart").rename(target)
+    return target
