@@ -30,7 +30,7 @@ until_second() {
 # Wait until a port answers. ZooKeeper's service answers once its pod is ready, with the cluster's metadata in it.
 await() {
   local latest=$(($(date +%s) + LONGEST_WAIT_S))
-  until timeout 2 bash -c "exec 3<>/dev/tcp/$1/$2" 2>/dev/null; do
+  until timeout 10 bash -c "exec 3<>/dev/tcp/$1/$2" 2>/dev/null; do
     if (($(date +%s) > latest)); then
       echo "$1:$2: got no answer within $LONGEST_WAIT_S s; every wait is bounded; look at the pods of this release" >&2
       exit 1
