@@ -60,6 +60,12 @@ cluster: setup ## A whole Kubernetes with a node that runs pods, in the backgrou
 cluster-down: setup ## Stop it; nothing of it is left
 	@$(PYTHON) -m tests.kubernetes.cluster down cluster $(CLUSTER)
 
+images: setup ## The images of the test cluster as OCI archives, and their sizes (root on Linux; minutes once)
+	@$(PYTHON) -m tests.kubernetes.cluster.images
+
+image-parts: setup ## The programs and jars that `docker build` takes from build/parts (docs/images.md)
+	@$(PYTHON) -m tests.kubernetes.cluster.images --parts
+
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
 
@@ -67,4 +73,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down lock clean
+.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: images image-parts lock clean

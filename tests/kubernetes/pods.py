@@ -33,6 +33,7 @@ def execute(client: ApiClient, namespace: str, pod: str, container: str, command
         return str(said)
     finally:
         channel.close()
+        channel.sock.shutdown()  # `close` leaves the connection open when the other side was the first to say goodbye
 
 
 def container(client: ApiClient, namespace: str, pod: str, name: str) -> Any:

@@ -7,14 +7,16 @@ from typing import Final
 
 import pytest
 from tests.kubernetes.cluster import binaries, control_plane
-from tests.kubernetes.cluster.binaries import ETCD, HELM, KUBE_APISERVER
+from tests.kubernetes.cluster.binaries import ETCD, HELM, KUBE_APISERVER, KUBECTL, KUBELET
 
 from dedup.errors import EnvironmentError_
 
 GO: Final = """#!/bin/sh
 echo "$PWD $CGO_ENABLED $*" >>"{calls}"
 while [ "$1" != -o ]; do shift; done
-echo begun >"$2"
+folder=$2
+shift 2
+for package; do echo begun >"$folder$(basename "${{package%/v3}}")"; done
 {then}
 """
 
@@ -51,6 +53,14 @@ def test_a_program_is_built_once_from_its_pinned_module(fake_go: FakeGo) -> None
     assert call.endswith(f" {ETCD.package}")
 
 
+def test_programs_of_one_module_that_are_missing_are_built_by_one_call(fake_go: FakeGo) -> None:
+    binaries.find(KUBECTL)
+    binaries.find_all([ETCD, KUBE_APISERVER, KUBECTL, KUBELET])
+    assert all(program.path.exists() for program in (ETCD, KUBE_APISERVER, KUBECTL, KUBELET))
+    assert len(fake_go.calls) == 3
+    assert fake_go.calls[-1].endswith(f" {KUBE_APISERVER.package} {KUBELET.package}")
+
+
 def test_a_program_says_its_version_as_a_release_does(fake_go: FakeGo) -> None:
     binaries.find(KUBE_APISERVER)
     (call,) = fake_go.calls
@@ -71,7 +81,7 @@ def test_a_build_that_fails_leaves_nothing_and_gives_gos_own_words(fake_go: Fake
     fake_go.then("echo 'no such host' >&2; exit 1")
     with pytest.raises(EnvironmentError_, match=r"go build go\.etcd\.io.*got no such host; .*check `go version`"):
         binaries.find(ETCD)
-    assert [path.name for path in ETCD.path.parent.iterdir()] == [".etcd.lock"]
+    assert [path.name for path in ETCD.path.parent.iterdir()] == [".lock"]
     fake_go.then("")
     assert binaries.find(ETCD).exists(), "the next attempt is as good as the first"
 

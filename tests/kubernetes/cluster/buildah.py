@@ -19,7 +19,7 @@ from typing import Final
 from tests.kubernetes.cluster import packages
 from tests.kubernetes.cluster.processes import run
 
-from dedup_lab.caches import root
+from dedup_lab.caches import remove_stale, root
 
 PROGRAMS: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 """The programs that building images needs of this machine, and the Debian package of each."""
@@ -30,34 +30,36 @@ _CA: Final = "/run/secrets/ca.pem"
 _PACKED: Final = ("--compression-format", "zstd", "--compression-level", "1")
 
 
-def store() -> Path:
-    """The folder of the layers, and of what a build needs while it goes on."""
-    folder = root() / "kubernetes" / "buildah"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+class Buildah:
+    """Builds images (images.py says what a builder is) into a store in our cache."""
 
+    def __init__(self) -> None:
+        packages.install(PROGRAMS)
+        self._store = root() / "kubernetes" / "buildah"
+        self._store.mkdir(parents=True, exist_ok=True)
 
-def has(reference: str) -> bool:
-    """Whether the store holds an image of that name."""
-    return bool(_buildah("images", "--quiet", "--filter", f"reference={reference}").strip())
+    def has(self, stored: str) -> bool:
+        return bool(self._run("images", "--quiet", "--filter", f"reference={stored}").strip())
 
+    def build(self, dockerfile: Path, context: Path, stored: str, *, base: str | None, target: str | None) -> None:
+        self._run("rm", "--all")  # what a build that was killed has left
+        chosen = [*(["--target", target] if target else []), *(["--build-arg", f"BASE={base}"] if base else [])]
+        with _settings(self._store) as settings:
+            options = ["--isolation", "chroot", "--layers", "--pull-never", *settings, *chosen]
+            self._run("bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
 
-def build(dockerfile: Path, context: Path, reference: str, *, base: str | None, target: str | None) -> None:
-    """Build a Dockerfile (one target of it, `base` for its ARG BASE) into the store. EnvironmentError_ when it fails."""
-    _buildah("rm", "--all")  # what a build that was killed has left
-    chosen = [*(["--target", target] if target else []), *(["--build-arg", f"BASE={base}"] if base else [])]
-    with _settings(context) as settings:
-        options = ["--isolation", "chroot", "--layers", "--pull-never", *settings, *chosen]
-        _buildah("bud", *options, "--tag", reference, "--file", str(dockerfile), str(context))
+    def export(self, stored: str, reference: str, archive: Path) -> None:
+        self._run("push", "--quiet", *_PACKED, stored, f"oci-archive:{archive}:{reference}")
 
-
-def export(stored: str, reference: str, archive: Path) -> None:
-    """Write an image of the store into an OCI archive, under the name that pods call it by."""
-    _buildah("push", "--quiet", *_PACKED, stored, f"oci-archive:{archive}:{reference}")
+    def _run(self, *arguments: str) -> str:
+        remove_stale(self._store, "run-*")
+        with tempfile.TemporaryDirectory(dir=self._store, prefix="run-") as scratch:
+            where = ["--root", str(self._store / "layers"), "--runroot", scratch, "--storage-driver", "overlay"]
+            return run(["unshare", "--mount", "buildah", *where, *arguments], {"TMPDIR": scratch}, TIMEOUT_S, _RULE)
 
 
 @contextmanager
-def _settings(context: Path) -> Iterator[list[str]]:
+def _settings(folder: Path) -> Iterator[list[str]]:
     """Options by which a build finds packages as this machine does."""
     options = ["--volume", "/etc/apt:/etc/apt:ro"]
     if cache := _pip("cache", "dir").strip():
@@ -68,7 +70,7 @@ def _settings(context: Path) -> Iterator[list[str]]:
     if ca and Path(ca).exists():
         options += ["--secret", f"id=ca.pem,src={ca}"]
         settings["global"]["cert"] = _CA
-    with tempfile.NamedTemporaryFile("w", dir=context.parent, suffix=".conf") as file:
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".conf") as file:
         settings.write(file)
         file.flush()
         yield [*options, "--secret", f"id=pip.conf,src={file.name}"]
@@ -97,11 +99,3 @@ def _pip(*arguments: str) -> str:
         [sys.executable, "-m", "pip", *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     return done.stdout if done.returncode == 0 else ""
-
-
-def _buildah(*arguments: str) -> str:
-    packages.install(PROGRAMS)
-    with tempfile.TemporaryDirectory(dir=store(), prefix="run-") as scratch:
-        where = ["--root", str(store() / "layers"), "--runroot", scratch, "--storage-driver", "overlay"]
-        command = ["unshare", "--mount", "buildah", *where, *arguments]
-        return run(command, {"TMPDIR": scratch}, TIMEOUT_S, _RULE)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import kubernetes
-from tests.kubernetes.cluster import binaries, certificates, control_plane, nodes, packages, slots
+from tests.kubernetes.cluster import addons, binaries, certificates, control_plane, images, nodes, packages, slots
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import (
     ETCD,
@@ -32,13 +32,13 @@ from tests.kubernetes.cluster.binaries import (
     KUBELET,
 )
 from tests.kubernetes.cluster.certificates import Pair
-from tests.kubernetes.cluster.control_plane import User
-from tests.kubernetes.cluster.namespaces import Namespaces, create
+from tests.kubernetes.cluster.control_plane import User, write_private
+from tests.kubernetes.cluster.namespaces import Namespaces, created
 from tests.kubernetes.cluster.slots import Slot
 
 from dedup.errors import PlatformError
 from dedup_lab import labs
-from dedup_lab.caches import Progress, root, silent
+from dedup_lab.caches import Progress, silent
 from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
@@ -49,7 +49,6 @@ PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
 READY_TIMEOUT_S: Final = 60.0
 IMPORT_TIMEOUT_S: Final = 300.0
-PAUSE: Final = "localhost/dedup-test-pause:1"
 ADMIN: Final = "admin"
 USERS: Final = {
     ADMIN: "system:masters",
@@ -118,40 +117,52 @@ def check_machine() -> None:
         binaries.go()
 
 
-def prepare(progress: Progress = silent) -> None:
-    """Get what a cluster is made of. DedupError: something cannot be had, or a build fails."""
+def prepare(progress: Progress = silent, *, bare: bool = False) -> None:
+    """Get what a cluster is made of, and its addons. DedupError: something cannot be had, or a build fails."""
     check_machine()
     packages.install(packages.CLUSTER)
     binaries.find_all(PROGRAMS, progress)
+    images.archive(images.PAUSE, progress)
+    if not bare:
+        addons.prepare(progress)
 
 
 @contextmanager
-def running(folder: Path, progress: Progress = silent) -> Iterator[Running]:
+def running(folder: Path, progress: Progress = silent, *, bare: bool = False) -> Iterator[Running]:
     """A cluster of its own, its node ready for pods; at the end nothing is left of it but logs.
 
-    Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
-    run side by side. Raises DedupError: something is missing that cannot be had, or a process ended (quoting its log).
+    Unless it is to be bare, it has the addons (addons/). Its kubeconfig file and logs are put into `folder`, and the
+    kubeconfig file is taken away again. Any number of them run side by side. Raises DedupError: something is missing
+    that cannot be had, or a process ended (quoting its log).
     """
-    prepare(progress)
-    with labs.open_lab(folder) as lab, slots.taken() as slot:
+    prepare(progress, bare=bare)
+    with labs.open_lab(folder) as lab, slots.taken() as slot, _machine(lab, slot) as inside:
+        cluster = _start(lab, slot, inside)
+        if not bare:
+            addons.install(cluster, progress)
         try:
-            yield Running(lab, _start(lab, slot, folder))
+            yield Running(lab, _published(cluster, folder))
         finally:
-            lab.stop()  # while the slot is ours still: what is in its cgroups has to be gone
             for name in (KUBECONFIG, PROCESS_1):
                 (folder / name).unlink(missing_ok=True)
 
 
-def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
-    inside = _machine(lab, slot)
+def _published(cluster: Cluster, folder: Path) -> Cluster:
+    """The same cluster, by files that others may use. The kubeconfig file comes last: who sees it can begin."""
+    assert cluster.inside is not None
+    (folder / PROCESS_1).write_text(f"{cluster.inside.pid}\n", encoding="ascii")
+    write_private(folder / KUBECONFIG, cluster.kubeconfig.read_text())
+    return at(folder / KUBECONFIG)
 
+
+def _start(lab: Lab, slot: Slot, inside: Namespaces) -> Cluster:
     def run(program: str, argv: Sequence[str]) -> None:
         lab.start(program, inside.entering(argv, lab.data(program)))
 
     folder, url = lab.data("node"), f"https://{slot.node}:{PORT}"
     kubelet = certificates.make(folder, "kubelet", f"/CN={nodes.NODE}", f"subjectAltName=IP:{slot.node}")
     client = certificates.make(folder, "client", "/O=system:masters/CN=kube-apiserver", "extendedKeyUsage=clientAuth")
-    run("containerd", nodes.containerd(folder, slot.images, PAUSE))
+    run("containerd", nodes.containerd(folder, slot.images, images.PAUSE.reference))
     users = [User(name, group) for name, group in USERS.items()]
     trusted = control_plane.start(lab, run, url, users, _acting(client, kubelet.certificate))
     configs = {user.name: folder / f"{user.name}.kubeconfig" for user in users}
@@ -160,26 +171,26 @@ def _start(lab: Lab, slot: Slot, logs: Path) -> Cluster:
     run("kube-controller-manager", controller_manager(configs["system:kube-controller-manager"], trusted))
     run("kube-scheduler", scheduler(configs["system:kube-scheduler"]))
     until(lambda: _answers(lab, inside), READY_TIMEOUT_S, "containerd answers")
-    cluster = Cluster(logs / KUBECONFIG, inside)
-    cluster.load(root() / "kubernetes" / "pause" / "pause.tar")
+    cluster = Cluster(configs[ADMIN], inside)
+    cluster.load(images.archive(images.PAUSE))
     own = configs[f"system:node:{nodes.NODE}"]
     run("kubelet", nodes.kubelet(lab.data("kubelet"), own, slot.node, slot.name, kubelet, client.certificate))
     run("kube-proxy", nodes.kube_proxy(configs["system:kube-proxy"]))
-    until(lambda: _ready(lab, configs[ADMIN]), READY_TIMEOUT_S, "the node is ready for pods")
-    (logs / PROCESS_1).write_text(f"{inside.pid}\n", encoding="ascii")
-    control_plane.write_kubeconfig(logs / KUBECONFIG, url, trusted, users[0])
+    until(lambda: _ready(lab, cluster.api_server), READY_TIMEOUT_S, "the node is ready for pods")
     return cluster
 
 
-def _machine(lab: Lab, slot: Slot) -> Namespaces:
+@contextmanager
+def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     """The machine as the cluster sees it: its name, its logs, and its cable to ours."""
     hosts = lab.data("node") / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{slot.node} {nodes.NODE}\n", encoding="ascii")
-    inside = create(lab, nodes.NODE, {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")})
-    slot.connect(inside)
-    slot.account()
-    inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-    return inside
+    shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
+    with created(lab, nodes.NODE, shared) as inside:
+        slot.connect(inside)
+        slot.account()
+        inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+        yield inside
 
 
 def _acting(client: Pair, kubelet: Path) -> list[str]:
@@ -220,10 +231,10 @@ def _answers(lab: Lab, inside: Namespaces) -> bool:
     return True
 
 
-def _ready(lab: Lab, kubeconfig: Path) -> bool:
+def _ready(lab: Lab, server: ApiServer) -> bool:
     """Whether a pod that is created now will be started: the node takes pods, and they have an account to run as."""
     lab.check()
-    with ApiServer(kubeconfig).client() as client:
+    with server.client() as client:
         core = kubernetes.client.CoreV1Api(client)
         ready = any(
             condition.type == "Ready" and condition.status == "True"

@@ -157,7 +157,7 @@ def apiserver_flags(folder: Path, etcd: Path, url: str, users: Sequence[User]) -
     """One address, nobody anonymous, known users; certificate and keys are made by the server in `folder`."""
     at = urlsplit(url)
     tokens = folder / "tokens.csv"
-    _write_private(tokens, "".join(f'{user.token},{user.name},{user.name},"{user.group}"\n' for user in users))
+    write_private(tokens, "".join(f'{user.token},{user.name},{user.name},"{user.group}"\n' for user in users))
     return [
         f"--etcd-servers={_socket(etcd / CLIENTS)}",
         f"--bind-address={at.hostname}",
@@ -207,10 +207,10 @@ def write_kubeconfig(path: Path, url: str, certificate: Path, user: User) -> Non
         "contexts": [{"name": CONTEXT, "context": context}],
         "current-context": CONTEXT,
     }
-    _write_private(path, json.dumps(kubeconfig, indent=2))
+    write_private(path, json.dumps(kubeconfig, indent=2))
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read; it appears complete."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # mode 0600
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

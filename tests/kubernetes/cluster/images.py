@@ -16,15 +16,15 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from tests.kubernetes.cluster import buildah
 from tests.kubernetes.cluster.binaries import HELM, TOXIPROXY, alone
+from tests.kubernetes.cluster.buildah import Buildah
 from tests.kubernetes.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
-from dedup.errors import DedupError
-from dedup_lab.caches import Progress, root, silent
+from dedup.errors import DedupError, EnvironmentError_
+from dedup_lab.caches import Progress, remove_stale, root, silent
 
 OURS: Final = "tests/kubernetes/images"
 KEPT_ARCHIVES: Final = 3
@@ -97,42 +97,65 @@ PUBLISHED: Final = (OPERATOR, RUNNER, SPARK)
 ALL: Final = (PAUSE, KAFKA, PULSAR, *PUBLISHED)
 
 
-def archive(image: Image, progress: Progress = silent) -> Path:
+class Builder(Protocol):
+    """Who turns a Dockerfile and a folder into an image, and an image into an archive."""
+
+    def has(self, stored: str) -> bool:
+        """Whether it keeps an image of that name."""
+
+    def build(self, dockerfile: Path, context: Path, stored: str, *, base: str | None, target: str | None) -> None:
+        """Build a Dockerfile (one target of it, `base` for its ARG BASE) and keep the image. Raises DedupError."""
+
+    def export(self, stored: str, reference: str, archive: Path) -> None:
+        """Write a kept image into an OCI archive, under the name that pods call it by. Raises DedupError."""
+
+
+def archive(image: Image, progress: Progress = silent, builder: Builder | None = None) -> Path:
     """The OCI archive of an image, built first if need be. Raises DedupError."""
     folder = root() / "kubernetes" / "images"
-    path = folder / f"{image.name}-{image.digest()}.tar"
+    digest = image.digest()
+    path = folder / f"{image.name}-{digest}.tar"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(buildah.store()):
+        with alone(folder):
             if not path.exists():
-                _export(image, path, progress)
-    os.utime(path)  # in use: the others go first
+                progress(f"build {image.reference}", 0, 1)
+                _export(builder or Buildah(), image, digest, path, progress)
+                progress(f"build {image.reference}", 1, 1)
+    os.utime(path)  # it is in use: others go first
     return path
 
 
-def _export(image: Image, path: Path, progress: Progress) -> None:
-    progress(f"build {image.reference}", 0, 1)
-    _build(image, progress)
+def _export(builder: Builder, image: Image, digest: str, path: Path, progress: Progress) -> None:
+    stored = _build(builder, image, digest, progress)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as new:
-        buildah.export(_stored(image), image.reference, Path(new, path.name))
-        os.replace(Path(new, path.name), path)
+        whole = Path(new, path.name)
+        builder.export(stored, image.reference, whole)
+        os.replace(whole, path)
     older = sorted(path.parent.glob(f"{image.name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
     for each in older[KEPT_ARCHIVES:]:
         each.unlink(missing_ok=True)
-    progress(f"build {image.reference}", 1, 1)
 
 
-def _build(image: Image, progress: Progress) -> None:
-    """Bring an image into buildah's store, and before it the one below."""
-    if buildah.has(_stored(image)):
-        return
-    if image.base:
-        _build(image.base, progress)
-    with tempfile.TemporaryDirectory(dir=buildah.store(), prefix="context-") as name:
+def _build(builder: Builder, image: Image, digest: str, progress: Progress) -> str:
+    """Have an image kept by the builder, and before it the one below; the name of what is kept says its content."""
+    stored = f"localhost/{image.name}:{digest}"
+    if builder.has(stored):
+        return stored
+    base = _build(builder, image.base, image.base.digest(), progress) if image.base else None
+    remove_stale(root(), ".context-*")
+    with tempfile.TemporaryDirectory(dir=root(), prefix=".context-") as name:
         context = Path(name)
         put(image.parts, context, progress)
-        base = _stored(image.base) if image.base else None
-        buildah.build(CHECKOUT / image.dockerfile, context, _stored(image), base=base, target=image.target)
+        if image.digest() != digest:
+            raise EnvironmentError_(
+                where=image.reference,
+                got="files that changed while they were gathered",
+                rule="an image is what its digest says",
+                todo="run again",
+            )
+        builder.build(CHECKOUT / image.dockerfile, context, stored, base=base, target=image.target)
+    return stored
 
 
 def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> None:
@@ -143,13 +166,8 @@ def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> N
         os.utime(each, ALWAYS)
 
 
-def _stored(image: Image) -> str:
-    """Its name in buildah's store."""
-    return f"localhost/{image.name}:{image.digest()}"
-
-
 def main() -> int:
-    """Build archives and print their sizes, or only gather what Docker needs; the exit code is 0, or 4 with one line."""
+    """Build archives and print their sizes, or gather what Docker needs; the exit code is 0, or 4 with one line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kubernetes.cluster.images", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as dedup-runner; all when none is given")
     parser.add_argument(

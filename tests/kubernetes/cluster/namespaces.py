@@ -12,7 +12,8 @@ Process 1 (init.py) stands under a keeper of the lab. Every other program is sta
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
 START_TIMEOUT_S: Final = 20.0
+END_TIMEOUT_S: Final = 30.0
 COMMAND_TIMEOUT_S: Final = 60.0
 INIT: Final = Path(__file__).with_name("init.py")
 KINDS: Final = ("mount", "net", "pid", "uts", "ipc")
@@ -55,33 +57,51 @@ class Namespaces:
         return run(*self.entering(argv), timeout_s=timeout_s)
 
 
-def create(lab: Lab, name: str, shared: Mapping[Path, Path]) -> Namespaces:
-    """A new set, under a keeper of the lab; its host name is `name`.
+@contextmanager
+def created(lab: Lab, name: str, shared: Mapping[Path, Path]) -> Iterator[Namespaces]:
+    """A new set, under a keeper of the lab; its host name is `name`. At the end the lab is stopped, and all in it ends.
 
     The file system is the machine's, but for `/run`, which is empty, and the paths in `shared`, at which other files or
     folders are seen. Its network is a loopback interface, nothing else.
     """
+    process_1 = _begin(lab)
+    try:
+        inside = Namespaces(process_1.pid)
+        inside.run("hostname", name)
+        inside.run("ip", "link", "set", "lo", "up")
+        # A kubelet mounts volumes in a folder of its own, and its pods, in namespaces below these, have to see them.
+        inside.run("mount", "--make-rshared", "/")
+        inside.run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+        for seen, path in {**shared, **_settings(lab.data("settings"))}.items():
+            inside.run("mount", "--bind", path, seen)
+        yield inside
+    finally:
+        lab.stop()
+        # The kernel lets process 1 go last.
+        until(lambda: _ended(process_1), END_TIMEOUT_S, "every process in the cluster's namespaces has ended")
+
+
+def _begin(lab: Lab) -> psutil.Process:
     made = [f"--{kind}" for kind in KINDS]
     init = [sys.executable, "-I", "-S", str(INIT)]
     kept = lab.start("init", [packages.find("unshare"), *made, "--fork", "--kill-child", "--mount-proc", *init])
 
-    def child() -> int | None:
+    def child() -> psutil.Process | None:
         lab.check()
         status = kept.status()
         children = psutil.Process(status.pid).children() if status and status.pid else []
-        return next((each.pid for each in children if str(INIT) in each.cmdline()), None)
+        return next((each for each in children if str(INIT) in each.cmdline()), None)
 
-    pid = until(child, START_TIMEOUT_S, "process 1 of the cluster's namespaces runs")
-    assert pid is not None  # what `until` returns is true
-    inside = Namespaces(pid)
-    inside.run("hostname", name)
-    inside.run("ip", "link", "set", "lo", "up")
-    # A kubelet mounts volumes in a folder of its own, and its pods, in namespaces below these, have to see them.
-    inside.run("mount", "--make-rshared", "/")
-    inside.run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
-    for seen, path in {**shared, **_settings(lab.data("settings"))}.items():
-        inside.run("mount", "--bind", path, seen)
-    return inside
+    process_1 = until(child, START_TIMEOUT_S, "process 1 of the cluster's namespaces runs")
+    assert process_1 is not None  # what `until` returns is true
+    return process_1
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _settings(folder: Path) -> dict[Path, Path]:

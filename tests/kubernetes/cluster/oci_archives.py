@@ -65,10 +65,13 @@ def archive(image: PlainImage) -> Path:
 
 
 def _state(image: PlainImage) -> str:
-    """What tells one state of an image from another: its description, and the size and age of every file."""
-    sources = [*image.files.values(), *([image.base] if image.base else []), Path(__file__)]
-    stats = [(status.st_size, status.st_mtime_ns) for status in (source.stat() for source in sources)]
-    return hashlib.sha256(repr((image, stats)).encode()).hexdigest()[:12]
+    """What tells one state of an image from another: its description, the size and age of its files, how it is made.
+
+    Of an archive below, its name is enough: there, too, another content has another name.
+    """
+    stats = [(status.st_size, status.st_mtime_ns) for status in (source.stat() for source in image.files.values())]
+    made = Path(__file__).read_text(encoding="utf-8")
+    return hashlib.sha256(repr((image, stats, made)).encode()).hexdigest()[:12]
 
 
 def _write(image: PlainImage, folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 A part says who it is before it exists (`identity`: a change of it is a change of the image) and puts itself into the
 folder from which an image is built (`put`), made first if need be. Whatever is heavy lies in the cache and is linked,
-not copied; what is copied gets the same time everywhere, so that the same content is the same layer whenever it is built.
+not copied. What is copied gets the same time everywhere, so that the same content is the same layer whenever it is
+built.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from tests.kubernetes.cluster.processes import CHECKOUT, run
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import jars
-from dedup_lab.caches import Progress, root
+from dedup_lab.caches import Progress, remove_stale, root
 
 DEBOOTSTRAP_TIMEOUT_S: Final = 900.0
 GO_TIMEOUT_S: Final = 300.0
@@ -47,7 +48,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Tree:
-    """A file or a folder of the checkout, at its own path unless `place` says where."""
+    """A file or a folder of the checkout, at its own path unless `at` says where."""
 
     source: str
     at: str = ""
@@ -62,7 +63,7 @@ class Tree:
     def _lines(self) -> Iterator[str]:
         for path in _files(CHECKOUT / self.source):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
-            yield f"{self.place} {path.relative_to(CHECKOUT)} {os.access(path, os.X_OK)} {content}"
+            yield f"{self.place} {path.relative_to(CHECKOUT / self.source)} {os.access(path, os.X_OK)} {content}"
 
     def put(self, target: Path, progress: Progress) -> None:
         source = CHECKOUT / self.source
@@ -114,8 +115,10 @@ class Jars:
         return f"{self.place} {hashlib.sha256(''.join(locked).encode()).hexdigest()}"
 
     def put(self, target: Path, progress: Progress) -> None:
-        for path in jars.classpath(self.system, self.version, progress=progress).split(os.pathsep):
-            _link(Path(path), target / Path(path).name)
+        paths = [Path(each) for each in jars.classpath(self.system, self.version, progress=progress).split(os.pathsep)]
+        assert len({path.name for path in paths}) == len(paths), f"two jars of {self.system} have one name"
+        for path in paths:
+            _link(path, target / path.name)
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class Debian:
     def put(self, target: Path, progress: Progress) -> None:
         suite = _release()["VERSION_CODENAME"]
         progress(f"debootstrap {suite}", 0, 1)
+        remove_stale(root(), ".debian-*")
         with tempfile.TemporaryDirectory(dir=root(), prefix=".debian-") as name:
             folder = Path(name, "root")
             wanted = ",".join(self.packages)
@@ -185,6 +189,7 @@ def _files(source: Path) -> list[Path]:
 def _link(source: Path, target: Path, *, copy: bool = False) -> None:
     """The file at a second place: linked where the disk allows it, so that gigabytes cost nothing."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # never write into a file that may be the cache's
     if not copy:
         try:
             os.link(source, target)

@@ -14,9 +14,9 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from tests.kubernetes.cluster import binaries, oci_archives
+from tests.kubernetes.cluster import binaries, oci_archives, packages
 from tests.kubernetes.cluster.addons import spark_operator
 from tests.kubernetes.cluster.binaries import COREDNS, KUBECTL, LOCAL_PATH_PROVISIONER, MINIO, Program
 from tests.kubernetes.cluster.oci_archives import PlainImage
@@ -27,6 +27,8 @@ from dedup_lab.caches import Progress, silent
 HERE: Final = Path(__file__).parent
 MANIFESTS: Final = ("namespaces.yaml", "dns.yaml", "storage.yaml", "object-store.yaml")
 NAMESPACES: Final = ("kube-system", "local-path-storage", "minio", spark_operator.NAMESPACE)
+PACKAGES: Final = {"busybox": "busybox-static"}
+"""The program that an image is made of though we do not build it, and its Debian package."""
 AVAILABLE_TIMEOUT_S: Final = 120
 KUBECTL_TIMEOUT_S: Final = AVAILABLE_TIMEOUT_S + 30
 BUSYBOX: Final = PlainImage(
@@ -38,29 +40,45 @@ BUSYBOX: Final = PlainImage(
 """The shell of those who make and remove the folders of claims, and of tests. Debian's is linked statically."""
 
 
-def install(cluster: spark_operator.Node, progress: Progress = silent) -> None:
-    """Have all addons in a cluster, and see them available. Raises DedupError.
+class Cluster(Protocol):
+    """What addons need of a cluster: the way to its API server, and that its node takes images."""
 
-    What is there already is brought to the state that is asked for. Its images are imported at the first time only.
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def load(self, archive: Path) -> None: ...
+
+
+def prepare(progress: Progress = silent) -> list[Path]:
+    """Get what the addons are made of; the archives of their images, in the order in which they are to be loaded.
+
+    DedupError: something cannot be had, or a build fails.
     """
+    packages.install(PACKAGES)
     # One by one: the provisioner and helm name a module that they share in two spellings, and no one build takes both.
-    for program in (COREDNS, LOCAL_PATH_PROVISIONER, MINIO):
+    for program in (KUBECTL, COREDNS, LOCAL_PATH_PROVISIONER, MINIO):
         binaries.find(program, progress)
-        cluster.load(oci_archives.archive(_image(program)))
-    cluster.load(oci_archives.archive(BUSYBOX))
+    plain = (BUSYBOX, *(_image(program) for program in (COREDNS, LOCAL_PATH_PROVISIONER, MINIO)))
+    return [*(oci_archives.archive(image) for image in plain), *spark_operator.prepare(progress)]
+
+
+def install(cluster: Cluster, progress: Progress = silent) -> None:
+    """Have all addons in a cluster of ours, and see them available. Raises DedupError.
+
+    What is there already is brought to the state that is asked for.
+    """
+    for archive in prepare(progress):
+        cluster.load(archive)
     with tempfile.TemporaryDirectory(prefix="dedup-addons-") as scratch:
 
         def kubectl(*argv: str) -> None:
             _kubectl(cluster.kubeconfig, scratch, argv)
 
-        binaries.find(KUBECTL, progress)
-        progress("install the addons", 0, 1)
         kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={HERE / name}" for name in MANIFESTS))
-        spark_operator.install(cluster, Path(scratch), progress)
+        spark_operator.install(cluster.kubeconfig, Path(scratch))
         for namespace in NAMESPACES:
             patience = f"--timeout={AVAILABLE_TIMEOUT_S}s"
             kubectl("wait", "--for=condition=Available", "deployment", "--all", f"--namespace={namespace}", patience)
-        progress("install the addons", 1, 1)
 
 
 def _image(program: Program) -> PlainImage:

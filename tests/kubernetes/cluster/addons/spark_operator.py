@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import yaml
 from tests.kubernetes.cluster import binaries, images, oci_archives
@@ -27,17 +27,8 @@ VALUES: Final = Path(__file__).with_name("spark-operator.yaml")
 DOWNLOAD_TIMEOUT_S: Final = 300
 
 
-class Node(Protocol):
-    """What this addon needs of a cluster: the way to its API server, and a node that takes images."""
-
-    @property
-    def kubeconfig(self) -> Path: ...
-
-    def load(self, archive: Path) -> None: ...
-
-
-def install(cluster: Node, scratch: Path, progress: Progress) -> None:
-    """Install the chart, or bring the release that is there to its present state. Raises DedupError."""
+def prepare(progress: Progress) -> list[Path]:
+    """Get helm, the chart and the two images: Spark's, and the operator's upon it. Raises DedupError."""
     binaries.find(HELM, progress)
     spark = images.archive(images.SPARK, progress)
     ours = PlainImage(
@@ -47,12 +38,15 @@ def install(cluster: Node, scratch: Path, progress: Progress) -> None:
         user="185:0",
         base=spark,
     )
-    for archive in (spark, oci_archives.archive(ours)):
-        cluster.load(archive)
+    chart()
+    return [spark, oci_archives.archive(ours)]
+
+
+def install(kubeconfig: Path, scratch: Path) -> None:
+    """Install the chart, or bring the release that is there to its present state. Raises DedupError."""
+    helm = Helm(chart(), "spark-operator", NAMESPACE, scratch, kubeconfig)
     try:
-        Helm(chart(), "spark-operator", NAMESPACE, scratch, cluster.kubeconfig).upgrade(
-            yaml.safe_load(VALUES.read_text())
-        )
+        helm.upgrade(yaml.safe_load(VALUES.read_text(encoding="utf-8")))
     except Refused as refused:
         raise PlatformError(
             where="helm upgrade --install spark-operator",

@@ -1,0 +1,126 @@
+"""What each image is for works in a pod: as a user who is not root, on a read-only root, with no privilege at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+from kubernetes.client import ApiClient, CoreV1Api
+from tests.kubernetes.cluster import images
+from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.cluster.images import Image
+
+from dedup_runners.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+NAMESPACE: Final = "images"
+BOUND_S: Final = 180.0
+RESTRICTED: Final = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+SUM: Final = "from pyspark.sql import SparkSession; print('sum', SparkSession.builder.getOrCreate().range(10).count())"
+
+
+@dataclass(frozen=True)
+class Use:
+    """What an image is asked to do, as a script, and what must be among the lines that it says."""
+
+    image: Image
+    user: str
+    script: str
+    said: tuple[str, ...]
+
+
+USES: Final = (
+    Use(
+        images.OPERATOR,
+        "1000:1000",
+        "helm version --short; kopf --version; python -c 'import pyhelm3, kubernetes'; python -m dedup_operator.crd",
+        ("v3.19", "kopf, version 1.45", "kind: CustomResourceDefinition"),
+    ),
+    Use(
+        images.RUNNER,
+        "1000:1000",
+        "toxiproxy-server -version; nft --version; ip -V; chaos --version; openssl version; tini --version;"
+        " tini-static --version; python -m dedup_runners.producer --help; python -m dedup_runners.round_trips --help",
+        ("toxiproxy-server version v2.12", "nftables v1", "chaos, version 1.19", "usage: python -m dedup_runners."),
+    ),
+    Use(
+        images.SPARK,
+        "185:0",
+        f"spark-submit --version 2>&1; python3 -c \"{SUM}\"; python3 -m dedup_spark.job --help",
+        ("version 4.3", "sum 10", "usage: python -m dedup_spark.job"),
+    ),
+    Use(
+        images.KAFKA,
+        "1000:1000",
+        "/opt/kafka/bin/kafka-topics.sh --version; java -version 2>&1; tini-static --version",
+        ("4.3.1", "OpenJDK Runtime Environment", "tini version"),
+    ),
+    Use(
+        images.PULSAR,
+        "10000:0",
+        "/pulsar/bin/pulsar initialize-cluster-metadata --help; java -version 2>&1; tini-static --version",
+        ("Usage: initialize-cluster-metadata", "OpenJDK Runtime Environment", "tini version"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[ApiClient]:
+    """A client of a cluster that has a namespace for pods without any privilege."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with cluster.api_server.client() as client:
+        core = CoreV1Api(client)
+        core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+        yield client
+        core.delete_namespace(NAMESPACE)
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.image.name)
+def test_an_image_does_its_work_without_privileges(use: Use, cluster: Cluster, client: ApiClient) -> None:
+    cluster.load(images.archive(use.image))
+    script = f"echo user $(id -u):$(id -g); ! touch /file /usr/local/file 2>&1; {use.script}"
+    said = run(client, use.image, ["sh", "-ec", script])
+    assert f"user {use.user}" in said.splitlines()
+    for each in use.said:
+        assert each in said
+
+
+def run(client: ApiClient, image: Image, command: list[str]) -> str:
+    """What a pod of the image said from its start to its end, which must be a good one."""
+    core = CoreV1Api(client)
+    core.create_namespaced_pod(NAMESPACE, pod(image, command))
+
+    def ended() -> Any:
+        phase = core.read_namespaced_pod(image.name, NAMESPACE).status.phase
+        return phase if phase in ("Succeeded", "Failed") else None
+
+    phase = until(ended, BOUND_S, f"the pod of {image.name} ends", 0.5)
+    said = str(core.read_namespaced_pod_log(image.name, NAMESPACE))
+    assert phase == "Succeeded", said
+    return said
+
+
+def pod(image: Image, command: list[str]) -> dict[str, Any]:
+    """A pod that runs a command under tini, may write into /tmp only, and has no right in the cluster."""
+    container = {
+        "name": "main",
+        "image": image.reference,
+        "command": ["/usr/bin/tini-static", "--", *command],
+        "securityContext": RESTRICTED,
+        "resources": {"requests": {"cpu": "50m"}},
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    spec = {
+        "automountServiceAccountToken": False,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    return {"metadata": {"name": image.name}, "spec": spec}
