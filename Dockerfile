@@ -90,10 +90,10 @@ RUN --mount=type=bind,from=pip,source=/usr/local/pip,target=/usr/local/pip \
         spark-mllib_* breeze_* spire_* cats-kernel_* algebra_* arpack* lapack-* JTransforms-* \
  && useradd --uid 185 --gid 0 --home-dir /tmp --shell /usr/sbin/nologin spark
 COPY build/parts/spark /opt/spark/jars
-COPY spark/entrypoint.sh /opt/entrypoint.sh
+COPY spark/entrypoint.sh /opt/spark/entrypoint.sh
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY spark/dedup_spark /usr/local/dedup/code/dedup_spark
 ENV SPARK_HOME=/opt/spark PATH=/opt/spark/bin:$PATH PYSPARK_PYTHON=/usr/local/dedup/bin/python3
 WORKDIR /opt/spark
 USER 185:0
-ENTRYPOINT ["/opt/entrypoint.sh"]
+ENTRYPOINT ["/opt/spark/entrypoint.sh"]

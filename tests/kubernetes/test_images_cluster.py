@@ -53,7 +53,7 @@ USES: Final = (
     Use(
         images.SPARK,
         "185:0",
-        f"spark-submit --version 2>&1; python3 -c \"{SUM}\"; python3 -m dedup_spark.job --help",
+        f'spark-submit --version 2>&1; python3 -c "{SUM}"; python3 -m dedup_spark.job --help',
         ("version 4.3", "sum 10", "usage: python -m dedup_spark.job"),
     ),
     Use(

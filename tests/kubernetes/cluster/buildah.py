@@ -26,6 +26,7 @@ PROGRAMS: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare"
 TIMEOUT_S: Final = 1800.0
 _RULE: Final = "the test cluster's images are built by buildah from their Dockerfiles"
 _CA: Final = "/run/secrets/ca.pem"
+_CACHE: Final = "/var/cache/pip"
 # zstd at its fastest: a tenth of gzip's time for about the same size.
 _PACKED: Final = ("--compression-format", "zstd", "--compression-level", "1")
 
@@ -62,10 +63,11 @@ class Buildah:
 def _settings(folder: Path) -> Iterator[list[str]]:
     """Options by which a build finds packages as this machine does."""
     options = ["--volume", "/etc/apt:/etc/apt:ro"]
+    settings = pip_settings(_pip("config", "list"))
     if cache := _pip("cache", "dir").strip():
         Path(cache).mkdir(parents=True, exist_ok=True)
-        options += ["--volume", f"{cache}:/root/.cache/pip"]
-    settings = pip_settings(_pip("config", "list"))
+        options += ["--volume", f"{cache}:{_CACHE}"]
+        settings["global"]["cache-dir"] = _CACHE
     ca = settings["global"].get("cert") or os.environ.get("SSL_CERT_FILE", "")
     if ca and Path(ca).exists():
         options += ["--secret", f"id=ca.pem,src={ca}"]

@@ -18,12 +18,13 @@ import os
 import platform
 import tarfile
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dedup_lab.caches import root
+from dedup_lab.caches import STALE_S, root
 
 OCI: Final = "application/vnd.oci.image"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -57,11 +58,17 @@ def archive(image: PlainImage) -> Path:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
             _write(image, Path(folder))
             os.replace(Path(folder, "archive"), path)
-        older = sorted(path.parent.glob(f"{name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
-        for each in older[KEPT_ARCHIVES:]:
-            each.unlink(missing_ok=True)
-    os.utime(path)  # in use: the others go first
+    keep(path, f"{name}-*.tar")
     return path
+
+
+def keep(archive: Path, pattern: str) -> None:
+    """Note that an archive is in use; of those by this pattern, delete what long was not, but for a few."""
+    os.utime(archive)
+    others = sorted(archive.parent.glob(pattern), key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_ARCHIVES:]
+    for each in others:
+        if time.time() - each.stat().st_mtime > STALE_S:
+            each.unlink(missing_ok=True)
 
 
 def _state(image: PlainImage) -> str:
