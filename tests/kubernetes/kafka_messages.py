@@ -23,7 +23,8 @@ TIMEOUT_S = 30
 
 
 def write(clients: str, topic: str, first: str, count: str) -> None:
-    made = AdminClient({"bootstrap.servers": clients}).create_topics([NewTopic(topic, 1, 3)])[topic]
+    admin = AdminClient({"bootstrap.servers": clients})
+    made = admin.create_topics([NewTopic(topic, 1, 3)])[topic]
     try:
         made.result(TIMEOUT_S)
     except KafkaException as error:

@@ -113,12 +113,12 @@ def release(client: ApiClient, cluster: Cluster, tmp_path_factory: pytest.TempPa
     home = tmp_path_factory.mktemp("helm")
     release = Release(Helm(CHARTS / "kafka", "k", NAMESPACE, home, cluster.kubeconfig), client)
     release.install(VALUES)
-    create_from_dict(client, tester(release.helm), namespace=NAMESPACE)
+    create_from_dict(client, pod_of_ours(release.helm), namespace=NAMESPACE)
     until(lambda: pods.ready(client, NAMESPACE, "app=tester") == 1, BOUND_S, "the tester is ready", 0.5)
     return release
 
 
-def tester(helm: Helm) -> dict[str, Any]:
+def pod_of_ours(helm: Helm) -> dict[str, Any]:
     """The pod of `helm test`, made to wait for commands."""
     pod = next(each for each in helm.render(VALUES) if each["kind"] == "Pod")
     pod["metadata"] = {"name": "tester", "labels": {"app": "tester"}}
