@@ -24,7 +24,9 @@ def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
     if made.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.CONFLICT):
         sys.exit(f"{made.status_code}: {made.text}")
     failed: list[str] = []
-    producer = connect(clients).create_producer(f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000)
+    producer = connect(clients).create_producer(
+        f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000, block_if_queue_full=True
+    )
     for number in range(int(first), int(first) + int(count)):
         producer.send_async(str(number).encode(), lambda result, _: note(result, failed))
     producer.flush()
