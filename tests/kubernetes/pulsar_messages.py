@@ -12,11 +12,13 @@ broker. `write` makes the topic first, if there is none.
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Final
 
 import httpx
 import pulsar
 
-TIMEOUT_S = 60
+TIMEOUT_S: Final = 60
 
 
 def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
@@ -66,5 +68,7 @@ def path(topic: str) -> str:
     return f"persistent/{name(topic)}"
 
 
+COMMANDS: Final[dict[str, Callable[..., None]]] = {"write": write, "read": read, "owner": owner}
+
 if __name__ == "__main__":
-    {"write": write, "read": read, "owner": owner}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -21,10 +21,10 @@ from tests.kubernetes.helm import CHARTS, Helm, Values
 
 from dedup_runners.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 NAMESPACE: Final = "chart-pulsar"
-BOUND_S: Final = 300.0
+BOUND_S: Final = 600.0
 TEST_S: Final = 300
 HOLD_S: Final = 30
 MESSAGES: Final = 2000
