@@ -18,13 +18,13 @@ from typing import Final
 import httpx
 import pulsar
 
+from dedup_runners.waiting import until
+
 TIMEOUT_S: Final = 60
 
 
 def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
-    made = ask("PUT", f"{admin}/admin/v2/{path(topic)}")
-    if made.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.CONFLICT):
-        sys.exit(f"{made.status_code}: {made.text}")
+    ask("PUT", f"{admin}/admin/v2/{path(topic)}")
     failed: list[str] = []
     producer = connect(clients).create_producer(
         f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000, block_if_queue_full=True
@@ -42,12 +42,23 @@ def read(clients: str, admin: str, topic: str, count: str) -> None:
 
 
 def owner(clients: str, admin: str, topic: str) -> None:
-    found = ask("GET", f"{admin}/lookup/v2/topic/{path(topic)}").raise_for_status()
+    found = ask("GET", f"{admin}/lookup/v2/topic/{path(topic)}")
     print(found.json()["brokerUrl"].removeprefix("pulsar://"))
 
 
 def ask(method: str, url: str) -> httpx.Response:
-    return httpx.request(method, url, timeout=TIMEOUT_S, follow_redirects=True, trust_env=False)
+    """The answer of the REST interface. A broker that is gone is still asked, and sent to, for some seconds."""
+
+    def answer() -> httpx.Response | None:
+        try:
+            got = httpx.request(method, url, timeout=TIMEOUT_S, follow_redirects=True, trust_env=False)
+        except httpx.HTTPError:
+            return None
+        return got if got.is_success or got.status_code == httpx.codes.CONFLICT else None
+
+    got = until(answer, TIMEOUT_S, f"{method} {url} succeeds", 0.2)
+    assert got is not None
+    return got
 
 
 def connect(clients: str) -> pulsar.Client:

@@ -27,6 +27,7 @@ NAMESPACE: Final = "chart-pulsar"
 BOUND_S: Final = 600.0
 TEST_S: Final = 300
 HOLD_S: Final = 30
+EXEC_S: Final = 180
 MESSAGES: Final = 2000
 TOPIC: Final = "numbers"
 CLIENTS: Final = "pulsar://127.0.0.1:36650,127.0.0.1:36651,127.0.0.1:36652"
@@ -68,7 +69,7 @@ class Release:
         """What the tester's pod answers to one of pulsar_messages.py's commands."""
         source = Path(pulsar_messages.__file__).read_text()
         argv = ["python", "-c", source, command, CLIENTS, ADMIN, TOPIC, *words]
-        return pods.execute(self.client, NAMESPACE, "tester", "round-trip", argv)
+        return pods.execute(self.client, NAMESPACE, "tester", "round-trip", argv, EXEC_S)
 
     def write(self, first: int) -> None:
         self.say("write", str(first), str(MESSAGES))
