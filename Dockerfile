@@ -6,14 +6,10 @@
 # them under build/parts), and on top our own code as plain files. So a change of our code makes one small layer anew.
 #
 # Every image runs as a user who is not root, writes nowhere but where a volume is mounted (/tmp), and has tini for
-# process 1. Packages are installed by a pip that stands beside the image and does not get into it. What it needs on a
-# network of its own (a mirror, a certificate) comes by two optional secrets, `pip.conf` and `ca.pem`, and stays in no
-# layer.
+# process 1. pip is there only while it installs. What it needs on a network of its own (a mirror, a certificate) comes by two
+# optional secrets, `pip.conf` and `ca.pem`, and stays in no layer.
 
 ARG BASE=python:3.12-slim
-
-FROM ${BASE} AS pip
-RUN python3 -m venv /usr/local/pip
 
 # What all images have in common: process 1, a user, and a Python environment that finds our code in /usr/local/dedup/code.
 FROM ${BASE} AS common
@@ -34,10 +30,11 @@ LABEL org.opencontainers.image.title="dedup-operator" \
       org.opencontainers.image.description="Runs DedupExperiments in a Kubernetes cluster" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY requirements-operator.lock /usr/local/dedup/requirements.lock
-RUN --mount=type=bind,from=pip,source=/usr/local/pip,target=/usr/local/pip \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf /usr/local/pip/bin/pip --python /usr/local/dedup/bin/python \
-        install --require-hashes --requirement /usr/local/dedup/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /tmp/pip \
+ && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
+        install --require-hashes --requirement /usr/local/dedup/requirements.lock \
+ && rm -rf /tmp/pip
 COPY build/parts/operator /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY operator/dedup_operator /usr/local/dedup/code/dedup_operator
@@ -52,10 +49,11 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends iproute2 nftables openssl \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log
 COPY requirements-runner.lock /usr/local/dedup/requirements.lock
-RUN --mount=type=bind,from=pip,source=/usr/local/pip,target=/usr/local/pip \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf /usr/local/pip/bin/pip --python /usr/local/dedup/bin/python \
-        install --require-hashes --requirement /usr/local/dedup/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /tmp/pip \
+ && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
+        install --require-hashes --requirement /usr/local/dedup/requirements.lock \
+ && rm -rf /tmp/pip
 COPY build/parts/runner /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY runners/dedup_runners /usr/local/dedup/code/dedup_runners
@@ -76,10 +74,11 @@ LABEL org.opencontainers.image.title="dedup-spark" \
       org.opencontainers.image.description="Verifies histories of dedup experiments on Spark" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY requirements-spark.lock /usr/local/dedup/requirements.lock
-RUN --mount=type=bind,from=pip,source=/usr/local/pip,target=/usr/local/pip \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf /usr/local/pip/bin/pip --python /usr/local/dedup/bin/python \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /tmp/pip \
+ && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
         install --require-hashes --requirement /usr/local/dedup/requirements.lock \
+ && rm -rf /tmp/pip \
  && cd /usr/local/dedup/lib/python3*/site-packages \
  && mv pyspark /opt/spark \
  && ln -s /opt/spark pyspark \

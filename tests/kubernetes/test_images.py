@@ -12,6 +12,7 @@ from tests.kubernetes.cluster import images
 from tests.kubernetes.cluster.binaries import TOXIPROXY
 from tests.kubernetes.cluster.buildah import pip_settings
 from tests.kubernetes.cluster.images import Image
+from tests.kubernetes.cluster.oci_archives import KEPT_ARCHIVES
 from tests.kubernetes.cluster.parts import Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
@@ -116,11 +117,12 @@ def test_an_archive_appears_whole_or_not_at_all(image: Image) -> None:
 def test_old_archives_make_room_and_the_latest_used_stay(image: Image, code: Path) -> None:
     builder = FakeBuilder()
     made = []
-    for number in range(images.KEPT_ARCHIVES + 1):
+    for number in range(KEPT_ARCHIVES + 2):
         (code / "main.py").write_text(f"print({number})\n")
         made.append(images.archive(image, builder=builder))
         os.utime(made[-1], (number, number))
-    assert [path.exists() for path in made] == [False] + [True] * images.KEPT_ARCHIVES
+    images.archive(image, builder=builder)
+    assert [path.exists() for path in made] == [False] * 2 + [True] * KEPT_ARCHIVES
 
 
 def test_pip_in_a_build_gets_this_machines_settings_and_the_environments_win() -> None:

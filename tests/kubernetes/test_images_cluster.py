@@ -23,7 +23,21 @@ RESTRICTED: Final = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-SUM: Final = "from pyspark.sql import SparkSession; print('sum', SparkSession.builder.getOrCreate().range(10).count())"
+# Spark writes into the cluster's object store and reads back in its Python workers, without the jars left out.
+S3: Final = """
+from pyarrow import fs
+from pyspark.sql import SparkSession
+user, password, store = "dedup-test", "dedup-test-password", "minio.minio:9000"
+kept = {"access_key": user, "secret_key": password, "endpoint_override": store, "scheme": "http"}
+fs.S3FileSystem(**kept, region="us-east-1", allow_bucket_creation=True).create_dir("images")
+settings = {"access.key": user, "secret.key": password, "endpoint": "http://" + store, "path.style.access": "true"}
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+for name, value in settings.items():
+    builder = builder.config("spark.hadoop.fs.s3a." + name, value)
+with builder.getOrCreate() as spark:
+    spark.range(10).write.parquet("s3a://images/numbers")
+    print("read", spark.read.parquet("s3a://images/numbers").mapInArrow(lambda rows: rows, "id long").count())
+"""
 
 
 @dataclass(frozen=True)
@@ -47,14 +61,20 @@ USES: Final = (
         images.RUNNER,
         "1000:1000",
         "toxiproxy-server -version; nft --version; ip -V; chaos --version; openssl version; tini --version;"
-        " tini-static --version; python -m dedup_runners.producer --help; python -m dedup_runners.round_trips --help",
-        ("toxiproxy-server version v2.12", "nftables v1", "chaos, version 1.19", "usage: python -m dedup_runners."),
+        " tini-static --version; python -c 'import dedup_runners.producer, dedup_runners.consumer';"
+        " python -m dedup_runners.round_trips --help",
+        (
+            "toxiproxy-server version v2.12",
+            "nftables v1",
+            "chaos, version 1.19",
+            "usage: python -m dedup_runners.round_trips",
+        ),
     ),
     Use(
         images.SPARK,
         "185:0",
-        f'spark-submit --version 2>&1; python3 -c "{SUM}"; python3 -m dedup_spark.job --help',
-        ("version 4.3", "sum 10", "usage: python -m dedup_spark.job"),
+        f"spark-submit --version 2>&1; python3 -m dedup_spark.job --help; python3 -c '{S3}'",
+        ("version 4.3", "read 10", "usage: python -m dedup_spark.job"),
     ),
     Use(
         images.KAFKA,

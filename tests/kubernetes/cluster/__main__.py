@@ -33,7 +33,7 @@ from dedup_runners.waiting import until
 
 PACKAGE: Final = "tests.kubernetes.cluster"
 CHECKOUT: Final = Path(__file__).parents[3]
-UP_TIMEOUT_S: Final = 120.0
+UP_TIMEOUT_S: Final = 300.0
 DOWN_TIMEOUT_S: Final = 60.0
 CHECK_S: Final = 1.0
 VARIABLES: Final = {"control-plane": "PLANE", "cluster": "CLUSTER"}
@@ -147,7 +147,7 @@ def down(place: Place) -> None:
 
 def report(what: str, done: int, total: int) -> None:
     """Tell the terminal what takes long."""
-    if done < total:
+    if done == 0 and total:
         print(f"{what} (minutes, once on a machine)", flush=True)
 
 

@@ -47,7 +47,7 @@ PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 IMPORT_TIMEOUT_S: Final = 300.0
 ADMIN: Final = "admin"
 USERS: Final = {
@@ -77,8 +77,11 @@ class Cluster:
 
         To a cluster of somebody else's nothing is done: images are loaded as its makers say (docs/kubernetes.md).
         """
-        if self.inside is not None and not _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
-            _ctr(self.inside, "images", "import", archive)
+        if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
+            return
+        _ctr(self.inside, "images", "import", archive)
+        if nameless := replaced(_ctr(self.inside, "images", "list")):
+            _ctr(self.inside, "images", "remove", *nameless)
 
 
 class Running(NamedTuple):
@@ -100,6 +103,16 @@ def at(kubeconfig: Path) -> Cluster:
 def _ctr(inside: Namespaces, *argv: str | Path) -> str:
     ctr = (packages.find("ctr"), "--address", nodes.SOCKET, "--namespace", "k8s.io")
     return inside.run(*ctr, *argv, timeout_s=IMPORT_TIMEOUT_S)
+
+
+def replaced(listing: str) -> list[str]:
+    """The images, in what `ctr images list` says, that had a name until another image got it: nobody will want them.
+
+    A node also calls each image by the digest of its configuration, and that name stays.
+    """
+    images = [line.split()[:3] for line in listing.splitlines()[1:]]
+    named = {digest for name, _, digest in images if not name.startswith("sha256:")}
+    return [name for name, _, digest in images if name.startswith("sha256:") and digest not in named]
 
 
 def _digests(archive: Path) -> set[str]:
@@ -188,6 +201,9 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
     with created(lab, nodes.NODE, shared) as inside:
         slot.connect(inside)
+        # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses
+        # before it asks the rules of kube-proxy.
+        inside.run("ip", "route", "add", control_plane.SERVICE_NETWORK, "dev", "eth0")
         slot.account()
         inside.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
         yield inside

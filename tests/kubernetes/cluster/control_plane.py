@@ -44,10 +44,10 @@ from dedup_lab.labs import Lab
 from dedup_lab.ports import free
 from dedup_runners.waiting import until
 
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
 ASK_TIMEOUT_S: Final = 5.0
 SERVICE_NETWORK: Final = "10.96.0.0/16"
-"""Where services get their addresses from. No packet is ever sent there: nobody here makes services work."""
+"""Where services get their addresses from. They lead somewhere only where kube-proxy runs (nodes.py)."""
 CLIENTS: Final = "clients"
 """The socket in etcd's folder at which it answers."""
 SOCKET_PATH_BYTES: Final = 107

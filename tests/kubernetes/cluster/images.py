@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from tests.kubernetes.cluster.binaries import HELM, TOXIPROXY, alone
 from tests.kubernetes.cluster.buildah import Buildah
+from tests.kubernetes.cluster.oci_archives import keep
 from tests.kubernetes.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
@@ -27,7 +28,6 @@ from dedup.errors import DedupError, EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
 
 OURS: Final = "tests/kubernetes/images"
-KEPT_ARCHIVES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def archive(image: Image, progress: Progress = silent, builder: Builder | None =
                 progress(f"build {image.reference}", 0, 1)
                 _export(builder or Buildah(), image, digest, path, progress)
                 progress(f"build {image.reference}", 1, 1)
-    os.utime(path)  # it is in use: others go first
+    keep(path, f"{image.name}-*.tar")
     return path
 
 
@@ -132,9 +132,6 @@ def _export(builder: Builder, image: Image, digest: str, path: Path, progress: P
         whole = Path(new, path.name)
         builder.export(stored, image.reference, whole)
         os.replace(whole, path)
-    older = sorted(path.parent.glob(f"{image.name}-*.tar"), key=lambda each: each.stat().st_mtime, reverse=True)
-    for each in older[KEPT_ARCHIVES:]:
-        each.unlink(missing_ok=True)
 
 
 def _build(builder: Builder, image: Image, digest: str, progress: Progress) -> str:

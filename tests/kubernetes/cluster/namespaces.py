@@ -30,6 +30,7 @@ END_TIMEOUT_S: Final = 30.0
 COMMAND_TIMEOUT_S: Final = 60.0
 INIT: Final = Path(__file__).with_name("init.py")
 KINDS: Final = ("mount", "net", "pid", "uts", "ipc")
+PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 KERNEL: Final = {
     "kernel/panic": 10,
     "kernel/panic_on_oops": 1,
@@ -48,9 +49,11 @@ class Namespaces:
     pid: int
 
     def entering(self, argv: Sequence[str | Path], folder: Path = Path("/")) -> list[str]:
-        """The command line that runs `argv` inside, standing in `folder`."""
+        """The command line that runs `argv` inside, standing in `folder`. No proxy can be reached from there."""
         kinds = [f"--{kind}" for kind in KINDS]
-        return [packages.find("nsenter"), f"--target={self.pid}", *kinds, "env", f"--chdir={folder}", *map(str, argv)]
+        cleared = [f"--unset={name}" for name in PROXIES]
+        enter = [packages.find("nsenter"), f"--target={self.pid}", *kinds]
+        return [*enter, "env", f"--chdir={folder}", *cleared, *map(str, argv)]
 
     def run(self, *argv: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Run a command inside to its end and return what it printed. PlatformError when it fails."""

@@ -27,7 +27,7 @@ from dedup.errors import EnvironmentError_
 from dedup_lab.caches import root
 from dedup_runners.waiting import until
 
-SLOTS: Final = 8
+SLOTS: Final = 16
 CABLES: Final = IPv4Network("198.18.0.0/15")
 CLEAR_TIMEOUT_S: Final = 30.0
 

@@ -1,0 +1,61 @@
+"""What a cluster needs of the machine is said before anything is begun, in one sentence that helps."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.kubernetes.cluster import packages
+
+from dedup.errors import EnvironmentError_
+
+NEEDED = {"sh": "dash", "no-such-runtime": "runtime-package", "no-such-tool": "runtime-package"}
+
+
+def test_who_is_not_root_is_told_what_else_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(EnvironmentError_, match=r"got user 1000 on .*; .* root on Linux only; .*DEDUP_TEST_KUBECONFIG"):
+        packages.check({"sh": "dash"})
+
+
+def test_what_cannot_be_installed_is_named(as_root: Path) -> None:
+    with pytest.raises(EnvironmentError_, match=r"got no no-such-runtime, no-such-tool; .* in runtime-package"):
+        packages.check(NEEDED)
+
+
+def test_what_can_be_installed_is_no_hindrance(as_root: Path) -> None:
+    script(as_root / "apt-get", "")
+    packages.check(NEEDED)
+
+
+def test_what_is_missing_is_installed_and_nothing_else(as_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(as_root / "apt-get", f'echo "$*" >>{as_root}/calls')
+    packages.install(NEEDED)
+    update, install = (as_root / "calls").read_text().splitlines()
+    assert update.endswith(" update")
+    assert install.endswith(" --no-install-recommends runtime-package")
+    assert capsys.readouterr().out == "install runtime-package\n"
+    packages.install({"sh": "dash"})
+    assert len((as_root / "calls").read_text().splitlines()) == 2, "nothing was missing"
+
+
+def test_an_installation_that_fails_gives_apts_own_words(as_root: Path) -> None:
+    script(as_root / "apt-get", "echo 'E: no such host' >&2; exit 100")
+    with pytest.raises(EnvironmentError_, match=r"apt-get .* update: got E: no such host; .*check the network"):
+        packages.install(NEEDED)
+
+
+@pytest.fixture
+def as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH, but for the shell."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("sys.platform", "linux")
+    (tmp_path / "sh").symlink_to(shutil.which("sh") or "sh")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packages, "PATH", str(tmp_path))
+    return tmp_path
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
