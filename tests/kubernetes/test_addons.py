@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 NAMESPACE: Final = f"addons-{uuid4().hex[:8]}"
 POD_TIMEOUT_S: Final = 60.0
-SPARK_TIMEOUT_S: Final = 300.0
+SPARK_TIMEOUT_S: Final = 600.0
 SPARK: Final = ("sparkoperator.k8s.io", "v1beta2", NAMESPACE, "sparkapplications")
 FEATURES: Final = "org.apache.spark.deploy.k8s.features"
 POD_SECURITY: Final = {
