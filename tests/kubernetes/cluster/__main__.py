@@ -34,7 +34,7 @@ from dedup_runners.waiting import until
 PACKAGE: Final = "tests.kubernetes.cluster"
 CHECKOUT: Final = Path(__file__).parents[3]
 UP_TIMEOUT_S: Final = 300.0
-DOWN_TIMEOUT_S: Final = 60.0
+DOWN_TIMEOUT_S: Final = 120.0
 CHECK_S: Final = 1.0
 VARIABLES: Final = {"control-plane": "PLANE", "cluster": "CLUSTER"}
 """By which `make` is told a name."""

@@ -29,6 +29,7 @@ from tests.kubernetes.cluster.binaries import (
     KUBE_CONTROLLER_MANAGER,
     KUBE_PROXY,
     KUBE_SCHEDULER,
+    KUBECTL,
     KUBELET,
 )
 from tests.kubernetes.cluster.certificates import Pair
@@ -42,7 +43,7 @@ from dedup_lab.caches import Progress, silent
 from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
-PROGRAMS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_PROXY, KUBE_SCHEDULER, KUBELET)
+PROGRAMS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_PROXY, KUBE_SCHEDULER, KUBELET, KUBECTL)
 PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
