@@ -23,8 +23,10 @@ MAX_ORACLE_LINES: Final = 100
 
 # Written so that this file does not contain what it looks for.
 UNFINISHED: Final = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
-# Some folders below /opt are images' own.
-MACHINE_PATHS: Final = re.compile(r"(?<![\w.$}])/(root|home|Users|work|opt(?!/(kafka|spark|cni)\b))" + r"/[\w.-]+")
+# Some places below /opt are images' own.
+MACHINE_PATHS: Final = re.compile(
+    r"(?<![\w.$}])/(root|home|Users|work|opt(?!/(kafka|spark|cni|entrypoint\.sh)\b))" + r"/[\w.-]+"
+)
 REGISTRIES: Final = re.compile(
     r"\b("
     + "|".join(

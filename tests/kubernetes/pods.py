@@ -5,7 +5,7 @@ from typing import Any, Final
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.stream import stream
 
-TIMEOUT_S: Final = 60
+TIMEOUT_S: Final = 120
 
 
 class Failed(Exception):

@@ -21,10 +21,10 @@ from tests.kubernetes.helm import CHARTS, Helm, Values
 
 from dedup_runners.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 NAMESPACE: Final = "chart-kafka"
-BOUND_S: Final = 240.0
+BOUND_S: Final = 600.0
 HOLD_S: Final = 20
 MESSAGES: Final = 2000
 TOPIC: Final = "numbers"
@@ -132,8 +132,9 @@ def test_a_message_goes_round_through_the_proxies(release: Release) -> None:
 
 
 def test_a_killed_broker_stays_down_for_its_hold_and_comes_back_whole(release: Release) -> None:
+    release.say("create", CLIENTS, TOPIC)
     release.write(0)
-    killed = kill(release, HOLD_S)
+    killed = kill(release)
     assert not broker(release).ready
     release.write(MESSAGES)  # two of three are enough
     until(lambda: broker(release).ready, BOUND_S, "the broker is ready again", 0.5)
@@ -142,13 +143,6 @@ def test_a_killed_broker_stays_down_for_its_hold_and_comes_back_whole(release: R
     assert ready_since(release) - killed >= timedelta(seconds=HOLD_S)
     release.wait_whole()
     assert release.read() == list(range(2 * MESSAGES))
-
-
-def test_a_kill_without_a_hold_is_over_sooner(release: Release) -> None:
-    killed = kill(release, 0)
-    until(lambda: broker(release).ready, BOUND_S, "the broker is ready again", 0.5)
-    assert ready_since(release) - killed < timedelta(seconds=60)
-    release.wait_whole()
 
 
 def test_an_upgrade_replaces_pods_and_keeps_data(release: Release) -> None:
@@ -184,11 +178,10 @@ def test_with_tls_and_no_volumes_nothing_at_all_is_left(release: Release) -> Non
     assert secure.claims() == set()
 
 
-def kill(release: Release, hold_s: int) -> datetime:
+def kill(release: Release) -> datetime:
     """SIGKILL broker 1, having said how long it is to stay down; when, by the cluster's own clock."""
     restarts = broker(release).restart_count
-    hold = f"echo $(($(date +%s) + {hold_s})) >/hold/until; " if hold_s else ""
-    command = ["sh", "-c", f"{hold}kill -9 $(cat /hold/pid)"]
+    command = ["sh", "-c", f"echo $(($(date +%s) + {HOLD_S})) >/hold/until; kill -9 $(cat /hold/pid)"]
     try:
         pods.execute(release.client, NAMESPACE, "k-1", "broker", command)
     except pods.Failed:
@@ -206,7 +199,8 @@ def broker(release: Release) -> Any:
 
 def ready_since(release: Release) -> datetime:
     said = CoreV1Api(release.client).read_namespaced_pod("k-1", NAMESPACE).status.conditions
-    return next(each.last_transition_time for each in said if each.type == "Ready")
+    since: datetime = next(each.last_transition_time for each in said if each.type == "Ready")
+    return since
 
 
 def uids(release: Release) -> set[str]:
