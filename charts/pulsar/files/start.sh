@@ -35,7 +35,7 @@ await() {
       echo "$1:$2: got no answer within $LONGEST_WAIT_S s; every wait is bounded; look at the pods of this release" >&2
       exit 1
     fi
-    sleep 0.5
+    sleep 1
   done
 }
 
