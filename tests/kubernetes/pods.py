@@ -12,7 +12,9 @@ class Failed(Exception):
     """A command in a pod ended with an error; the text is its exit code and what it said."""
 
 
-def execute(client: ApiClient, namespace: str, pod: str, container: str, command: list[str]) -> str:
+def execute(
+    client: ApiClient, namespace: str, pod: str, container: str, command: list[str], timeout_s: float = TIMEOUT_S
+) -> str:
     """Run a command in a container; its standard output. Failed when it ends with another code than 0."""
     channel = stream(
         CoreV1Api(client).connect_get_namespaced_pod_exec,
@@ -25,7 +27,7 @@ def execute(client: ApiClient, namespace: str, pod: str, container: str, command
         _preload_content=False,
     )
     try:
-        channel.run_forever(timeout=TIMEOUT_S)
+        channel.run_forever(timeout=timeout_s)
         said, complained = channel.read_stdout(timeout=0), channel.read_stderr(timeout=0)
         if channel.is_open() or channel.returncode != 0:
             code = "no end" if channel.is_open() else channel.returncode
