@@ -19,6 +19,7 @@ class Engine(StrEnum):
 
     SPARK = "spark"
     ORACLE = "oracle"
+    LOCAL = "local"
 
 
 class Jump(StrEnum):
