@@ -106,7 +106,8 @@ def verify(
     engine: Annotated[
         Engine | None,
         typer.Option(
-            help="Ask one judge alone, with nobody to check it. The oracle needs no Java, and 1.5 GB of memory for a "
+            help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, the quickest for "
+            "histories that fit into memory. oracle: naive and slow, 1.5 GB of memory for a "
             r"million messages.  \[default: Spark, and the oracle up to a million messages a run]",
             show_default=False,
         ),
