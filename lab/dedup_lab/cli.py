@@ -106,9 +106,9 @@ def verify(
     engine: Annotated[
         Engine | None,
         typer.Option(
-            help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, the quickest for "
-            "histories that fit into memory. oracle: naive and slow, 1.5 GB of memory for a "
-            r"million messages.  \[default: Spark, and the oracle up to a million messages a run]",
+            help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
+            "oracle: slow, and 1.5 GB of memory for a million messages.  "
+            r"\[default: Spark, and the oracle up to a million messages a run]",
             show_default=False,
         ),
     ] = None,

@@ -72,7 +72,7 @@ def judge(folder: Path) -> Verification:
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
     more |= {"witnesses": witnesses, "gaps": _gaps(folder, at)}
-    more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(blocks)}
+    more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 
 
