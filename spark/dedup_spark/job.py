@@ -46,6 +46,7 @@ from dedup_spark.positions import Ends
 from dedup_spark.sessions import local_session
 
 CHUNKS_A_TASK: Final = 8
+TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
 """A worker judges so many rows at once, and as many more as belong to the same group."""
 
@@ -126,7 +127,7 @@ class SparkWorkers:
         return frame.persist()
 
     def _shared_out(self, chunks: Sequence[Chunk]) -> DataFrame:
-        tasks = max(self._cores, len(chunks) // CHUNKS_A_TASK)
+        tasks = min(max(self._cores, len(chunks) // CHUNKS_A_TASK), TASKS_A_CORE * self._cores)
         listed = self._spark.createDataFrame(
             list(chunks), "number int, run int, kind int, path string, first int, final int, row long"
         )
