@@ -189,10 +189,10 @@ MANIFESTS: Final[tuple[Corruption, ...]] = (
 )
 
 
-def verdicts(folders: list[Path], work: Path) -> list[RunVerdict]:
+def verdicts(folders: list[Path], work: Path, engine: Engine = Engine.LOCAL) -> list[RunVerdict]:
     children = Children()
     try:
-        judged = judge(folders, children, work, 60, lambda text: None, Engine.LOCAL)
+        judged = judge(folders, children, work, 60, lambda text: None, engine)
     finally:
         children.close()
     return [judge_alone(each, Expectation.EXACTLY_ONCE) for each in judged]
@@ -219,6 +219,7 @@ def test_a_corruption_is_an_error_that_names_the_file_and_the_reason(corrupt: Co
         files.append(folder / table / f"{number:05}.parquet")
         corrupt(dice, folder, files[-1])
         folders.append(folder)
+    assert not [each for each in verdicts(folders, tmp_path / "work", Engine.ORACLE) if each.verdict is Verdict.PASS]
     for folder, file, verdict in zip(folders, files, verdicts(folders, tmp_path / "work"), strict=True):
         said = " ".join(reason.text for reason in verdict.reasons)
         assert verdict.verdict is Verdict.ERROR, (folder.name, said)
