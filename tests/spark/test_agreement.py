@@ -22,7 +22,7 @@ from dedup.anomalies import Counts, Verification
 from dedup_spark import local, oracle
 
 BATCHES, BATCH = 4, 525
-SIZES = ((1 << 20, 1 << 16), (7, 3), (40, 5), (64, 2), (1 << 20, 4), (12, 3), (30, 1), (25, 5))
+SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
 """Rows a segment, rows a row group."""
 
 MOST_ROWS = 64
