@@ -1,7 +1,7 @@
 """What a judge reports of one history: counts, the order events, and witnesses.
 
-Three judges fill in these same models (the Spark job, the naive oracle, later an in-process engine), so that their
-answers can be compared field by field: a disagreement is an *error* of the tester, never a finding about a broker.
+Three judges fill in these same models (the Spark job, the same method in one process, and the naive oracle), so that
+their answers can be compared field by field: a disagreement is an error of the tester, never a finding on a broker.
 The meaning of every count is design.md §6; the names of the four jumps are Jack Vanlightly's (S0).
 """
 
@@ -15,10 +15,11 @@ MAX_WITNESSES: Final = 10
 
 
 class Engine(StrEnum):
-    """The judges. They share no code, so that each is a check of the other."""
+    """The judges. The oracle shares no code with the other two, so that it is a check of them."""
 
     SPARK = "spark"
     ORACLE = "oracle"
+    LOCAL = "local"
 
 
 class Jump(StrEnum):

@@ -155,4 +155,17 @@ def damages_of(folder: Path, segment: Segment) -> list[str]:
         return [f"{segment.path}: cannot be read: {error.strerror}"]
     if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]
+    return _strange_columns(path, segment.path) if path.suffix == ".parquet" else []
+
+
+def _strange_columns(path: Path, name: str) -> list[str]:
+    """A file that was recorded as it is, but by another program or a newer one."""
+    schema = SCHEMAS.get(name.split("/")[0].removesuffix(".parquet"))
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        return [f"{name}: not a Parquet file: {short(str(error).splitlines()[0])}"]
+    if schema is not None and not found.equals(schema):
+        columns = ", ".join(f"{field.name} {field.type}" for field in found)
+        return [f"{name}: its columns are {short(columns)}: another program wrote it, or a newer dedup"]
     return []

@@ -110,6 +110,7 @@ class Evidence(Record):
     damages: tuple[str, ...] = Field((), description="dedup.histories.damages")
     spark: Verification | None = None
     oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
+    local: Verification | None = Field(None, description="asked alone or not at all: it is Spark's method")
     vacuous: dict[str, str | None] = Field(
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
@@ -121,8 +122,8 @@ class Evidence(Record):
 
     @property
     def said(self) -> Verification | None:
-        """The answer that the verdict rests on: Spark's, unless the oracle alone was asked."""
-        return self.oracle if self.alone is Engine.ORACLE else self.spark
+        """The answer that the verdict rests on: Spark's, unless another judge alone was asked."""
+        return {Engine.ORACLE: self.oracle, Engine.LOCAL: self.local}.get(self.alone or Engine.SPARK, self.spark)
 
 
 class Demand(Record):
@@ -186,7 +187,7 @@ WORDS: Final = {
     "jump_backward": "read after a later one",
     "duplicate_jump_backward": "read again after a later one",
 }
-JUDGES: Final = {Engine.SPARK: "Spark", Engine.ORACLE: "the oracle"}
+JUDGES: Final = {Engine.SPARK: "Spark", Engine.ORACLE: "the oracle", Engine.LOCAL: "the local engine"}
 SHOWN: Final = 3
 
 
@@ -297,7 +298,8 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
     if said is None:
         why = "the history is damaged" if evidence.damages else "it has to judge every history"
-        yield _error(Code.UNVERIFIED, f"{JUDGES[evidence.alone or Engine.SPARK]} did not verify this history; {why}")
+        who = "the judge that was asked" if evidence.alone else "Spark"
+        yield _error(Code.UNVERIFIED, f"{who} did not verify this history; {why}")
         return
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
@@ -477,7 +479,7 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         on = "on" if force.in_force else "off"
         yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
     if evidence.alone:
-        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.alone]} alone judged, as asked")
+        yield merit(Code.ONE_JUDGE, "one judge alone judged, as asked")
     elif evidence.oracle:
         yield merit(Code.AGREEMENT, "Spark and the oracle agree")
     else:

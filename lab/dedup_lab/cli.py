@@ -106,8 +106,9 @@ def verify(
     engine: Annotated[
         Engine | None,
         typer.Option(
-            help="Ask one judge alone, with nobody to check it. The oracle needs no Java, and 1.5 GB of memory for a "
-            r"million messages.  \[default: Spark, and the oracle up to a million messages a run]",
+            help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
+            "oracle: slow, and 1.5 GB of memory for a million messages.  "
+            r"\[default: Spark, and the oracle up to a million messages a run]",
             show_default=False,
         ),
     ] = None,
@@ -131,8 +132,7 @@ def verify(
         1,ok                0,0,1
         2,unknown           0,1,2
 
-    value: whole numbers that rise by one, each sent once.
-    outcome: ok, fail (it provably never left the client) or unknown.
+    value: rises by one, each sent once. outcome: ok, fail (it provably never left the client) or unknown.
     position: Kafka's offset, or Pulsar's ledger:entry:batch.
     Several rising sequences: one more column, stream, in both files.
     Every line has a line end, the last one too (else it may be cut off).

@@ -1,13 +1,14 @@
 """Two judges for every history: the Spark job for all of them at once, and the naive oracle beside it.
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
-message at a time and is left out above a million messages a run; either can be asked alone. What they said is kept next
-to the history, so that a report can be made again without judging again.
+message at a time and is left out above a million messages a run. Either can be asked alone, and so can the local
+engine: Spark's method in this process. What they said is kept next to the history, so that a report can be made again
+without judging again.
 """
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +23,15 @@ from dedup.pairs import holds_pair, unpack
 from dedup.verdicts import ORACLE_LIMIT, Evidence
 from dedup_lab.children import Child, Children, python
 from dedup_lab.results import write_atomically
-from dedup_spark import oracle
+from dedup_spark import local, oracle
 from dedup_spark.evidence import Report
 
 VERIFICATION: Final = "verification.json"
 OUTPUT: Final = "spark.json"
 
 Note = Callable[[str], None]
+Answers = dict[str, Verification | str]
+"""What judges said of a history, by judge; or its `problem`."""
 
 
 def judge(
@@ -47,11 +50,10 @@ def judge(
     sound = [
         (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]
-    spark = (
-        _start_spark([tables for tables, _ in sound], children, work) if sound and alone is not Engine.ORACLE else None
-    )
-    by_oracle = {}
-    for number, (tables, evidence) in enumerate(sound if alone is not Engine.SPARK else (), 1):
+    asks_spark = bool(sound) and alone in (None, Engine.SPARK)
+    spark = _start_spark([tables for tables, _ in sound], children, work) if asks_spark else None
+    by_oracle: dict[Path, Answers] = {}
+    for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
         if spark is not None:
             spark.check_cancelled()
         by_oracle[tables] = _ask_oracle(tables, evidence)
@@ -61,10 +63,12 @@ def judge(
         spark.succeed(timeout_s)
         report = _read(work / OUTPUT)
         note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
-    by_spark = {run.path: run for run in report.runs}
+    elif alone is Engine.LOCAL:
+        report = local.verify([tables for tables, _ in sound])
+    judged: dict[str, Answers] = {run.path: {report.engine: run} for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
     return [
-        _with(folder, evidence, by_spark.get(str(tables)), by_oracle.get(tables, {}), problems.get(str(tables)))
+        _with(folder, evidence, judged.get(str(tables), {}) | by_oracle.get(tables, {}), problems.get(str(tables)))
         for folder, (tables, evidence) in zip(folders, opened, strict=True)
     ]
 
@@ -128,7 +132,7 @@ def recall(folder: Path) -> Evidence:
         return evidence
 
 
-def _ask_oracle(folder: Path, evidence: Evidence) -> Mapping[str, Verification | str]:
+def _ask_oracle(folder: Path, evidence: Evidence) -> Answers:
     manifest = evidence.manifest
     if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
         return {}
@@ -141,19 +145,17 @@ def _ask_oracle(folder: Path, evidence: Evidence) -> Mapping[str, Verification |
 def _with(
     folder: Path,
     evidence: Evidence,
-    spark: Verification | None,
-    by_oracle: Mapping[str, Verification | str],
+    said: Answers,
     problem: str | None,
 ) -> Evidence:
     if evidence.manifest is None:
         return evidence
-    said = {"spark": spark, **by_oracle}
     here = {
         name: each.model_copy(update={"path": str(folder)})
         for name, each in said.items()
         if isinstance(each, Verification)
     }
-    return evidence.model_copy(update=said | here | ({"problem": problem} if problem else {}))
+    return evidence.model_copy(update={**said, **here} | ({"problem": problem} if problem else {}))
 
 
 def _read(output: Path) -> Report:

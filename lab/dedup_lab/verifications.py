@@ -36,9 +36,9 @@ def verify(
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
 
     A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. With
-    one judge `alone` nobody checks the judge, which is said; the oracle needs no Java.
+    one judge `alone` nobody checks the judge, which is said; only Spark needs Java.
     """
-    if alone is not Engine.ORACLE:
+    if alone in (None, Engine.SPARK):
         java.find()
     if expect is None and len(paths) == 1 and (paths[0] / EXPERIMENT).is_file():
         return _verify_experiment(Results(paths[0]), alone, as_json, console)

@@ -2,140 +2,147 @@
 
 An *island* is a series of rows of one table and one stream, neighbours in the order written, in which every value is
 one above the last and the position moves in one way: entry by entry (Kafka, unbatched Pulsar), index by index within
-a batch, or not at all (rows without a position). Islands are found where the rows lie, vectorised, some row groups at
-a time of a file.
+a batch, or not at all (rows without a position). Sends and outcomes are neighbours within their stream, messages read
+within their partition; so the islands of a partition never overlap, and lie in the order of arrival.
 
-A *piece* is what is left when islands are cut at each other's ends: two pieces of one (run, stream) have the same
-values or none in common. So whatever is true of a piece's first value is true of all its values, and the rules can be
-written for pieces as if they were rows that weigh `length`. A history at random has pieces of length 1 in the same
-method.
-
-These functions run in Spark's Python workers and know nothing but numpy and Arrow.
+Islands are found where the rows lie, vectorised, one chunk of a file at a time, and are cut at multiples of BUCKET: so
+a range of values can be judged apart from all others. Only islands travel. A history at random has islands of length 1
+in the same method.
 """
 
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-SENT, TOLD, READ = 0, 1, 2
-"""The kinds of a row: a value that was sent, an outcome that the client was told, a message that was read."""
+from dedup_spark.columns import Column, Columns, Mask, finals, firsts, repeated, since, taken
+
+SENT, TOLD, READ, DISPUTED = 0, 1, 2, 3
+"""The kinds of an island: values sent, outcomes the client was told, messages read; and messages that were read at a
+position at which another one was read, too, once more (dedup_spark/rereads.py)."""
 
 STILL, BY_ENTRY, BY_BATCH = 1, 2, 3
 """How the position moves from one row of an island to the next; 0 in an island of one row."""
 
 BUCKET: Final = 1 << 17
-"""Islands are cut at multiples of this value, so that those of a stream can be shared out among tasks."""
+NOTHING_BEFORE: Final = -2
+"""`last` of the first row of a lane in a chunk: what came before it, another chunk knows."""
 
-ROW: Final = ("kind", "stream", "value", "outcome", "placed", "partition", "ledger", "entry", "batch", "arrival")
-"""The columns of a row. `placed`: the row has a position; partition … batch are 0 without one."""
+ISLAND: Final = (
+    *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "outcome", "placed"),
+    *("ledger", "entry", "batch", "step", "place", "last", "arrival"),
+)
+"""The columns of an island: those of its first row, its length, and how its position moves.
 
-ISLAND: Final = (*ROW, "length", "step", "final_arrival")
-"""The columns of an island: those of its first row, its length, how its position moves, when its last row arrived."""
+`lane` numbers the (partition, stream) pairs that were read in a chunk, `place` is the number of rows of the lane before
+the island, `last` the value of the row before it. `placed`: there is a position; partition … batch are 0 without one.
+"""
 
-PIECE: Final = (*ROW, "length", "offset", "final_entry", "final_batch")
-"""The columns of a piece. `arrival` is its island's, `offset` its distance from the island's first value."""
-
-_NO_ENTRY: Final = -1
-_OK: Final = 0
-
-Column = npt.NDArray[np.int64]
-
-
-def ddl(columns: tuple[str, ...]) -> str:
-    """Islands or pieces as Spark's workers return them: one array a column."""
-    return ", ".join(f"{name} array<long>" for name in columns)
+_OK, _NO_ENTRY = 0, -1
+_POSITION: Final = ("partition", "ledger", "entry", "batch")
 
 
-def find(path: pa.Array, first: pa.Array, final: pa.Array, kind: pa.Array, alone: pa.Array) -> pa.Array:
-    """The islands in row groups `first` … `final` of each Parquet file; `alone`: every row an island of its own."""
-    kind_of_struct = pa.struct([(name, pa.list_(pa.int64())) for name in ISLAND])
-    chunks = zip(*(column.to_pylist() for column in (path, first, final, kind, alone)), strict=True)
-    return pa.array([islands(_read(*chunk), alone=apart) for *chunk, apart in chunks], kind_of_struct)
-
-
-def _read(path: str, first: int, final: int, kind: int) -> dict[str, Column]:
-    with pq.ParquetFile(path) as file:
-        table = file.read_row_groups(list(range(first, final + 1)))
-    there = {name: table.column(name).to_numpy().astype(np.int64) for name in table.schema.names}
-    nothing = np.zeros(table.num_rows, dtype=np.int64)
-    placed = nothing + (kind == READ)
+def find(rows: dict[str, Any], kind: int) -> Columns:
+    """The islands among the rows of a table, in the order of streams or, of messages read, partitions; not yet cut."""
+    placed = None
     if kind == TOLD:
-        placed = ((there["outcome"] == _OK) & (there["entry"] != _NO_ENTRY)).astype(np.int64)
-    rows = {name: there.get(name, nothing) for name in ("stream", "value", "outcome", "arrival")}
-    rows |= {name: there.get(name, nothing) * placed for name in ("partition", "ledger", "entry", "batch")}
-    return rows | {"kind": nothing + kind, "placed": placed}
-
-
-def islands(rows: dict[str, Column], alone: bool = False) -> dict[str, Column]:
-    """The islands (ISLAND) among neighbouring rows (ROW); `alone`: every row an island of its own."""
-    order = _lanes(rows)
-    rows = {name: column[order] for name, column in rows.items()}
-    step = _steps(rows) * (not alone)
-    before = np.concatenate(([0], step[:-1]))
+        placed = (rows["outcome"] == _OK) & (rows["entry"] != _NO_ENTRY)
+        if not placed.all():
+            rows = rows | {name: rows[name] * placed for name in _POSITION}
+    lanes = rows["partition" if kind == READ else "stream"]
+    if len(lanes) and (lanes != lanes[0]).any():
+        order = np.argsort(lanes, kind="stable")
+        rows = {name: column[order] for name, column in rows.items()}
+        placed = None if placed is None else placed[order]
+    step = _steps(rows, placed)
+    before = np.concatenate((step[:1] * 0, step[:-1]))
     starts = np.flatnonzero((step == 0) | ((before != 0) & (step != before)))
     length = np.diff(np.append(starts, len(step)))
-    following = step[np.minimum(starts + 1, len(step) - 1)]
-    found = {name: column[starts] for name, column in rows.items()}
-    last = rows["arrival"][starts + length - 1]
-    return found | {"length": length, "step": np.where(length > 1, following, 0), "final_arrival": last}
+    found = dict.fromkeys(ISLAND, np.zeros(len(starts), np.int64))
+    found |= {name: column[starts].astype(np.int64) for name, column in rows.items()}
+    found["kind"] = found["kind"] + kind
+    found["placed"] = found["placed"] + (kind == READ) if placed is None else placed[starts].astype(np.int64)
+    following = step[np.minimum(starts + 1, len(step) - 1)].astype(np.int64)
+    return found | {"length": length, "step": np.where(length > 1, following, 0)}
 
 
-def _lanes(rows: dict[str, Column]) -> Column:
-    """The order that brings the rows of one partition and stream together, each in the order written."""
-    keys = [rows[name] for name in ("stream", "partition")]
-    if all((key == key[0]).all() for key in keys if len(key)):
-        return np.arange(len(keys[0]))
-    return np.lexsort(keys)
-
-
-def _steps(rows: dict[str, Column]) -> Column:
+def _steps(rows: dict[str, Any], placed: Mask | None) -> Any:
     """For each row how it follows the one before it, 0 where it does not."""
-    moved = {name: np.diff(column) for name, column in rows.items()}
-    alike = (moved["value"] == 1) & (rows["value"][1:] % BUCKET != 0)
-    alike &= moved["arrival"] >= (rows["kind"][1:] == READ)
-    for name in ("kind", "stream", "outcome", "placed", "partition", "ledger"):
-        alike &= moved[name] == 0
-    placed = rows["placed"][1:] == 1
-    by_entry = placed & (moved["entry"] == 1) & (rows["batch"][1:] == 0) & (moved["batch"] == 0)
-    by_batch = placed & (moved["entry"] == 0) & (moved["batch"] == 1)
-    step = np.select([alike & ~placed, alike & by_entry, alike & by_batch], [STILL, BY_ENTRY, BY_BATCH], 0)
-    return np.concatenate((np.zeros(min(1, len(rows["value"])), dtype=np.int64), step))
+    step = np.zeros(len(rows["value"]), dtype=np.int8)
+    alike = _moved(rows["value"]) == 1
+    for name in ("stream", "outcome", "partition", "ledger"):
+        if name in rows and not _constant(rows[name]):
+            alike &= rows[name][1:] == rows[name][:-1]
+    if "entry" not in rows:
+        step[1:] = np.where(alike, STILL, 0)
+        return step
+    entry, batch = _moved(rows["entry"]), rows["batch"]
+    if _constant(batch):
+        step[1:] = np.where(alike & (entry == 1) & (batch[1:] == 0), BY_ENTRY, 0)
+    else:
+        moved = _moved(batch)
+        by_entry = alike & (entry == 1) & (batch[1:] == 0) & (moved == 0)
+        by_batch = alike & (entry == 0) & (moved == 1)
+        step[1:] = np.where(by_entry, BY_ENTRY, np.where(by_batch, BY_BATCH, 0))
+    if placed is not None and not placed.all():
+        both, none = placed[1:] & placed[:-1], ~(placed[1:] | placed[:-1])
+        step[1:] = np.where(both, step[1:], np.where(alike & none, STILL, 0))
+    return step
 
 
-def cut(*columns: pa.Array) -> dict[str, Any]:
-    """All islands (columns of ISLAND) of one run, stream and bucket, cut into pieces (columns of PIECE)."""
-    found = {name: column.to_numpy(zero_copy_only=False) for name, column in zip(ISLAND, columns, strict=True)}
-    return pieces(found)
+def _moved(column: Any) -> Any:
+    return column[1:] - column[:-1]
 
 
-def pieces(found: dict[str, Column]) -> dict[str, Column]:
-    """Islands of one run and stream, cut into pieces."""
-    borders = np.unique(np.concatenate((found["value"], found["value"] + found["length"])))
-    parts = _cut(found, borders)
-    several = parts["length"] > 1
-    by_entry, by_batch = (np.unique(parts["value"][several & (parts["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
-    crossing = np.intersect1d(by_entry, by_batch)
-    if len(crossing):
-        # Positions that move in different ways may agree at a single value: such pieces are cut into single values.
-        ends = borders[np.searchsorted(borders, crossing) + 1]
-        singles = [np.arange(first, end) for first, end in zip(crossing, ends, strict=True)]
-        parts = _cut(found, np.union1d(borders, np.concatenate(singles)))
-    return {name: parts[name] for name in PIECE}
+def _constant(column: Any) -> bool:
+    return bool(len(column) == 0 or (column == column[0]).all())
 
 
-def _cut(rows: dict[str, Column], borders: Column) -> dict[str, Column]:
-    first = np.searchsorted(borders, rows["value"])
-    parts = np.searchsorted(borders, rows["value"] + rows["length"]) - first
-    island = np.repeat(np.arange(len(parts)), parts)
-    interval = first[island] + np.arange(len(island)) - (np.cumsum(parts) - parts)[island]
-    cut = {name: column[island] for name, column in rows.items()}
-    value = borders[interval]
-    length, offset = borders[interval + 1] - value, value - cut["value"]
-    cut["entry"] = cut["entry"] + offset * (cut["step"] == BY_ENTRY)
-    cut["batch"] = cut["batch"] + offset * (cut["step"] == BY_BATCH)
-    cut["final_entry"] = cut["entry"] + (length - 1) * (cut["step"] == BY_ENTRY)
-    cut["final_batch"] = cut["batch"] + (length - 1) * (cut["step"] == BY_BATCH)
-    return cut | {"value": value, "length": length, "offset": offset}
+def lanes(found: Columns) -> Columns:
+    """Give islands of messages read (which it changes) their lane, place and last; what each lane has in all.
+
+    The lanes' columns: partition, stream, rows, last (the last value read).
+    """
+    order = np.lexsort((found["stream"], found["partition"]))
+    partition, stream, value, length = (found[name][order] for name in ("partition", "stream", "value", "length"))
+    first = firsts(partition, stream)
+    final = value + length - 1
+    for name, column in (
+        ("lane", np.cumsum(first) - 1),
+        ("place", since(first, length)),
+        ("last", np.where(first, NOTHING_BEFORE, np.concatenate((final[:1], final[:-1])))),
+    ):
+        found[name] = np.empty_like(column)
+        found[name][order] = column
+    ends = finals(first)
+    rows = (found["place"] + found["length"])[order][ends]
+    return {"partition": partition[ends], "stream": stream[ends], "rows": rows, "last": final[ends]}
+
+
+def cut(found: Columns, island: Column, offset: Column, length: Column) -> Columns:
+    """Pieces of islands: each begins `offset` rows after the first one of `island`."""
+    piece = taken(found, island)
+    value = piece["value"] + offset
+    return piece | {
+        "value": value,
+        "length": length,
+        "entry": piece["entry"] + offset * (piece["step"] == BY_ENTRY),
+        "batch": piece["batch"] + offset * (piece["step"] == BY_BATCH),
+        "place": piece["place"] + offset,
+        "last": np.where(offset > 0, value - 1, piece["last"]),
+    }
+
+
+def cut_at_buckets(found: Columns) -> Columns:
+    """The same islands, none of which reaches over a multiple of BUCKET."""
+    first = found["value"] // BUCKET
+    island, part = repeated((found["value"] + found["length"] - 1) // BUCKET - first + 1)
+    value, end = found["value"][island], (found["value"] + found["length"])[island]
+    begin = np.where(part > 0, (first[island] + part) * BUCKET, value)
+    return cut(found, island, begin - value, np.minimum(end, (first[island] + part + 1) * BUCKET) - begin)
+
+
+def final_positions(found: Columns) -> tuple[Column, Column]:
+    """Entry and batch index of the last row of each island."""
+    moved = found["length"] - 1
+    entry = found["entry"] + moved * (found["step"] == BY_ENTRY)
+    return entry, found["batch"] + moved * (found["step"] == BY_BATCH)

@@ -4,42 +4,64 @@
 
 It writes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence
 (no valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never
-spoils the others. All other folders are verified together: their rows are tagged with the number of their run, so that
-one pass over the data judges all of them. The rules are in dedup_spark/rules.py.
+spoils the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+
+Spark shares out the work, sorts and spills, and knows nothing of histories: its workers run the same functions as the
+local engine, on tables of whole numbers. Every table that a worker returns has one more column, `note`: a few rows hold
+what comes back to the driver, and nothing else does.
 """
 
 import argparse
+import functools
+import pickle
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, OrderEvent, Verification, Witness
+from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError
-from dedup.histories import TABLES
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
-from dedup_spark import rules
-from dedup_spark.evidence import Problem, Report, damaged, whole_folders, write_report
+from dedup_spark import blocks, judging, rereads, values
+from dedup_spark.borders import Carry
+from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
+from dedup_spark.columns import Columns, firsts, joined, size, taken
+from dedup_spark.evidence import Problem, Report, whole_folders, write_report
+from dedup_spark.findings import Findings
+from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
+from dedup_spark.positions import Ends
 from dedup_spark.sessions import local_session
-from dedup_spark.tables import chunks_of, cut_pieces, find_islands
 
-ENGINE: Final = "spark"
-Rows = dict[int, list[dict[str, Any]]]
-"""The rows of a result by run."""
+CHUNKS_A_TASK: Final = 8
+TASKS_A_CORE: Final = 16
+GROUPED_ROWS: Final = 1 << 18
+"""A worker judges so many rows at once, and as many more as belong to the same group."""
+
+Batches = Iterator[pa.RecordBatch]
+Output = tuple[Columns, Sequence[object]]
+"""What a worker makes of its rows: other rows, and what it has to tell the driver."""
+
+Work = Callable[[Columns], Output]
 
 
 def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
     """Verify run folders in a session of its own; runs and problems are in the order of `folders`."""
     whole, problems = whole_folders(folders)
     if not whole:
-        return Report(engine=ENGINE, problems=tuple(problems))
+        return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
         with local_session(cores) as spark:
             runs, more = verify_in(spark, whole)
@@ -50,123 +72,170 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
             rule="the verification job ended before its end",
             todo="free disk space or memory if it lacked any, and verify again: the histories are untouched",
         ) from error
-    return Report(engine=ENGINE, runs=tuple(runs), problems=(*problems, *more))
+    return Report(engine=Engine.SPARK, runs=tuple(runs), problems=(*problems, *more))
 
 
 def verify_in(
-    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]]
+    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]], chunk_rows: int = CHUNK_ROWS
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders in an existing session.
-
-    A folder of which Spark read other numbers of rows than its manifest says becomes a problem.
-    """
-    partitions = 2 * spark.sparkContext.defaultParallelism
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
-    chunks = chunks_of([folder for folder, _ in folders])
-    _name_extents(spark, [manifest for _, manifest in folders])
-    with ExitStack() as kept:
-        _keep(kept, "islands", find_islands(spark, chunks))
-        rows = _by_run(spark.sql(rules.ROWS_READ))
-        suspects = [row["run"] for row in spark.sql(rules.SUSPECT).collect()]
-        _keep(kept, "pieces", cut_pieces(spark, chunks, suspects))
-        _keep(kept, "marked", spark.sql(rules.MARKED.format(partitions=partitions)))
-        _keep(kept, "values_", spark.sql(rules.VALUES.format(partitions=partitions)))
-        results = _results(spark)
-    runs, problems = [], []
-    for run, (folder, manifest) in enumerate(folders):
-        found = _miscounts(manifest, rows[run])
-        if found:
-            problems.append(Problem(path=str(folder), error=str(damaged(folder, found))))
-        else:
-            runs.append(_verification(str(folder), {name: result[run] for name, result in results.items()}))
-    return runs, problems
+    """Verify whole folders in an existing session."""
+    with closing(SparkWorkers(spark)) as workers:
+        return judging.verify(folders, workers, chunk_rows)
 
 
-def _keep(kept: ExitStack, name: str, frame: DataFrame) -> None:
-    """Name a frame that several statements read, and hold it in memory or on disk until `kept` closes."""
-    frame.persist().createOrReplaceTempView(name)
-    kept.callback(frame.unpersist)
+class SparkWorkers:
+    """Holds the islands in Spark's memory, or on its disks."""
+
+    name = Engine.SPARK.value
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._cores = spark.sparkContext.defaultParallelism
+        self._kept: list[DataFrame] = []
+        self._islands: list[DataFrame] = []
+
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        self._islands = [self._keep(map_in_arrow(self._shared_out(chunks), _on_chunks(partial(_reduce, ends)), ISLAND))]
+        return _told(self._islands[0])
+
+    def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        others = ~(col("run").isin(sorted({chunk.run for chunk in chunks})) & (col("kind") == READ))
+        self._islands = [islands.where(others) for islands in self._islands]
+        rows = map_in_arrow(self._shared_out(chunks), _on_chunks(_rows), rereads.ROW)
+        places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
+        clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND))
+        kept = clean.where(col("kind") == READ)
+        again = self._keep(self._grouped(kept, rereads.ROW, ("run", "chunk"), _reduce_again, ISLAND))
+        self._islands += [clean.where(col("kind") == DISPUTED), again]
+        return _told(clean) + _told(again)
+
+    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+        islands = functools.reduce(DataFrame.unionAll, self._islands).where(~col("run").isin(list(without)))
+        ranges = ("run", "stream", f"value DIV {BUCKET}")
+        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry), values.REPEAT))
+        yield from _told(judged)
+        shifts = ("run", "partition", "stream", "place - value", "first_place - value")
+        yield from _told(self._grouped(judged, values.REPEAT, shifts, _count_blocks, ()))
+
+    def close(self) -> None:
+        """Let go of everything that is held."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame)
+        return frame.persist()
+
+    def _shared_out(self, chunks: Sequence[Chunk]) -> DataFrame:
+        tasks = min(max(self._cores, len(chunks) // CHUNKS_A_TASK), TASKS_A_CORE * self._cores)
+        listed = self._spark.createDataFrame(
+            list(chunks), "number int, run int, kind int, path string, first int, final int, row long"
+        )
+        return listed.repartition(tasks)
+
+    def _grouped(
+        self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
+    ) -> DataFrame:
+        """Rows are brought together by `keys`, and `work` done on some whole groups of them at a time."""
+        keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
+        numbers = [f"key{number}" for number in range(len(keys))]
+        rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
+        together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers)
+        return map_in_arrow(together, _on_groups(work, numbers), made)
 
 
-def _name_extents(spark: SparkSession, manifests: Sequence[Manifest]) -> None:
-    extents = [
-        (run, end.partition, ledger, entries)
-        for run, manifest in enumerate(manifests)
-        for end in manifest.consumer.end
-        for ledger, entries in end.extents
-    ]
-    spark.createDataFrame(extents, "run int, partition int, ledger long, end long").createOrReplaceTempView("extents")
+def map_in_arrow(frame: DataFrame, work: Callable[[Batches], Batches], made: Sequence[str]) -> DataFrame:
+    """DataFrame.mapInArrow, which insists on pandas though nothing of it is used; returns whole numbers and notes."""
+    schema = ", ".join([*(f"{name} long" for name in made), "note binary"])
+    function = UserDefinedFunction(work, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns = function(*(frame[name] for name in frame.columns))
+    return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)
 
 
-def _results(spark: SparkSession) -> dict[str, Rows]:
-    """The rows of every named result by run."""
-    results: dict[str, Rows] = {
-        "counts of values": _by_run(spark.sql(rules.COUNTS_OF_VALUES)),
-        "counts of marked": _by_run(spark.sql(rules.COUNTS_OF_MARKED)),
-        "events": _by_run(spark.sql(rules.EVENTS.format(most=MAX_EVENTS))),
-        "blocks": _by_run(spark.sql(rules.BLOCKS)),
-        "gaps": _by_run(spark.sql(rules.GAPS.format(most=MAX_WITNESSES))),
-        "witnesses": _by_run(spark.sql(rules.WITNESSES.format(most=MAX_WITNESSES))),
-        "copies": defaultdict(list),
-    }
-    chosen = [(run, row["stream"], row["value"]) for run, rows in results["witnesses"].items() for row in rows]
-    if chosen:
-        spark.createDataFrame(chosen, "run int, stream int, value long").createOrReplaceTempView("witnesses")
-        results["copies"] = _by_run(spark.sql(rules.COPIES.format(most=MAX_WITNESSES)))
-    return results
+def _told(frame: DataFrame) -> list[Any]:
+    """What the workers have to tell; computes the whole frame."""
+    return [pickle.loads(row.note) for row in frame.where("note IS NOT NULL").select("note").collect()]
 
 
-def _by_run(frame: DataFrame) -> Rows:
-    """A bounded result's rows by run; a run without rows has an empty list."""
-    rows: Rows = defaultdict(list)
-    for row in frame.collect():
-        values = row.asDict()
-        rows[values.pop("run")].append(values)
-    return rows
+# What runs in Spark's Python workers.
 
 
-def _miscounts(manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
-    read = {TABLES[row["kind"]]: row["rows"] for row in rows}
-    return [
-        f"{table}: Spark read {read.get(table, 0)} rows, {manifest.rows(table)} in the manifest"
-        for table in TABLES
-        if read.get(table, 0) != manifest.rows(table)
-    ]
+def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
+    def each(batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from _batches(*work(Chunk(**row)))
+
+    return each
 
 
-def _verification(path: str, results: dict[str, list[dict[str, Any]]]) -> Verification:
-    numbers: dict[str, int] = {}
-    for row in (*results["counts of values"], *results["counts of marked"]):
-        numbers |= row
-    counts = Counts(**numbers)
-    copies: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-    for row in results["copies"]:
-        copies[row["stream"], row["value"]].append(row["position"])
-    jumps = (counts.jump_forward, counts.jump_backward, counts.duplicate_jump_forward, counts.duplicate_jump_backward)
-    return Verification(
-        path=path,
-        engine=ENGINE,
-        counts=counts,
-        events=tuple(OrderEvent(**row) for row in results["events"]),
-        events_total=sum(jumps),
-        witnesses=tuple(
-            Witness(**row, positions=tuple(copies[row["stream"], row["value"]])) for row in results["witnesses"]
-        ),
-        block_lengths={row["length"]: row["blocks"] for row in results["blocks"]},
-        gaps=tuple(_gap_texts(results["gaps"])),
-    )
+def _on_groups(work: Work, keys: Sequence[str]) -> Callable[[Batches], Batches]:
+    def each(batches: Batches) -> Batches:
+        for rows in _whole_groups(batches, keys):
+            yield from _batches(*work(rows))
+
+    return each
 
 
-def _gap_texts(gaps: list[dict[str, Any]]) -> Iterator[str]:
-    for gap in gaps:
-        where = f"partition {gap['partition']}, ledger {gap['ledger']}"
-        if gap["kind"] == rules.GAP_OF_ENTRIES:
-            yield f"{where}: entries {gap['first']} to {gap['final']} were not read"
-        else:
-            yield f"{where}, entry {gap['entry']}: batch indexes {gap['first']} to {gap['final']} were not read"
-    more = gaps[0]["total"] - len(gaps) if gaps else 0
-    if more:
-        yield f"and {more} more"
+def _whole_groups(batches: Batches, keys: Sequence[str]) -> Iterator[Columns]:
+    """Sorted rows, GROUPED_ROWS and more at a time, never a part of a group."""
+    held: list[Columns] = []
+    rows, enough = 0, GROUPED_ROWS
+    for batch in batches:
+        held.append({name: batch.column(name).to_numpy() for name in batch.schema.names})
+        rows += batch.num_rows
+        if rows < enough:
+            continue
+        together = joined(held, batch.schema.names)
+        last = int(np.flatnonzero(firsts(*(together[key] for key in keys)))[-1])
+        if last:
+            yield taken(together, slice(0, last))
+        held = [taken(together, slice(last, rows))]
+        rows -= last
+        enough = max(GROUPED_ROWS, 2 * rows)
+    if rows:
+        yield joined(held, list(held[0]))
+
+
+def _batches(columns: Columns, told: Sequence[object]) -> Batches:
+    """What a worker returns: its rows, and below them what it has to tell."""
+    rows, names = (size(columns) if columns else 0), list(columns)
+    notes = [pickle.dumps(each) for each in told]
+    arrays = [pa.concat_arrays([pa.array(columns[name]), pa.nulls(len(notes), pa.int64())]) for name in names]
+    arrays.append(pa.array([None] * rows + notes, pa.binary()))
+    yield pa.RecordBatch.from_arrays(arrays, [*names, "note"])
+
+
+def _reduce(ends: Mapping[int, Ends], chunk: Chunk) -> Output:
+    found, note = reduce(chunk, ends)
+    return found, [note]
+
+
+def _rows(chunk: Chunk) -> Output:
+    rows = row_columns(chunk)
+    return {name: rows[name] for name in rereads.ROW}, []
+
+
+def _clean(ends: Mapping[int, Ends], rows: Columns) -> Output:
+    kept, disputed, notes = rereads.clean(rows, ends)
+    nothing = np.zeros(len(kept["run"]), np.int64)
+    as_islands = dict.fromkeys(ISLAND, nothing) | {name: kept[name] for name in rereads.ROW} | {"kind": nothing + READ}
+    return joined((as_islands, disputed), ISLAND), notes
+
+
+def _reduce_again(rows: Columns) -> Output:
+    rows = taken(rows, np.lexsort((rows["arrival"], rows["chunk"])))
+    reduced = list(rereads.by_chunk({name: rows[name] for name in rereads.ROW}))
+    return joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
+
+
+def _judge(carry: Carry, islands: Columns) -> Output:
+    findings, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
+    return repeats, list(findings.items())
+
+
+def _count_blocks(repeats: Columns) -> Output:
+    return {}, list(blocks.count(blocks.blocks_of(repeats)).items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,6 @@
 """The naive judge: one message at a time, plain dicts and loops, to be read and believed.
 
-The Spark job is trusted because it never disagrees with this file, so this file shares no code with it: only the models
-that both fill in and the schema that both read. The rules are design.md §6; rules.py says what that leaves open.
+It shares no code with the judges that are held against it, only models and schemas. Rules: design.md §6, judging.py.
 """
 
 from collections import Counter
@@ -34,7 +33,8 @@ def judge(folder: Path) -> Verification:
     conflicts = dict[Position, set[Message]]()  # and what else was read there
     copy, copies = dict[Message, Position](), dict[Message, list[Position]]()  # the first copy, and those after it
     lanes, re_reads = dict[tuple[int, int], list[Row]](), 0
-    for arrival, partition, ledger, entry, batch, stream, value in sorted(_rows(folder, "received")):
+    for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
+        assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
         message, position = (stream, value), (partition, ledger, entry, batch)
         if at.get(position) == message or message in conflicts.get(position, ()):
             re_reads += 1
@@ -72,7 +72,7 @@ def judge(folder: Path) -> Verification:
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
     more |= {"witnesses": witnesses, "gaps": _gaps(folder, at)}
-    more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(blocks)}
+    more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 
 

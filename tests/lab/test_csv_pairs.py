@@ -53,7 +53,7 @@ def test_it_passes_if_it_is_trusted_and_says_on_what(dedup: Command, tmp_path: P
     assert (code, only(document)["verdict"]) == (0, "pass")
     assert only(document)["reasons"][1:] == [
         "it came without a manifest, and was taken at its word as asked",
-        "the oracle alone judged, as asked",
+        "one judge alone judged, as asked",
     ]
 
 

@@ -10,6 +10,9 @@ from typing import Final
 
 from tests.builders import History
 
+BUCKET: Final = 1 << 17
+"""Some streams begin just below this value, where islands are cut (dedup_spark/islands.py)."""
+
 Read = tuple[int, int, int, int, int, int]
 """partition, ledger, entry, batch, stream, value"""
 
@@ -17,8 +20,9 @@ Read = tuple[int, int, int, int, int, int]
 def history_of(seed: int) -> History:
     """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands."""
     dice = random.Random(seed)
-    streams, messages = dice.choice([1, 1, 2, 3]), dice.choice([0, 1, 5, 12, 30, 80])
-    sent = [(i % streams, i // streams + 1) for i in range(messages)]
+    streams, messages = dice.choice([1, 2, 2, 3, 3]), dice.choice([0, 1, 12, 30, 30, 50, 80, 80, 80])
+    before = dice.choice([0, 0, 0, BUCKET - 9])
+    sent = [(i % streams, before + i // streams + 1) for i in range(messages)]
     logs: list[list[tuple[int, int]]] = [[] for _ in range(streams)]
     for stream, value in sent:
         logs[stream].append((stream, value))
@@ -35,7 +39,7 @@ def history_of(seed: int) -> History:
     for misreading in dice.sample(MISREAD, dice.choice([0, 0, 1, 2])):
         misreading(dice, read)
     for forgetting in (sent, outcomes):
-        if forgetting and dice.random() < 0.15:
+        if forgetting and dice.random() < 0.25:
             forgetting.pop(dice.randrange(len(forgetting)))
     return History(sent, outcomes, [(arrival, *row) for arrival, row in enumerate(read)], ends)
 
@@ -47,6 +51,13 @@ def _repeat(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
         first = dice.randrange(len(log))
         at = dice.randint(0, len(other))
         other[at:at] = log[first : first + dice.choice([1, 2, 5, 20])]
+
+
+def _repeat_in_parts(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
+    """Of a block every second message is stored again."""
+    log = dice.choice(logs)
+    first, at = dice.randint(0, len(log)), dice.randint(0, len(log))
+    log[at:at] = log[first : first + dice.choice([3, 7]) : 2]
 
 
 def _vanish(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
@@ -71,7 +82,7 @@ def _invent(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:
 
 
 STORED: Final[list[Callable[[random.Random, list[list[tuple[int, int]]]], None]]] = [
-    *(_repeat, _repeat, _repeat, _vanish, _vanish, _shuffle, _invent, _invent),
+    *(_repeat, _repeat, _repeat, _repeat_in_parts, _repeat_in_parts, _vanish, _vanish, _shuffle, _invent, _invent),
 ]
 
 
@@ -149,5 +160,5 @@ def _collide(dice: random.Random, read: list[Read]) -> None:
 
 
 MISREAD: Final[list[Callable[[random.Random, list[Read]], None]]] = [
-    *(_read_again, _read_again, _skip, _collide, lambda dice, read: dice.shuffle(read)),
+    *(_read_again, _read_again, _skip, _collide, _collide, lambda dice, read: dice.shuffle(read)),
 ]

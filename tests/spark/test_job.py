@@ -1,30 +1,27 @@
-"""The Spark job against the oracle, field by field: on golden histories, and on ones nobody would have thought of."""
+"""The Spark job and the local engine against the oracle on golden histories; and the job as a program."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
-from tests.builders import History, golden_histories, write_history
+from tests.builders import Golden, History, golden_histories, write_history
 from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 
 from dedup.anomalies import Verification
 from dedup.errors import EnvironmentError_
-from dedup_spark import evidence, job, oracle, sessions
-
-BATCH = 70
+from dedup_spark import evidence, job, local, oracle, sessions
 
 
-def assert_agree(spark: Verification, naive: Verification, what: str) -> None:
+def assert_agree(said: Verification, naive: Verification, what: str) -> None:
+    """Field by field, so that a difference is named; and then to the byte."""
     for name in Verification.model_fields:
         if name != "engine":
-            assert (what, name, getattr(spark, name)) == (what, name, getattr(naive, name))
+            assert (what, name, getattr(said, name)) == (what, name, getattr(naive, name))
+    assert said.model_dump_json(exclude={"engine"}) == naive.model_dump_json(exclude={"engine"})
 
 
 @pytest.mark.spark
@@ -41,25 +38,12 @@ def test_agrees_with_the_oracle_on_golden_histories(spark_judges: Judge, tmp_pat
         assert_agree(verification, oracle.judge(folder), golden.name)
 
 
-@pytest.mark.spark
-@example(first=1093)  # one island of partition 1 began before, and a copy in partition 0 arrived in between
-@settings(
-    max_examples=2,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=(HealthCheck.function_scoped_fixture, HealthCheck.too_slow),
-)
-@given(first=st.integers(0, 2**32))
-def test_agrees_with_the_oracle_on_generated_histories(first: int, spark_judges: Judge, tmp_path: Path) -> None:
-    """Many histories a job, since a job costs seconds whatever it judges; a failure names the seed of its history."""
-    folders = [tmp_path / f"{first}" / str(first + i) for i in range(BATCH)]
-    shutil.rmtree(tmp_path / f"{first}", ignore_errors=True)
-    for i, folder in enumerate(folders):
-        sizes = [(1 << 20, 1 << 16), (7, 3), (40, 5)][i % 3]
-        write_history(folder, history_of(first + i), segment_rows=sizes[0], row_group_rows=sizes[1])
-    verifications, problems = spark_judges(folders)
-    assert problems == []
-    for folder, verification in zip(folders, verifications, strict=True):
-        assert_agree(verification, oracle.judge(folder), f"history_of({folder.name})")
+@pytest.mark.parametrize("golden", golden_histories(), ids=lambda golden: golden.name)
+def test_the_local_engine_agrees_with_the_oracle_on_golden_histories(golden: Golden, tmp_path: Path) -> None:
+    write_history(tmp_path, golden.history, row_group_rows=2)
+    report = local.verify([tmp_path], chunk_rows=1)
+    assert (report.engine, report.problems) == ("local", ())
+    assert_agree(report.runs[0], oracle.judge(tmp_path), golden.name)
 
 
 @pytest.mark.spark
@@ -86,7 +70,7 @@ def test_other_numbers_of_rows_than_the_manifest_says_are_a_problem(spark_judges
     verifications, problems = spark_judges([tmp_path / "short", tmp_path / "whole"])
     assert [verification.path for verification in verifications] == [str(tmp_path / "whole")]
     assert [problem.path for problem in problems] == [str(tmp_path / "short")]
-    assert "sent: Spark read 1 rows, 2 in the manifest" in problems[0].error
+    assert "sent: 1 rows, 2 in the manifest" in problems[0].error
 
 
 def test_a_damaged_folder_is_a_problem_of_its_own(tmp_path: Path) -> None:

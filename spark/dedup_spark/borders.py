@@ -1,0 +1,90 @@
+"""Borders: what crosses from chunk to chunk, put together from their notes.
+
+The first message of a chunk does not know what was read before it, nor how many messages of its lane were. Its lane's
+last chunk does. So the notes of all chunks (a few numbers a lane and chunk, never rows or islands) are laid end to end,
+and every lane of every chunk gets what it has to know: the *carry*. In the same way spans tell whether a partition's
+positions rise from chunk to chunk, and what is missing between two of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dedup_spark.chunks import Note
+from dedup_spark.columns import Column, Columns, firsts, joined, since, taken
+from dedup_spark.islands import NOTHING_BEFORE, READ
+from dedup_spark.positions import GAP, SPAN, Ends, gaps_around, lowest, rises
+
+
+class Carry(NamedTuple):
+    """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, and the last of them."""
+
+    start: Column
+    place: Column
+    last: Column
+
+    def applied(self, found: Columns) -> Columns:
+        """Islands that know what came before them."""
+        read = found["kind"] == READ
+        slot = np.where(read, self.start[np.where(read, found["chunk"], 0)] + found["lane"], 0)
+        if not len(self.place):
+            return found
+        last = np.where(read & (found["last"] == NOTHING_BEFORE), self.last[slot], found["last"])
+        return found | {"place": found["place"] + np.where(read, self.place[slot], 0), "last": last}
+
+
+def carry(notes: Iterable[Note]) -> Carry:
+    """What every chunk has to know. A lane begins one below the lowest value sent in its stream; at 0 if none was."""
+    listed = sorted(notes, key=lambda note: note.chunk)
+    begins: dict[tuple[int, int], int] = {}
+    for note in listed:
+        for stream, value in note.lowest.items():
+            begins[note.run, stream] = min(value, begins.get((note.run, stream), value))
+    reads = [note for note in listed if note.lanes]
+    sizes = [len(note.lanes["rows"]) for note in reads]
+    start = np.zeros(max((note.chunk for note in listed), default=0) + 1, np.int64)
+    start[[note.chunk for note in reads]] = np.cumsum([0, *sizes])[:-1]
+    lanes = joined((note.lanes for note in reads), ("partition", "stream", "rows", "last"))
+    run = np.repeat(np.array([note.run for note in reads], np.int64), sizes)
+    order = np.lexsort((lanes["stream"], lanes["partition"], run))
+    run, lanes = run[order], taken(lanes, order)
+    first = firsts(run, lanes["partition"], lanes["stream"])
+    last = np.concatenate((lanes["last"][:1], lanes["last"][:-1]))
+    keys = zip(run[first].tolist(), lanes["stream"][first].tolist(), strict=True)
+    last[first] = [begins.get(key, 1) - 1 for key in keys]
+    placed, before = np.empty_like(order), np.empty_like(order)
+    placed[order], before[order] = since(first, lanes["rows"]), last
+    return Carry(start, placed, before)
+
+
+def suspects(notes: Iterable[Note]) -> set[int]:
+    """The runs in which some partition's positions do not rise from message to message."""
+    reads = sorted((note for note in notes if note.kind == READ), key=lambda note: note.chunk)
+    fallen = {note.run for note in reads if not note.rises}
+    spans, run = _spans(reads)
+    order = np.lexsort((spans["partition"], run))
+    spans, run = taken(spans, order), run[order]
+    return fallen | set(run[~rises(spans, run)].tolist())
+
+
+def gaps(notes: Sequence[Note], ends: Mapping[int, Ends]) -> dict[int, tuple[Columns, int]]:
+    """The lowest gaps of each run, and how many there are; its notes must tell of positions that rise."""
+    by_run: dict[int, list[Note]] = {run: [] for run in ends}
+    for note in notes:
+        if note.kind == READ and note.run in by_run:
+            by_run[note.run].append(note)
+    found = {}
+    for run, reads in by_run.items():
+        spans, _ = _spans(reads)
+        order = np.lexsort([spans[name] for name in ("batch", "entry", "ledger", "partition")])
+        parts = [note.gaps for note in reads if note.gaps[1]] + [gaps_around(taken(spans, order), ends[run])]
+        named, _ = lowest(joined((gap for gap, _ in parts), GAP))
+        found[run] = named, sum(total for _, total in parts)
+    return found
+
+
+def _spans(reads: Sequence[Note]) -> tuple[Columns, Column]:
+    listed = [note for note in reads if note.spans]
+    run = np.array([note.run for note in listed], np.int64)
+    return joined((note.spans for note in listed), SPAN), np.repeat(run, [len(note.spans["entry"]) for note in listed])

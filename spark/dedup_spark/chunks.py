@@ -1,0 +1,147 @@
+"""Chunks: what there is to read in run folders, shared out, and what a chunk says besides its islands.
+
+A *chunk* is some row groups of one file, half a million rows or so. Whoever gets one reads it where it lies, reduces it
+to islands (dedup_spark/islands.py) and adds a *note*: a few numbers for each of its lanes and spans, so that what
+crosses from chunk to chunk is known without looking at any row or island again. A file that cannot be read, or does not
+hold what its table must, is a problem in the note: it costs its own run the verdict, and no other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dedup.histories import SCHEMAS, TABLES, segments
+from dedup.manifests import Manifest
+from dedup.payloads import MAX_VALUE
+from dedup_spark.columns import Column, Columns, firsts, size, taken
+from dedup_spark.islands import READ, SENT, TOLD, cut_at_buckets, find, lanes
+from dedup_spark.positions import Ends, gaps_within, rises, spans_of
+
+KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
+CHUNK_ROWS: Final = 1 << 19
+
+
+class Chunk(NamedTuple):
+    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do."""
+
+    number: int
+    run: int
+    kind: int
+    path: str
+    first: int
+    final: int
+    row: int
+
+
+@dataclass
+class Note:
+    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream."""
+
+    run: int
+    chunk: int
+    kind: int
+    rows: int = 0
+    problem: str | None = None
+    lowest: dict[int, int] = field(default_factory=dict)
+    lanes: Columns = field(default_factory=dict)
+    spans: Columns = field(default_factory=dict)
+    gaps: tuple[Columns, int] = field(default_factory=lambda: ({}, 0))
+    rises: bool = True
+    re_reads: int = 0
+    disputes: int = 0
+
+
+def chunks_of(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
+    """What there is to read in whole run folders; `run` is the index of the folder."""
+    listed = (
+        (run, kind, part)
+        for run, folder in enumerate(folders)
+        for table, kind in KINDS.items()
+        for part in _parts(segments(folder, table), chunk_rows)
+    )
+    return [
+        Chunk(number, run, kind, str(path.resolve()), first, final, row)
+        for number, (run, kind, (path, first, final, row)) in enumerate(listed)
+    ]
+
+
+def _parts(paths: Sequence[Path], chunk_rows: int) -> Iterator[tuple[Path, int, int, int]]:
+    row = 0
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        first = rows = 0
+        for group in range(metadata.num_row_groups):
+            rows += metadata.row_group(group).num_rows
+            if rows >= chunk_rows or group == metadata.num_row_groups - 1:
+                yield path, first, group, row
+                first, row, rows = group + 1, row + rows, 0
+
+
+def ends_of(manifest: Manifest) -> Ends:
+    """How many entries each ledger held when the end was taken."""
+    return {(end.partition, ledger): entries for end in manifest.consumer.end for ledger, entries in end.extents}
+
+
+def read(chunk: Chunk) -> dict[str, Any]:
+    """The columns of a chunk; messages read must be numbered in the order of arrival."""
+    with pq.ParquetFile(chunk.path) as file:
+        groups = list(range(chunk.first, chunk.final + 1))
+        schema = SCHEMAS[TABLES[chunk.kind]]
+        table = file.read_row_groups(groups, columns=schema.names, use_threads=False)
+    if table.schema != schema or any(column.null_count for column in table.columns):
+        raise ValueError(f"its columns are {table.schema.to_string(show_field_metadata=False)}")
+    rows = {name: table.column(name).to_numpy() for name in schema.names}
+    if chunk.kind == READ and not (rows["arrival"] == np.arange(chunk.row, chunk.row + table.num_rows)).all():
+        raise ValueError(f"its arrivals do not rise by one from {chunk.row}")
+    return rows
+
+
+def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
+    """The islands of a chunk, and its note."""
+    note = Note(chunk.run, chunk.number, chunk.kind)
+    try:
+        found = find(read(chunk), chunk.kind)
+        _check(found)
+    except (OSError, ValueError, pa.ArrowException) as error:  # of whatever kind the damage is, it has a place
+        note.problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {str(error).splitlines()[0]}"
+        return cut_at_buckets(find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)), note
+    found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
+    note.rows = int(found["length"].sum())
+    if chunk.kind == SENT:
+        order = np.lexsort((found["value"], found["stream"]))
+        lowest = taken({name: found[name][order] for name in ("stream", "value")}, firsts(found["stream"][order]))
+        note.lowest = dict(zip(lowest["stream"].tolist(), lowest["value"].tolist(), strict=True))
+    if chunk.kind == READ:
+        note.lanes = lanes(found)
+        note.rises = bool(rises(found).all())
+        note.spans = spans_of(found)
+        note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
+    return cut_at_buckets(found), note
+
+
+def _check(found: Columns) -> None:
+    """Beyond 2^48 no value was ever sent, and the arithmetic of islands would not be sure."""
+    if size(found) and not (found["value"].min() >= 0 and (found["value"] + found["length"] - 1).max() <= MAX_VALUE):
+        raise ValueError(f"it holds values outside 0 … {MAX_VALUE}")
+    if size(found) and found["length"].min() < 1:
+        raise ValueError("its rows cannot be counted")
+
+
+def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
+    """The islands of a chunk's rows, re-reads dropped; of its note only the lanes mean anything."""
+    found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
+    found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
+    note = Note(run, number, READ, lanes=lanes(found))
+    return cut_at_buckets(found), note
+
+
+def row_columns(chunk: Chunk) -> Columns:
+    """A chunk's rows read, on their way to where their positions are judged."""
+    rows: dict[str, Column] = {name: column.astype(np.int64) for name, column in read(chunk).items()}
+    nothing = np.zeros(len(rows["value"]), np.int64)
+    return rows | {"run": nothing + chunk.run, "chunk": nothing + chunk.number}

@@ -1,0 +1,101 @@
+"""The course of a verification, whoever does the work: in this process (local.py) or on Spark (job.py).
+
+    chunks of all runs ── reduce ──> islands, notes        where the rows lie
+    notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
+    suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
+    islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
+    findings, gaps ───────────────> one answer a run
+
+Rows and islands stay with the workers. What comes back here is bounded by the number of chunks and of findings that are
+reported, not by the length of a history.
+
+What design.md §6 leaves open is decided thus, here and in the oracle alike:
+
+- A *lane* is one (partition, stream). Its first message is compared with one below the lowest value that was sent in
+  its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
+- A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
+  read.
+- `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
+- A witness names its first MAX_WITNESSES copies, by partition. The lowest MAX_WITNESSES gaps are named, then how many
+  more there are.
+- `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
+  only.
+- Outcomes of one value: ok if any is ok, fail if all are fail, else unknown.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Protocol
+
+from dedup.anomalies import Verification
+from dedup.histories import TABLES
+from dedup.manifests import Manifest
+from dedup_spark.borders import Carry, carry, gaps, suspects
+from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, chunks_of, ends_of
+from dedup_spark.evidence import Problem, damaged
+from dedup_spark.findings import Findings
+from dedup_spark.islands import READ
+from dedup_spark.positions import Ends
+
+
+class Workers(Protocol):
+    """Who holds the islands."""
+
+    name: str
+
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        """Reduce chunks to islands and keep those; a note each."""
+
+    def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        """Replace the islands of chunks of messages read by those of their rows without re-reads.
+
+        Notes with spans tell of positions (and of re-reads and disputes), those with lanes of chunks.
+        """
+
+    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterable[tuple[int, Findings]]:
+        """What the islands of all runs show, but of those `without`: any number of findings a run."""
+
+
+def verify(
+    folders: Sequence[tuple[Path, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
+) -> tuple[list[Verification], list[Problem]]:
+    """Verify whole folders; one whose files do not hold what its manifest says becomes a problem."""
+    chunks = chunks_of([folder for folder, _ in folders], chunk_rows)
+    ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
+    notes = workers.reduce(chunks, ends)
+    wrong = {run: found for run, (_, manifest) in enumerate(folders) if (found := _faults(run, manifest, notes))}
+    notes = [note for note in notes if note.run not in wrong]
+    unclear = suspects(notes)
+    if unclear:
+        repeated = [chunk for chunk in chunks if chunk.kind == READ and chunk.run in unclear]
+        notes = [note for note in notes if not (note.kind == READ and note.run in unclear)]
+        notes += workers.clean(repeated, ends)
+    findings = {run: Findings() for run in range(len(folders))}
+    for note in notes:
+        findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
+    for run, part in workers.judge(carry(notes), wrong.keys()):
+        findings[run].add(part)
+    missing = gaps(notes, ends)
+    sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
+    return (
+        [findings[run].verification(path, workers.name, missing[run]) for run, path in sound],
+        [_problem(folders[run][0], found) for run, found in wrong.items()],
+    )
+
+
+def _problem(folder: Path, found: Sequence[str]) -> Problem:
+    return Problem(path=str(folder), error=str(damaged(folder, found)))
+
+
+def _faults(run: int, manifest: Manifest, notes: Sequence[Note]) -> list[str]:
+    """What keeps the rows of a run from being what its manifest says."""
+    own = [note for note in notes if note.run == run]
+    if problems := [note.problem for note in own if note.problem is not None]:
+        return problems
+    read = {table: sum(note.rows for note in own if note.kind == kind) for kind, table in enumerate(TABLES)}
+    return [
+        f"{table}: {read[table]} rows, {manifest.rows(table)} in the manifest"
+        for table in TABLES
+        if read[table] != manifest.rows(table)
+    ]

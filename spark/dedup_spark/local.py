@@ -1,0 +1,93 @@
+"""The local engine: the job's own parts in this process, without a JVM.
+
+Spark's start costs more than most histories do. Here chunks are reduced by a few threads (reading Parquet and sums over
+columns leave Python's lock alone), and all islands are kept in memory: a history in order is a few thousand of them,
+one at random as many as messages, at some 300 bytes each. Then Spark, which spills, is the engine to ask.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from dedup.anomalies import Engine
+from dedup_spark import blocks, judging, rereads, values
+from dedup_spark.borders import Carry
+from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
+from dedup_spark.columns import Columns, Mask, firsts, joined, taken
+from dedup_spark.evidence import Report, whole_folders
+from dedup_spark.findings import Findings
+from dedup_spark.islands import BUCKET, ISLAND, READ
+from dedup_spark.positions import Ends
+
+PORTION: Final = 1 << 20
+"""So many islands are judged at once, and as many more as belong to the same values."""
+
+
+def verify(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> Report:
+    """Verify run folders in this process; runs and problems are in the order of `folders`."""
+    whole, problems = whole_folders(folders)
+    runs, more = judging.verify(whole, LocalWorkers(), chunk_rows)
+    return Report(engine=Engine.LOCAL, runs=tuple(runs), problems=(*problems, *more))
+
+
+class LocalWorkers:
+    """Holds all islands in memory."""
+
+    name = Engine.LOCAL.value
+
+    def __init__(self) -> None:
+        self._islands: list[Columns] = []
+        self._threads = os.cpu_count() or 1
+
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        with ThreadPoolExecutor(self._threads) as pool:
+            reduced = list(pool.map(lambda chunk: reduce(chunk, ends), chunks))
+        self._islands = [found for found, _ in reduced]
+        return [note for _, note in reduced]
+
+    def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+        unclear, notes = {chunk.run for chunk in chunks}, []
+        self._islands = [_without(found, unclear) for found in self._islands]
+        for run in sorted(unclear):
+            rows = joined((row_columns(chunk) for chunk in chunks if chunk.run == run), rereads.ROW)
+            kept, disputed, told = rereads.clean(rows, ends)
+            self._islands.append(disputed)
+            notes += told
+            kept = taken(kept, np.lexsort((kept["arrival"], kept["chunk"])))
+            for found, note in rereads.by_chunk(kept):
+                self._islands.append(found)
+                notes.append(note)
+        return notes
+
+    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+        islands = joined(self._islands, ISLAND)
+        self._islands = []
+        islands = taken(islands, ~np.isin(islands["run"], list(without)))
+        bucket = islands["value"] // BUCKET
+        order = np.lexsort((bucket, islands["stream"], islands["run"]))
+        first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
+        repeats = []
+        for part in _portions(first):
+            findings, again = values.judge(taken(islands, order[part]), carry)
+            yield from findings.items()
+            repeats.append(again)
+        yield from blocks.count(blocks.blocks_of(joined(repeats, values.REPEAT))).items()
+
+
+def _without(found: Columns, runs: AbstractSet[int]) -> Columns:
+    return taken(found, ~((found["kind"] == READ) & np.isin(found["run"], list(runs))))
+
+
+def _portions(first: Mask) -> Iterator[slice]:
+    """Slices of whole groups, of PORTION rows or little more."""
+    starts = np.append(np.flatnonzero(first), len(first))
+    begin = 0
+    while begin < len(first):
+        end = int(starts[min(int(np.searchsorted(starts, begin + PORTION)), len(starts) - 1)])
+        yield slice(begin, end)
+        begin = end

@@ -1,0 +1,207 @@
+"""Judging by value: all that was sent, told and read of the same messages, side by side.
+
+Islands of one (run, stream) are cut at each other's ends, so that two *pieces* have the same values or none in common;
+the values they share are an *interval*. Whatever is true of an interval's first value is true of all of them, and so
+the rules of design.md §6 are written for intervals as if they were values that weigh `length`. Whoever judges a range
+of values needs all islands of that range and nothing else.
+
+Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
+lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
+lane is part of a duplicate block (dedup_spark/blocks.py).
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dedup.anomalies import MAX_WITNESSES
+from dedup_spark.borders import Carry
+from dedup_spark.columns import Column, Columns, Mask, firsts, groups, repeated, taken
+from dedup_spark.findings import EVENT, JUMP_COUNTS, Findings, earliest
+from dedup_spark.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, READ, SENT, TOLD, cut
+
+OK, FAIL = 0, 1
+POSITION: Final = ("partition", "ledger", "entry", "batch")
+REPEAT: Final = ("run", "partition", "stream", "value", "length", "place", "first_place")
+"""A piece that was read before in its lane: where in the lane it lies, and where its first copy does."""
+
+
+def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns]:
+    """What islands show of each run, if all islands of their values are here; and the pieces that are repeats."""
+    if not len(islands["run"]):
+        return {}, dict.fromkeys(REPEAT, islands["run"])
+    pieces, intervals = cut_at_ends(carry.applied(islands))
+    reads = taken(pieces, pieces["kind"] == READ)
+    reads = taken(reads, np.lexsort([reads[name] for name in ("place", "partition", "interval")]))
+    first = firsts(reads["interval"], reads["partition"])
+    again = ~first
+    reads["first_place"] = reads["place"][np.flatnonzero(first)[np.cumsum(first) - 1]] if len(first) else reads["place"]
+    states = _states(pieces, reads, intervals)
+    run_starts = np.flatnonzero(firsts(intervals["run"]))
+    runs = intervals["run"][run_starts].tolist()
+    findings = {run: Findings() for run in runs}
+    for name, weight in _weights(states).items():
+        sums = np.add.reduceat(weight * intervals["length"], run_starts)
+        for run, number in zip(runs, sums.tolist(), strict=True):
+            findings[run].numbers[name] = number
+    for name, found in _anomalies(states).items():
+        for run, message, positions in _witnesses(found, intervals, reads):
+            findings[run].witnesses.setdefault(name, {})[message] = positions
+    _find_events(reads, again, findings)
+    return findings, {name: reads[name][again] for name in REPEAT}
+
+
+def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
+    """Pieces, each with the number of its interval; and the intervals: run, stream, value, length, in that order."""
+    bucket = islands["value"] // BUCKET
+    order = np.lexsort((bucket, islands["stream"], islands["run"]))
+    islands, bucket = taken(islands, order), bucket[order]
+    group = np.cumsum(firsts(islands["run"], islands["stream"], bucket)) - 1
+    begin = group * BUCKET + islands["value"] % BUCKET
+    end = begin + islands["length"]
+    borders = np.unique(np.concatenate((begin, end)))
+    pieces = _between(islands, begin, end, borders)
+    several = pieces["length"] > 1
+    by_entry, by_batch = (np.unique(pieces["interval"][several & (pieces["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
+    crossing = np.intersect1d(by_entry, by_batch)
+    if len(crossing):
+        # Positions that move in different ways may agree at a single value: such pieces are cut into single values.
+        interval, part = repeated(borders[crossing + 1] - borders[crossing])
+        borders = np.union1d(borders, borders[crossing][interval] + part)
+        pieces = _between(islands, begin, end, borders)
+    present = np.zeros(len(borders), dtype=bool)
+    present[pieces["interval"]] = True
+    pieces["interval"] = (np.cumsum(present) - 1)[pieces["interval"]]
+    intervals = {}
+    for name in ("run", "stream", "value", "length"):
+        intervals[name] = np.empty(np.count_nonzero(present), np.int64)
+        intervals[name][pieces["interval"]] = pieces[name]
+    return pieces, intervals
+
+
+def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> Columns:
+    first = np.searchsorted(borders, begin)
+    island, part = repeated(np.searchsorted(borders, end) - first)
+    interval = first[island] + part
+    pieces = cut(islands, island, borders[interval] - begin[island], borders[interval + 1] - borders[interval])
+    return pieces | {"interval": interval}
+
+
+def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, Any]:
+    """Of each interval: was it sent, what was told of it, how often was it read."""
+
+    def any_of(which: Mask) -> Mask:
+        found = np.zeros(len(intervals["run"]), dtype=bool)
+        found[pieces["interval"][which]] = True
+        return found
+
+    kind, outcome = pieces["kind"], pieces["outcome"]
+    told = kind == TOLD
+    ok, unsure = any_of(told & (outcome == OK)), any_of(told & (outcome != OK) & (outcome != FAIL))
+    told_of = any_of(told)
+    copies = np.bincount(reads["interval"], minlength=len(intervals["run"]))
+    return {
+        "sent": any_of(kind == SENT),
+        "told": told_of,
+        "ok": ok,
+        "fail": told_of & ~ok & ~unsure,
+        "copies": copies,
+        "elsewhere": _elsewhere(taken(pieces, told & (pieces["placed"] == 1)), reads, copies),
+        "disputed": any_of(kind == DISPUTED),
+    }
+
+
+def _elsewhere(acknowledged: Columns, reads: Columns, copies: Column) -> Mask:
+    """Whether an interval was acknowledged at a position at which it was not read, though it was read."""
+    begin = np.cumsum(copies) - copies
+    pending = {name: acknowledged[name] for name in ("interval", *POSITION)}
+    elsewhere = np.zeros(len(copies), dtype=bool)
+    copy = 0
+    while len(pending["interval"]):
+        left = copies[pending["interval"]] > copy
+        elsewhere[pending["interval"][~left]] = True
+        pending = taken(pending, left)
+        read = begin[pending["interval"]] + copy
+        alike = np.logical_and.reduce([pending[name] == reads[name][read] for name in POSITION])
+        pending = taken(pending, ~alike)
+        copy += 1
+    return elsewhere & (copies > 0)
+
+
+def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
+    """The intervals that show each anomaly."""
+    sent, told, ok, fail, copies = (state[name] for name in ("sent", "told", "ok", "fail", "copies"))
+    return {
+        "ack_mismatch": state["elsewhere"],
+        "failed_but_received": fail & (copies > 0),
+        "not_received": ok & (copies == 0),
+        "outcomes_missing": sent & ~told,
+        "outcomes_unsent": told & ~sent,
+        "phantom": (copies > 0) & ~sent,
+        "position_conflicts": state["disputed"],
+        "received_no_ack": (copies == 1) & ~ok,
+        "values_with_duplicates": copies > 1,
+    }
+
+
+def _weights(state: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """How often a value of an interval counts in each count of values or of rows."""
+    sent, ok, fail, copies = (state[name] for name in ("sent", "ok", "fail", "copies"))
+    numbers: dict[str, npt.NDArray[Any]] = {
+        "send": sent,
+        "ack": ok | fail,
+        "positive_ack": ok,
+        "negative_ack": fail,
+        "unknown": sent & ~ok & ~fail,
+        "received": copies,
+        "extra_copies": np.maximum(copies - 1, 0),
+    }
+    numbers |= _anomalies(state)
+    del numbers["position_conflicts"]  # positions are counted, where they are compared
+    return numbers
+
+
+def _witnesses(found: Mask, intervals: Columns, reads: Columns) -> list[tuple[int, tuple[int, int], tuple[str, ...]]]:
+    """The lowest values of the intervals found, of each run, and where they were read."""
+    which = np.flatnonzero(found)
+    run = intervals["run"][which]
+    which = which[_rank(run) < MAX_WITNESSES]
+    owner, offset = repeated(np.minimum(intervals["length"][which], MAX_WITNESSES))
+    which = which[owner]
+    few = _rank(intervals["run"][which]) < MAX_WITNESSES
+    which, offset = which[few], offset[few]
+    begin, end = (np.searchsorted(reads["interval"], which, side) for side in ("left", "right"))
+    listed = zip(which.tolist(), offset.tolist(), begin.tolist(), end.tolist(), strict=True)
+    return [
+        (
+            int(intervals["run"][i]),
+            (int(intervals["stream"][i]), int(intervals["value"][i]) + past),
+            tuple(_place(reads, read, past) for read in range(first, min(final, first + MAX_WITNESSES))),
+        )
+        for i, past, first, final in listed
+    ]
+
+
+def _rank(run: Column) -> Column:
+    first = firsts(run)
+    return np.arange(len(run)) - np.flatnonzero(first)[np.cumsum(first) - 1] if len(run) else run
+
+
+def _place(reads: Columns, read: int, past: int) -> str:
+    partition, ledger, entry, batch, step = (int(reads[name][read]) for name in (*POSITION, "step"))
+    return f"{partition}/{ledger}:{entry + past * (step == BY_ENTRY)}:{batch + past * (step == BY_BATCH)}"
+
+
+def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> None:
+    jumps = reads["value"] != reads["last"] + 1
+    found, again = taken(reads, jumps), again[jumps]
+    found["jump"] = 2 * again.astype(np.int64) + (found["value"] <= found["last"])
+    order = np.argsort(found["run"], kind="stable")
+    events = {name: found[name][order] for name in ("run", *EVENT)}
+    for own in groups(firsts(events["run"])):
+        part = {name: events[name][own] for name in EVENT}
+        finding = findings[int(events["run"][own.start])]
+        finding.events = earliest(part)
+        counted = np.bincount(part["jump"], minlength=len(JUMP_COUNTS)).tolist()
+        finding.numbers.update(dict(zip(JUMP_COUNTS, counted, strict=True)))

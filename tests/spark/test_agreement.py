@@ -1,0 +1,98 @@
+"""Three judges, thousands of histories that nobody would have thought of, one answer each, to the byte.
+
+The histories of a batch are judged by the oracle one by one, by the local engine together, and by Spark in one job,
+since a job costs seconds whatever it judges. Most of them lie in row groups of a few rows, every one of which is a
+chunk of its own and goes to whichever task comes next. What the histories had in them is printed, for a judge that was
+never shown a loss has not been tested on losses.
+"""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.builders import History, write_history
+from tests.spark.conftest import Judge
+from tests.spark.generated import history_of
+from tests.spark.test_job import assert_agree
+
+from dedup.anomalies import Counts, Verification
+from dedup_spark import local, oracle
+
+BATCHES, BATCH = 4, 525
+SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
+"""Rows a segment, rows a row group."""
+
+MOST_ROWS = 64
+
+
+class Coverage:
+    """What the histories had in them."""
+
+    def __init__(self) -> None:
+        self.histories = 0
+        self.found = Counter[str]()
+
+    def add(self, history: History, group_rows: int, said: Verification) -> None:
+        groups = -(-len(history.received) // group_rows)
+        lanes = {(row[1], row[5]) for row in history.received}
+        self.histories += 1
+        self.found.update(name for name, number in said.counts if number)
+        self.found.update(name for name in ("block_lengths", "gaps") if getattr(said, name))
+        self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{name} {number}" for name, number in sorted(self.found.items()))
+        return f"{self.histories} generated histories, of which show: {found}"
+
+    def check(self) -> None:
+        assert self.histories >= 2000
+        assert self.found["in pieces"] >= self.histories / 2
+        assert all(self.found[name] >= 100 for name in Counts.model_fields)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_all_three_say_the_same_of_generated_histories(
+    spark_judges: Judge, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure names the seed of its history."""
+    coverage = Coverage()
+
+    @settings(
+        max_examples=BATCHES,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=tuple(HealthCheck),
+    )
+    @given(batch=st.integers(0, 2**32))
+    def agree(batch: int) -> None:
+        seeds = range(batch * BATCH, (batch + 1) * BATCH)
+        folders, histories = [tmp_path / str(seed) for seed in seeds], [history_of(seed) for seed in seeds]
+        for number, (folder, history) in enumerate(zip(folders, histories, strict=True)):
+            segment_rows, group_rows = SIZES[number % len(SIZES)]
+            write_history(folder, history, segment_rows=segment_rows, row_group_rows=group_rows)
+        by_spark, problems = spark_judges(folders, chunk_rows=1)
+        here = local.verify(folders, chunk_rows=1)
+        assert (problems, here.problems) == ([], ())
+        for number, folder in enumerate(folders):
+            naive = oracle.judge(folder)
+            assert_agree(here.runs[number], naive, f"local, history_of({folder.name})")
+            assert_agree(by_spark[number], naive, f"Spark, history_of({folder.name})")
+            coverage.add(histories[number], SIZES[number % len(SIZES)][1], naive)
+            shutil.rmtree(folder)
+
+    agree()
+    with capsys.disabled():
+        print(f"\n{coverage}")
+    coverage.check()
+
+
+def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
+    """The same without Java, on a few."""
+    folders = [tmp_path / str(seed) for seed in range(100)]
+    for seed, folder in enumerate(folders):
+        write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1])
+    for folder, said in zip(folders, local.verify(folders, chunk_rows=1).runs, strict=True):
+        assert_agree(said, oracle.judge(folder), f"history_of({folder.name})")

@@ -1,0 +1,237 @@
+"""Seeded anomalies: one thing is put into a clean history of random shape, at a random place, and just that is found.
+
+Each mutation says by itself what a judge must count more or less than in the clean history, worked out from its own
+story and from no judge. So a judge that misses one, or sees a second one in it, is wrong whatever the others say.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.builders import NOWHERE, History, Place, write_history
+
+from dedup.anomalies import Verification
+from dedup_spark import local, oracle
+
+EACH: Final = 12
+Message = tuple[int, int]
+"""stream, value"""
+
+
+@dataclass
+class Clean:
+    """A history on its way: what is stored in each partition, what the client was told, what was read."""
+
+    dice: random.Random
+    logs: list[list[Message]]
+    sent: list[Message]
+    outcomes: dict[Message, int]
+    unread: set[Message] = field(default_factory=set)
+    displaced: set[Message] = field(default_factory=set)
+    re_read: int | None = None
+    moved: tuple[Message, Message] | None = None
+
+    def pick(self, room: int = 2) -> tuple[list[Message], int]:
+        """A partition's log, and a place in it with `room` messages before and behind."""
+        log = self.dice.choice(self.logs)
+        return log, self.dice.randrange(room, len(log) - room)
+
+    def history(self) -> History:
+        places: dict[Message, Place] = {}
+        read: list[tuple[int, ...]] = []
+        for partition, log in enumerate(self.logs):
+            for entry, message in enumerate(log):
+                places.setdefault(message, (partition, 0, entry, 0))
+                if message not in self.unread:
+                    read.append((partition, 0, entry, 0, *message))
+        ends = {partition: {0: len(log)} for partition, log in enumerate(self.logs)}
+        if self.moved is not None:
+            mover, seat = self.moved
+            read = [(*places[seat], *mover) if row[4:] == mover else row for row in read]
+        if self.re_read is not None:
+            read.insert(self.dice.randrange(self.re_read + 1, len(read) + 1), read[self.re_read])
+        outcomes: list[tuple[int, ...]] = []
+        for message, outcome in self.outcomes.items():
+            partition, ledger, entry, batch = places.get(message, NOWHERE) if outcome == 0 else NOWHERE
+            outcomes.append((*message, outcome, partition, ledger, entry + 1000 * (message in self.displaced), batch))
+        return History(self.sent, outcomes, [(arrival, *row) for arrival, row in enumerate(read)], ends)
+
+
+def clean(seed: int) -> Clean:
+    dice = random.Random(seed)
+    streams, before = dice.choice([1, 2, 3]), dice.choice([0, 0, 131_060])
+    logs = [[(stream, before + 1 + i) for i in range(dice.randint(12, 60))] for stream in range(streams)]
+    sent = [message for log in logs for message in log]
+    return Clean(dice, logs, sent, dict.fromkeys(sent, 0))
+
+
+Found = dict[str, int]
+"""What a judge must count more, or less, than of the clean history."""
+
+
+def copies(values: int, rows: int, **jumps: int) -> Found:
+    return {"received": rows, "values_with_duplicates": values, "extra_copies": rows} | jumps
+
+
+def stored_twice(it: Clean) -> Found:
+    log, i = it.pick()
+    log.insert(i, log[i])
+    return copies(1, 1, duplicate_jump_backward=1) | {"block 1": 1}
+
+
+def block_again(it: Clean) -> Found:
+    log, i = it.pick(5)
+    length = it.dice.randint(2, 5)
+    log[i:i] = log[i - length : i]
+    return copies(length, length, duplicate_jump_backward=1) | {f"block {length}": 1}
+
+
+def block_twice_again(it: Clean) -> Found:
+    log, i = it.pick(5)
+    length = it.dice.randint(2, 5)
+    log[i:i] = log[i - length : i] * 2
+    return copies(length, 2 * length, duplicate_jump_backward=2) | {f"block {length}": 2}
+
+
+def old_block_at_the_end(it: Clean) -> Found:
+    log, i = it.pick(5)
+    log += log[i - 4 : i]
+    return copies(4, 4, duplicate_jump_backward=1) | {"block 4": 1}
+
+
+def two_old_ones_at_the_end(it: Clean) -> Found:
+    """The second one lies above the first and was read before: a duplicate jump forward."""
+    log, i = it.pick(5)
+    log += [log[i - 4], log[i]]
+    return copies(2, 2, duplicate_jump_backward=1, duplicate_jump_forward=1) | {"block 1": 2}
+
+
+def copy_in_another_partition(it: Clean) -> Found:
+    """There it is the first of its stream: no order was kept or broken but that values are missing before it."""
+    log, i = it.pick()
+    it.logs.append([log[i]])
+    return copies(1, 1, jump_forward=1)
+
+
+def lost(it: Clean) -> Found:
+    log, i = it.pick(5)
+    del log[i : i + 3]
+    return {"received": -3, "not_received": 3, "jump_forward": 1}
+
+
+def lost_at_the_end(it: Clean) -> Found:
+    log, _ = it.pick()
+    log.pop()
+    return {"received": -1, "not_received": 1}
+
+
+def unknown_and_not_stored(it: Clean) -> Found:
+    log, i = it.pick()
+    it.outcomes[log.pop(i)] = 2
+    return {"received": -1, "unknown": 1, "ack": -1, "positive_ack": -1, "jump_forward": 1}
+
+
+def unknown_and_stored(it: Clean) -> Found:
+    log, i = it.pick()
+    it.outcomes[log[i]] = 2
+    return {"unknown": 1, "ack": -1, "positive_ack": -1, "received_no_ack": 1}
+
+
+def swapped(it: Clean) -> Found:
+    log, i = it.pick()
+    log[i], log[i + 1] = log[i + 1], log[i]
+    return {"jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1}
+
+
+def never_sent(it: Clean) -> Found:
+    log, _ = it.pick()
+    log.append((log[-1][0], log[-1][1] + 7))
+    return {"received": 1, "phantom": 1, "received_no_ack": 1, "jump_forward": 1}
+
+
+def failed_and_stored(it: Clean) -> Found:
+    log, i = it.pick()
+    it.outcomes[log[i]] = 1
+    return {"negative_ack": 1, "positive_ack": -1, "failed_but_received": 1, "received_no_ack": 1}
+
+
+def stored_elsewhere(it: Clean) -> Found:
+    log, i = it.pick()
+    it.displaced.add(log[i])
+    return {"ack_mismatch": 1}
+
+
+def read_again(it: Clean) -> Found:
+    it.re_read = it.dice.randrange(sum(map(len, it.logs)))
+    return {"re_reads": 1}
+
+
+def not_read(it: Clean) -> Found:
+    log, i = it.pick()
+    it.unread.add(log[i])
+    return {"received": -1, "not_received": 1, "jump_forward": 1, "gaps": 1}
+
+
+def two_at_one_position(it: Clean) -> Found:
+    """The second one's own position stays empty, and is not where it was acknowledged."""
+    log, i = it.pick()
+    it.moved = (log[i], log[i - 1])
+    return {"position_conflicts": 1, "ack_mismatch": 1, "gaps": 1}
+
+
+def outcome_not_recorded(it: Clean) -> Found:
+    log, i = it.pick()
+    del it.outcomes[log[i]]
+    return {"outcomes_missing": 1, "unknown": 1, "ack": -1, "positive_ack": -1, "received_no_ack": 1}
+
+
+def outcome_of_nothing(it: Clean) -> Found:
+    log, _ = it.pick()
+    it.outcomes[log[-1][0], log[-1][1] + 7] = 0
+    return {"outcomes_unsent": 1, "ack": 1, "positive_ack": 1, "not_received": 1}
+
+
+def send_not_recorded(it: Clean) -> Found:
+    log, i = it.pick()
+    it.sent.remove(log[i])
+    return {"send": -1, "phantom": 1, "outcomes_unsent": 1}
+
+
+def nothing_at_all(it: Clean) -> Found:
+    return {}
+
+
+MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
+    *(nothing_at_all, stored_twice, block_again, block_twice_again, old_block_at_the_end, two_old_ones_at_the_end),
+    *(copy_in_another_partition, lost, lost_at_the_end, unknown_and_not_stored, unknown_and_stored, swapped),
+    *(never_sent, failed_and_stored, stored_elsewhere, read_again, not_read, two_at_one_position),
+    *(outcome_not_recorded, outcome_of_nothing, send_not_recorded),
+)
+
+
+def found_by(said: Verification) -> Found:
+    found = {name: number for name, number in said.counts if number}
+    found |= {f"block {length}": number for length, number in said.block_lengths.items()}
+    return found | ({"gaps": len(said.gaps)} if said.gaps else {})
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_exactly_what_was_put_in_is_found(mutate: Callable[[Clean], Found], tmp_path: Path) -> None:
+    folders, expected = [], []
+    for seed in range(EACH):
+        it = clean(seed)
+        messages = len(it.sent)
+        wanted = dict.fromkeys(("send", "ack", "positive_ack", "received"), messages)
+        for name, number in mutate(it).items():
+            wanted[name] = wanted.get(name, 0) + number
+        folders.append(tmp_path / str(seed))
+        expected.append(wanted)
+        write_history(folders[-1], it.history(), row_group_rows=it.dice.choice([2, 7, 1000]))
+    report = local.verify(folders, chunk_rows=1)
+    assert report.problems == ()
+    for folder, wanted, said in zip(folders, expected, report.runs, strict=True):
+        assert found_by(said) == wanted, f"seed {folder.name}"
+        assert found_by(oracle.judge(folder)) == wanted, f"the oracle, seed {folder.name}"
