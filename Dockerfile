@@ -93,6 +93,7 @@ COPY spark/entrypoint.sh /opt/spark/entrypoint.sh
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY spark/dedup_spark /usr/local/dedup/code/dedup_spark
 ENV SPARK_HOME=/opt/spark PATH=/opt/spark/bin:$PATH PYSPARK_PYTHON=/usr/local/dedup/bin/python3
-WORKDIR /opt/spark
+# Not above: there lies pyspark/pandas, which Python would take for pandas.
+WORKDIR /opt/spark/work-dir
 USER 185:0
 ENTRYPOINT ["/opt/spark/entrypoint.sh"]

@@ -24,6 +24,8 @@ from dedup_lab.caches import remove_stale, root
 PROGRAMS: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 """The programs that building images needs of this machine, and the Debian package of each."""
 TIMEOUT_S: Final = 1800.0
+KEPT: Final = 3
+"""How many states of an image are kept."""
 _RULE: Final = "the test cluster's images are built by buildah from their Dockerfiles"
 _CA: Final = "/run/secrets/ca.pem"
 _CACHE: Final = "/var/cache/pip"
@@ -48,6 +50,14 @@ class Buildah:
         with _settings(self._store) as settings:
             options = ["--isolation", "chroot", "--layers", "--pull-never", *settings, *chosen]
             self._run("bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
+        self._forget(stored.rpartition(":")[0])
+
+    def _forget(self, name: str) -> None:
+        """Let go of what was built under this name before, but for the latest, and of layers that nothing stands on."""
+        listed = self._run("images", "--format", "{{.Name}}:{{.Tag}}", "--filter", f"reference={name}").split()
+        for older in listed[KEPT:]:  # the newest comes first
+            self._run("rmi", older)
+        self._run("rmi", "--prune")
 
     def export(self, stored: str, reference: str, archive: Path) -> None:
         self._run("push", "--quiet", *_PACKED, stored, f"oci-archive:{archive}:{reference}")
