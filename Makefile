@@ -66,6 +66,9 @@ images: setup ## The images of the test cluster as OCI archives, and their sizes
 image-parts: setup ## The programs and jars that `docker build` takes from build/parts (docs/images.md)
 	@$(PYTHON) -m tests.kubernetes.cluster.images --parts
 
+test-strimzi: setup ## Kill a leader on Strimzi, on the cluster that DEDUP_TEST_KUBECONFIG names (docs/charts.md)
+	@$(PYTHON) -m tests.kubernetes.kill_leader strimzi-kafka $(if $(VALUES),--values $(VALUES))
+
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh
 
@@ -74,4 +77,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: images image-parts lock clean
+.PHONY: images image-parts test-strimzi lock clean

@@ -54,6 +54,8 @@ RECIPES = {
         excluded=("jetcd-core-shaded",),
         imported=("io.opentelemetry:opentelemetry-bom:1.62.0", "org.apache.logging.log4j:log4j-bom:2.25.4"),
     ),
+    # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
+    "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
     "spark-s3": Recipe(
         roots=("org.apache.hadoop:hadoop-aws",),
         added=tuple(f"software.amazon.awssdk:{part}:{AWS_SDK}" for part in AWS_PARTS),

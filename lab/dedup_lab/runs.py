@@ -237,7 +237,7 @@ class LocalRun:
             deduplication=self._deduplication,
             faults=self._records,
             problems=self._problems(),
-            files=(*producer.segments, *consumer.segments, *_other_files(folder)),
+            files=(*producer.segments, *consumer.segments, *other_files(folder)),
             stage_seconds=self._stage_seconds,
         )
 
@@ -250,7 +250,7 @@ class LocalRun:
             self._stage_seconds[stage] = round(time.monotonic() - began, 3)
 
 
-def _other_files(folder: Path) -> Iterator[Segment]:
+def other_files(folder: Path) -> Iterator[Segment]:
     """Everything in the folder that is not a table and is not written to any more."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()

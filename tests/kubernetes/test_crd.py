@@ -6,7 +6,7 @@ the same wrong specs, and the same innocent twins, which must come back with the
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -16,6 +16,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.core.specs import changed
 from tests.kubernetes.cluster.api_servers import ApiServer
+from tests.kubernetes.requests import Answer, apply, ask
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.experiments import parse
@@ -33,38 +34,6 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION: Final = f"{DEFINITIONS}/{crd.PLURAL}.{crd.GROUP}"
 EXPERIMENTS: Final = f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}"
 TABLE: Final = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-
-Answer = tuple[int, dict[str, Any]]
-
-
-def ask(
-    client: ApiClient,
-    method: str,
-    path: str,
-    body: dict[str, Any] | None = None,
-    *,
-    headers: Mapping[str, str] | None = None,
-    query: Mapping[str, str] | None = None,
-) -> Answer:
-    """One request, as it is written; the answer's HTTP status and its JSON."""
-    request = client.param_serialize(
-        method,
-        path,
-        query_params=list((query or {}).items()),
-        header_params={"Accept": "application/json", **(headers or {})},
-        body=body,
-        auth_settings=["BearerToken"],
-    )
-    response = client.call_api(*request, _request_timeout=WAIT_S)
-    return int(response.status), json.loads(response.read() or "{}")
-
-
-def apply(client: ApiClient, path: str, document: dict[str, Any]) -> None:
-    """What `kubectl apply --server-side` does: creates it, or makes it so."""
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    query = {"fieldManager": "dedup-tests", "fieldValidation": "Strict", "force": "true"}
-    status, said = ask(client, "PATCH", path, document, headers=headers, query=query)
-    assert status in (200, 201), said["message"]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,18 @@ from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED, LINES
 from dedup_runners.endpoints import Broker, Endpoints
 
-__all__ = ["STOP_SIGNAL", "armed_port", "command", "exits", "prepare", "process_of", "records", "render", "write"]
+__all__ = [
+    "STOP_SIGNAL",
+    "armed_port",
+    "command",
+    "exits",
+    "lines",
+    "prepare",
+    "process_of",
+    "records",
+    "render",
+    "write",
+]
 
 
 def prepare(
@@ -63,9 +74,9 @@ def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> t
     return assemble(
         planned,
         messages=messages,
-        lines=_lines(folder / LINES),
-        marks=_lines(folder / "marks.jsonl"),
-        disturbances=_lines(folder / "disturbances.jsonl"),
+        lines=lines(folder / LINES),
+        marks=lines(folder / "marks.jsonl"),
+        disturbances=lines(folder / "disturbances.jsonl"),
         journals={each.name: _journal(folder / "chaos" / each.name / "journal.json") for each in planned},
     )
 
@@ -80,7 +91,7 @@ def process_of(broker: Broker) -> int:
     return keepers.status(broker).pid or 0
 
 
-def _lines(path: Path) -> list[dict[str, object]]:
+def lines(path: Path) -> list[dict[str, object]]:
     """The lines of a JSON lines file; a line cut short by a crash is left out, a missing file is empty."""
     if not path.is_file():
         return []
