@@ -70,6 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         lacks = {lack for marker, find in REQUIREMENTS.items() if item.get_closest_marker(marker) and (lack := find())}
         for lack in lacks:
             item.add_marker(pytest.mark.skip(reason=lack))
+    # A cluster that tests share stays up until the session ends: its tests come last, and no others run beside it.
+    items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

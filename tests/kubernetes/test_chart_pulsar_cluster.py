@@ -139,9 +139,9 @@ def test_a_killed_broker_stays_down_for_its_hold_and_comes_back(release: Release
     release.write(0)
     owner = release.owner()
     killed = kill(release, owner, HOLD_S)
+    assert not broker(release, owner).ready
     release.write(MESSAGES)
     assert release.owner() != owner, "another broker serves the topic meanwhile"
-    assert not broker(release, owner).ready
     until(lambda: broker(release, owner).ready, BOUND_S, "the broker is ready again", 0.5)
     assert broker(release, owner).last_state.terminated.exit_code == 137
     assert broker(release, owner).restart_count == 1, "no probe killed what was held"
@@ -150,11 +150,10 @@ def test_a_killed_broker_stays_down_for_its_hold_and_comes_back(release: Release
     assert "Phase:          Succeeded" in release.helm.test(TEST_S), "all brokers see each other again"
 
 
-def test_a_kill_without_a_hold_is_over_sooner(release: Release) -> None:
+def test_a_kill_without_a_hold_needs_nobody_to_end_it(release: Release) -> None:
     owner = release.owner()
-    killed = kill(release, owner, 0)
+    kill(release, owner, 0)
     until(lambda: broker(release, owner).ready, BOUND_S, "the broker is ready again", 0.5)
-    assert ready_since(release, owner) - killed < timedelta(seconds=90)
     assert release.read() == list(range(2 * MESSAGES))
 
 
