@@ -1,9 +1,9 @@
 """Three judges, thousands of histories that nobody would have thought of, one answer each, to the byte.
 
-The histories of a batch are judged by the oracle one by one, by the local engine together, and by Spark in one job,
-since a job costs seconds whatever it judges. Most of them lie in row groups of a few rows, every one of which is a
-chunk of its own and goes to whichever task comes next. What the histories had in them is printed, for a judge that was
-never shown a loss has not been tested on losses.
+The histories of a batch are judged by the oracle one by one, by the local engine together, and a quarter of them by
+Spark in one job too, which runs the local engine's functions and shares out the work in another way. Most of them lie
+in row groups of a few rows, every one of which is a chunk of its own and goes to whichever task comes next. What the
+histories had in them is printed, for a judge that was never shown a loss has not been tested on losses.
 """
 
 import shutil
@@ -21,7 +21,7 @@ from tests.spark.test_job import assert_agree
 from dedup.anomalies import Counts, Verification
 from dedup_spark import local, oracle
 
-BATCHES, BATCH = 4, 525
+BATCHES, BATCH, BY_SPARK = 4, 525, 130
 SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
 """Rows a segment, rows a row group."""
 
@@ -73,13 +73,14 @@ def test_all_three_say_the_same_of_generated_histories(
         for number, (folder, history) in enumerate(zip(folders, histories, strict=True)):
             segment_rows, group_rows = SIZES[number % len(SIZES)]
             write_history(folder, history, segment_rows=segment_rows, row_group_rows=group_rows)
-        by_spark, problems = spark_judges(folders, chunk_rows=1)
+        by_spark, problems = spark_judges(folders[:BY_SPARK], chunk_rows=1)
         here = local.verify(folders, chunk_rows=1)
         assert (problems, here.problems) == ([], ())
         for number, folder in enumerate(folders):
             naive = oracle.judge(folder)
             assert_agree(here.runs[number], naive, f"local, history_of({folder.name})")
-            assert_agree(by_spark[number], naive, f"Spark, history_of({folder.name})")
+            if number < BY_SPARK:
+                assert_agree(by_spark[number], naive, f"Spark, history_of({folder.name})")
             coverage.add(histories[number], SIZES[number % len(SIZES)][1], naive)
             shutil.rmtree(folder)
 
