@@ -13,21 +13,25 @@ broker. `write` makes the topic first, if there is none.
 import json
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pulsar
 
 from dedup_runners.waiting import until
 
-TIMEOUT_S: Final = 60
+TIMEOUT_S: Final = 120
+ASK_S: Final = 10
 
 
 def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
     ask("PUT", f"{admin}/admin/v2/{path(topic)}")
     failed: list[str] = []
-    producer = connect(clients).create_producer(
-        f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000, block_if_queue_full=True
+    producer = opened(
+        clients,
+        lambda client: client.create_producer(
+            f"persistent://{name(topic)}", send_timeout_millis=TIMEOUT_S * 1000, block_if_queue_full=True
+        ),
     )
     for number in range(int(first), int(first) + int(count)):
         producer.send_async(str(number).encode(), lambda result, _: note(result, failed))
@@ -37,7 +41,9 @@ def write(clients: str, admin: str, topic: str, first: str, count: str) -> None:
 
 
 def read(clients: str, admin: str, topic: str, count: str) -> None:
-    reader = connect(clients).create_reader(f"persistent://{name(topic)}", pulsar.MessageId.earliest)
+    reader = opened(
+        clients, lambda client: client.create_reader(f"persistent://{name(topic)}", pulsar.MessageId.earliest)
+    )
     print(json.dumps([int(reader.read_next(TIMEOUT_S * 1000).data()) for _ in range(int(count))]))
 
 
@@ -51,7 +57,7 @@ def ask(method: str, url: str) -> httpx.Response:
 
     def answer() -> httpx.Response | None:
         try:
-            got = httpx.request(method, url, timeout=TIMEOUT_S, follow_redirects=True, trust_env=False)
+            got = httpx.request(method, url, timeout=ASK_S, follow_redirects=True, trust_env=False)
         except httpx.HTTPError:
             return None
         return got if got.is_success or got.status_code == httpx.codes.CONFLICT else None
@@ -61,9 +67,19 @@ def ask(method: str, url: str) -> httpx.Response:
     return got
 
 
-def connect(clients: str) -> pulsar.Client:
+def opened(clients: str, make: Callable[[pulsar.Client], Any]) -> Any:
+    """What a client makes. A broker whose topics' owner was killed may never answer a question: it is asked anew."""
     quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/stderr")  # its own goes to standard output
-    return pulsar.Client(clients, listener_name="loopback", operation_timeout_seconds=TIMEOUT_S, logger=quiet)
+
+    def made() -> Any:
+        client = pulsar.Client(clients, listener_name="loopback", operation_timeout_seconds=ASK_S, logger=quiet)
+        try:
+            return make(client)
+        except pulsar.exceptions.PulsarException:
+            client.close()
+            return None
+
+    return until(made, TIMEOUT_S, "a broker serves the topic")
 
 
 def note(result: pulsar.Result, failed: list[str]) -> None:
