@@ -1,6 +1,6 @@
 """charts/kafka as Helm renders it and as an API server takes it: no pod is started here.
 
-What it does when it runs is test_chart_kafka_live.py's.
+What it does when it runs is test_chart_kafka_cluster.py's.
 """
 
 import base64
@@ -48,6 +48,7 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"version": "latest"}, r"/version': 'latest' does not match pattern"),
     ({"version": "3.9.0"}, r"/version': '3.9.0' does not match pattern"),
     ({"image": {"repository": "-x"}}, r"/image/repository': '-x' does not match pattern"),
+    ({"tools": {"image": {"tag": ""}}}, r"/tools/image/tag': minLength: got 0, want 1"),
     ({"image": {"command": ["sh"]}}, r"/image': additional properties 'command' not allowed"),
     ({"storage": {"type": "Disk"}}, r"/storage/type': value must be one of 'Ephemeral', 'PersistentVolume'"),
     ({"storage": {"size": "much"}}, r"/storage/size': 'much' does not match pattern"),
@@ -55,6 +56,8 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"loopback": {"firstPort": 80}}, r"/loopback/firstPort': minimum: got 80, want 1,?024"),
     ({"heapMiB": 64}, r"/heapMiB': minimum: got 64, want 256"),
     ({"resources": {"limits": {"memory": "1 GB"}}}, r"/resources/limits/memory': '1 GB' does not match pattern"),
+    ({"resources": {"requests": {"cpu": ".."}}}, r"/resources/requests/cpu': '\.\.' does not match pattern"),
+    ({"resources": {"requests": {"cpu": -1}}}, r"/resources/requests/cpu': minimum: got -1, want 0"),
     ({"podTemplate": {"hostNetwork": True}}, r"/podTemplate': additional properties 'hostNetwork' not allowed"),
 ]
 # What lies where, which the lab and a pod must say differently.

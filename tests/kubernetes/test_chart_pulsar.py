@@ -45,8 +45,10 @@ REFUSED: Final[list[tuple[Values, str]]] = [
     ({"bookies": 0}, r"/bookies': minimum: got 0, want 1"),
     ({"replicas": 3}, r"additional properties 'replicas' not allowed"),
     ({"version": "latest"}, r"/version': 'latest' does not match pattern"),
+    ({"version": "2.1.0"}, r"/version': '2.1.0' does not match pattern"),
     ({"image": {"repository": "a b"}}, r"/image/repository': 'a b' does not match pattern"),
     ({"image": {"command": ["sh"]}}, r"/image': additional properties 'command' not allowed"),
+    ({"tools": {"image": {"tag": ""}}}, r"/tools/image/tag': minLength: got 0, want 1"),
     ({"deduplication": True}, r"/deduplication': value must be one of 'Disabled', 'Enabled'"),
     ({"storage": {"type": "Disk"}}, r"/storage/type': value must be one of 'Ephemeral', 'PersistentVolume'"),
     ({"storage": {"size": "5"}}, r"/storage/size': '5' does not match pattern"),
@@ -56,6 +58,8 @@ REFUSED: Final[list[tuple[Values, str]]] = [
     ({"proxy": {"replicas": 0}}, r"/proxy/replicas': minimum: got 0, want 1"),
     ({"resources": {"worker": {}}}, r"/resources': additional properties 'worker' not allowed"),
     ({"resources": {"broker": {"limits": {"memory": "1 GB"}}}}, r"/limits/memory': '1 GB' does not match pattern"),
+    ({"resources": {"broker": {"requests": {"cpu": ".."}}}}, r"/requests/cpu': '\.\.' does not match pattern"),
+    ({"resources": {"broker": {"requests": {"cpu": -1}}}}, r"/requests/cpu': minimum: got -1, want 0"),
     ({"podTemplate": {"hostNetwork": True}}, r"/podTemplate': additional properties 'hostNetwork' not allowed"),
 ]
 
