@@ -26,6 +26,10 @@ VARIANTS: Final[dict[str, Values]] = {
     "as it comes": {},
     "one broker": {"brokers": 1},
     "volumes": {"storage": {"type": "PersistentVolume", "size": "1Gi", "className": "fast"}},
+    "names in digits": {
+        "storage": {"type": "PersistentVolume", "className": "123"},
+        "tls": {"enabled": True, "secretName": "123"},
+    },
     "TLS": {"tls": {"enabled": True}},
     "TLS of ours": {"tls": {"enabled": True, "secretName": "ours"}},
     "elsewhere": {
@@ -124,6 +128,16 @@ def test_a_pod_with_a_privilege_more_is_not(helm: Helm, client: ApiClient) -> No
 def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str) -> None:
     with pytest.raises(Refused, match=words):
         helm.render(values)
+
+
+def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
+    rendered = Helm(CHARTS / "kafka", "on", NAMESPACE, tmp_path).render(VARIANTS["names in digits"])
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/instance"] == "on" for each in rendered)
+    spec = named(rendered, "StatefulSet", "on")["spec"]
+    assert spec["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "123"
+    pods = (spec["template"], named(rendered, "Pod", "on-round-trip"))
+    secrets = [volume["secret"] for pod in pods for volume in pod["spec"]["volumes"] if "secret" in volume]
+    assert [each["secretName"] for each in secrets] == ["123", "123"]
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])

@@ -26,6 +26,10 @@ VARIANTS: Final[dict[str, Values]] = {
     "as it comes": {},
     "smallest": {"brokers": 1, "bookies": 1},
     "on volumes": {"storage": {"type": "PersistentVolume", "size": "5Gi", "className": "fast"}},
+    "with names in digits": {
+        "storage": {"type": "PersistentVolume", "className": "123"},
+        "tls": {"enabled": True, "secretName": "123"},
+    },
     "with TLS": {"tls": {"enabled": True}},
     "with TLS of the user's": {"tls": {"enabled": True, "secretName": "mine"}},
     "with a proxy": {"proxy": {"enabled": True}},
@@ -119,6 +123,15 @@ def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) 
     with pytest.raises(Refused, match=r"release name: got r+; at most 40 characters"):
         Helm(CHARTS / "pulsar", "r" * 41, NAMESPACE, tmp_path).render({})
     assert Helm(CHARTS / "pulsar", "r" * 40, NAMESPACE, tmp_path).render({})
+
+
+def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
+    rendered = Helm(CHARTS / "pulsar", "on", NAMESPACE, tmp_path).render(VARIANTS["with names in digits"])
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/instance"] == "on" for each in rendered)
+    (claim,) = by_name(rendered)["StatefulSet", "on-bookie"]["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["storageClassName"] == "123"
+    volumes = [volume for _, spec in pod_specs(rendered) for volume in spec["volumes"]]
+    assert {volume["secret"]["secretName"] for volume in volumes if "secret" in volume} == {"123"}
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)

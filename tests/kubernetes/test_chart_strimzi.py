@@ -48,6 +48,10 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "an image": {"image": {"repository": "registry.example/kafka", "tag": "mine"}},
     "persistent": {"storage": {"type": "PersistentVolume"}},
     "persistent, of a class": {"storage": {"type": "PersistentVolume", "className": "fast", "size": "10Gi"}},
+    "names in digits": {
+        "storage": {"type": "PersistentVolume", "className": "123"},
+        "tls": {"enabled": True, "secretName": "123"},
+    },
     "TLS": {"tls": {"enabled": True}},
     "TLS with a certificate of one's own": {"tls": {"enabled": True, "secretName": "mine"}},
     "another first port": {"loopback": {"firstPort": 20000}},
@@ -205,6 +209,18 @@ def test_a_release_name_that_makes_pod_names_too_long_is_refused(tmp_path: Path)
     Helm(CHART, "a" * 29, NAMESPACE, tmp_path).render({})
     with pytest.raises(Refused, match="take at most 29"):
         Helm(CHART, "a" * 30, NAMESPACE, tmp_path).render({})
+
+
+def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
+    documents = Helm(CHART, "on", NAMESPACE, tmp_path).render(VARIANTS["names in digits"])
+    assert all(each["metadata"]["labels"]["app.kubernetes.io/instance"] == "on" for each in documents)
+    nodes = one(documents, "KafkaNodePool", "on")
+    assert nodes["metadata"]["labels"]["strimzi.io/cluster"] == one(documents, "Kafka", "on")["metadata"]["name"]
+    assert nodes["spec"]["storage"]["class"] == "123"
+    listeners = one(documents, "Kafka")["spec"]["kafka"]["listeners"]
+    certificates = [each["configuration"]["brokerCertChainAndKey"]["secretName"] for each in listeners]
+    secrets = [each["secret"]["secretName"] for each in one(documents, "Pod")["spec"]["volumes"] if "secret" in each]
+    assert [*certificates, *secrets] == ["123", "123", "123"]
 
 
 @pytest.mark.parametrize("name", WRONG)

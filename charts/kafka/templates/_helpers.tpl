@@ -1,14 +1,14 @@
 {{/* The labels by which this release's brokers are found. */}}
 {{- define "kafka.selector" -}}
 app.kubernetes.io/name: kafka
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: broker
 {{- end }}
 
 {{/* What every object says of itself. */}}
 {{- define "kafka.labels" -}}
 app.kubernetes.io/name: kafka
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ include "kafka.version" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}

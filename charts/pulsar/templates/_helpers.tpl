@@ -35,7 +35,7 @@
 {{/* What selects a component's pods. Called with (list . component). */}}
 {{- define "pulsar.selector" -}}
 app.kubernetes.io/name: pulsar
-app.kubernetes.io/instance: {{ (first .).Release.Name }}
+app.kubernetes.io/instance: {{ (first .).Release.Name | quote }}
 app.kubernetes.io/component: {{ last . }}
 {{- end -}}
 
@@ -158,7 +158,7 @@ volumeClaimTemplates:
     spec:
       accessModes: [ReadWriteOnce]
       {{- with .Values.storage.className }}
-      storageClassName: {{ . }}
+      storageClassName: {{ . | quote }}
       {{- end }}
       resources: {requests: {storage: {{ .Values.storage.size }}}}
 {{- end -}}
