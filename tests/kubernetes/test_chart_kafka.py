@@ -6,6 +6,7 @@ What it does when it runs is test_chart_kafka_cluster.py's.
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -130,6 +131,13 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
         helm.render(values)
 
 
+def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) -> None:
+    """One character more is all that Helm allows."""
+    with pytest.raises(Refused, match=r"release name: got r+; at most 52 characters"):
+        Helm(CHARTS / "kafka", "r" * 53, NAMESPACE, tmp_path).render({})
+    assert Helm(CHARTS / "kafka", "r" * 52, NAMESPACE, tmp_path).render({})
+
+
 def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
     rendered = Helm(CHARTS / "kafka", "on", NAMESPACE, tmp_path).render(VARIANTS["names in digits"])
     assert all(each["metadata"]["labels"]["app.kubernetes.io/instance"] == "on" for each in rendered)
@@ -206,6 +214,18 @@ def test_a_quorum_keeps_its_size(installed: Helm) -> None:
     with pytest.raises(Refused, match="brokers: got 5; this release was installed with 3 and a quorum keeps its size"):
         installed.upgrade({"tls": {"enabled": True}, "brokers": 5})
     installed.upgrade({"tls": {"enabled": True}, "brokers": 3})
+
+
+def test_a_quorum_keeps_its_protocol(installed: Helm) -> None:
+    """Pods are replaced one after the other: the first to speak otherwise would find nobody, and stop the upgrade."""
+    with pytest.raises(Refused, match=r"tls\.enabled: got false; this release was installed with true"):
+        installed.upgrade({})
+    plain = replace(installed, release="plain")
+    plain.upgrade({})
+    with pytest.raises(Refused, match=r"tls\.enabled: got true; this release was installed with false"):
+        plain.upgrade({"tls": {"enabled": True}})
+    plain.upgrade({"heapMiB": 300})
+    plain.uninstall()
 
 
 def test_the_notes_say_how_to_reach_and_how_to_hurt_it(installed: Helm) -> None:

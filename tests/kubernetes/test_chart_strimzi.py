@@ -205,6 +205,11 @@ def test_a_wrong_value_is_refused_where_it_stands(helm: Helm, name: str) -> None
     assert words in str(refused.value)
 
 
+def test_a_tag_without_a_repository_would_change_nothing_and_is_refused(helm: Helm) -> None:
+    with pytest.raises(Refused, match=r'image\.tag: got "mine" and no image\.repository'):
+        helm.render({"image": {"tag": "mine"}})
+
+
 def test_a_release_name_that_makes_pod_names_too_long_is_refused(tmp_path: Path) -> None:
     Helm(CHART, "a" * 29, NAMESPACE, tmp_path).render({})
     with pytest.raises(Refused, match="take at most 29"):

@@ -1,3 +1,10 @@
+{{/* A StatefulSet's name is in a label of its pods together with a hash of 11 characters, and a label has at most 63. */}}
+{{- define "kafka.checkName" -}}
+{{- if gt (len .Release.Name) 52 -}}
+{{- fail (printf "release name: got %s; at most 52 characters fit the labels of its pods; choose a shorter one" .Release.Name) -}}
+{{- end -}}
+{{- end }}
+
 {{/* The labels by which this release's brokers are found. */}}
 {{- define "kafka.selector" -}}
 app.kubernetes.io/name: kafka
