@@ -185,13 +185,13 @@ def test_brokers_and_bookies_consent_to_faults_and_zookeeper_does_not(helm: Helm
 def test_a_held_container_is_not_killed_by_its_probes(helm: Helm) -> None:
     """The start script waits 600 s at most, and as long again for ZooKeeper if it must."""
     script = (CHARTS / "pulsar" / "files" / "start.sh").read_text()
-    assert "LONGEST_HOLD_S=600" in script
+    assert "LONGEST_HOLD_S=600" in script and "LONGEST_WAIT_S=600" in script
     for component in ("broker", "bookie"):
         (container,) = by_name(helm.render({}))["StatefulSet", f"rel-{component}"]["spec"]["template"]["spec"][
             "containers"
         ]
         startup = container["startupProbe"]
-        assert startup["periodSeconds"] * startup["failureThreshold"] > 600 + 60
+        assert startup["periodSeconds"] * startup["failureThreshold"] > 600 + 600
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
@@ -256,6 +256,15 @@ def test_tls_is_spoken_on_the_loopback_listener_alone(helm: Helm) -> None:
     assert ("Secret", "rel-tls") not in theirs
     volumes = theirs["StatefulSet", "rel-broker"]["spec"]["template"]["spec"]["volumes"]
     assert [volume["secret"]["secretName"] for volume in volumes if "secret" in volume] == ["mine"]
+
+
+def test_the_private_key_is_written_to_memory_alone(helm: Helm) -> None:
+    objects = by_name(helm.render(VARIANTS["with TLS"]))
+    spec = objects["StatefulSet", "rel-broker"]["spec"]["template"]["spec"]
+    (key,) = [each for each in spec["initContainers"] if each["name"] == "tls-key"]
+    assert key["command"][-1] == "/tools/tls.key"
+    (folder,) = [each["emptyDir"] for each in spec["volumes"] if each["name"] == "tools"]
+    assert folder["medium"] == "Memory"
 
 
 def test_the_proxy_is_there_when_asked_for(helm: Helm) -> None:

@@ -139,7 +139,8 @@ resources: {{- toYaml (index $root.Values.resources (index . 1)) | nindent 2 }}
 {{- define "pulsar.volumes" -}}
 - name: config
   configMap: {name: {{ .Release.Name }}-pulsar}
-- {name: tools, emptyDir: {}}
+# In memory: beside tini, brokers with TLS have their private key here.
+- {name: tools, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
 - {name: scratch, emptyDir: {}}
 {{- end -}}
 
