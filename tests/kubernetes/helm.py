@@ -16,7 +16,7 @@ from tests.kubernetes.cluster import binaries
 from tests.kubernetes.cluster.binaries import HELM
 
 CHARTS: Final = Path(__file__).parents[2] / "charts"
-TIMEOUT_S: Final = 60
+TIMEOUT_S: Final = 180
 Values = Mapping[str, Any]
 
 

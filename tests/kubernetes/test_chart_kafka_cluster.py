@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
@@ -21,9 +22,9 @@ from tests.kubernetes.helm import CHARTS, Helm, Values
 
 from dedup_runners.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.cluster
 
-NAMESPACE: Final = "chart-kafka"
+NAMESPACE: Final = f"chart-kafka-{uuid4().hex[:8]}"
 BOUND_S: Final = 600.0
 HOLD_S: Final = 20
 MESSAGES: Final = 2000
