@@ -232,6 +232,7 @@ def test_the_notes_say_how_to_reach_and_how_to_hurt_it(installed: Helm) -> None:
     notes = installed.upgrade({"tls": {"enabled": True}})
     assert "127.0.0.1:39092,127.0.0.1:39093,127.0.0.1:39094" in notes
     assert "kill -9 $(cat /hold/pid)" in notes
+    assert f"kubectl delete pod --namespace {NAMESPACE} --selector app.kubernetes.io/instance=k" in notes
 
 
 def dry_run(client: ApiClient, document: dict[str, Any]) -> None:

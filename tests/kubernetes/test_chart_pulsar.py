@@ -309,6 +309,7 @@ def test_the_notes_say_how_to_reach_and_how_to_hurt_it(installed: Helm) -> None:
     notes = installed.upgrade({"tls": {"enabled": True}})
     assert "pulsar+ssl://127.0.0.1:36650,127.0.0.1:36651,127.0.0.1:36652" in notes
     assert "kill -9 $(cat /hold/pid)" in notes
+    assert f"kubectl -n {NAMESPACE} delete pod -l app.kubernetes.io/instance=rel" in notes
 
 
 def by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
