@@ -219,7 +219,7 @@ def test_a_quorum_keeps_its_size(installed: Helm) -> None:
 def test_a_quorum_keeps_its_protocol(installed: Helm) -> None:
     """Pods are replaced one after the other: the first to speak otherwise would find nobody, and stop the upgrade."""
     with pytest.raises(Refused, match=r"tls\.enabled: got false; this release was installed with true"):
-        installed.upgrade({})
+        installed.upgrade({"tls": {"enabled": False}})
     plain = replace(installed, release="plain")
     plain.upgrade({})
     with pytest.raises(Refused, match=r"tls\.enabled: got true; this release was installed with false"):

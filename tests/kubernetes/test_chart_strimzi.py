@@ -7,6 +7,7 @@ what the chart said, under every option. Strimzi's schema must be able to refuse
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -266,6 +267,14 @@ def test_a_kafka_that_no_operator_takes_up_is_neither_seen_nor_ready_and_can_be_
     target.keep_still(client, NAMESPACE, RELEASE)
     _, found = ask(client, "GET", f"{PATHS['Kafka']}/{RELEASE}")
     assert found["metadata"]["annotations"] == {"strimzi.io/pause-reconciliation": "true"}
+
+
+def test_the_notes_say_what_stays_behind(client: ApiClient, helm: Helm, api_server: ApiServer) -> None:
+    release = replace(helm, release="notes", kubeconfig=api_server.kubeconfig)
+    notes = release.upgrade({"storage": {"type": "PersistentVolume"}})
+    release.uninstall()
+    assert f"kubectl -n {NAMESPACE} delete pvc -l strimzi.io/cluster=notes" in notes
+    assert f"kubectl -n {NAMESPACE} delete pod -l app.kubernetes.io/instance=notes" in notes
 
 
 def test_each_broker_tells_clients_a_loopback_port_of_its_own_where_its_proxy_listens(helm: Helm) -> None:
