@@ -42,6 +42,13 @@ def _near(host: str) -> bool:
         return False
 
 
+def direct() -> dict[str, str]:
+    """The settings by which programs, kubectl say, go past the user's proxy to this machine's own addresses."""
+    theirs = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+    without = ",".join(filter(None, (theirs, *map(str, NEAR))))
+    return {"NO_PROXY": without, "no_proxy": without}
+
+
 def named() -> ApiServer | None:
     """The server that the user wants the tests to use; None: they start their own."""
     kubeconfig = os.environ.get(VARIABLE)
