@@ -30,8 +30,8 @@ class ApiServer:
         kubernetes.config.load_kube_config(
             str(self.kubeconfig), client_configuration=configuration, persist_config=False
         )
-        if _near(urlsplit(configuration.host).hostname or ""):
-            configuration.proxy = None  # no HTTPS_PROXY leads to this host's own loopback, or to a cluster's cable
+        if _near(host := urlsplit(configuration.host).hostname or ""):
+            configuration.no_proxy = host  # no HTTPS_PROXY leads to our own loopback, or to a cluster's cable
         return kubernetes.client.ApiClient(configuration)
 
 
