@@ -73,7 +73,7 @@ lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest
 	@sh scripts/lock.sh
 
 clean: ## Remove caches and build output; .venv and results/ stay
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down

@@ -13,30 +13,33 @@ from tests.kubernetes.cluster import binaries
 from dedup_lab.caches import root
 
 CHECKOUT: Final = Path(__file__).parents[2]
-NAME: Final = "by-hand"
+NAME: Final = f"by-hand-{os.getpid()}"
+"""Of this session only: others may share the cache."""
 
 
-def place() -> Path:
+def place(kind: str) -> Path:
     """The folder in which everything that is known about it lies."""
-    return root() / "kubernetes" / "running" / NAME
+    return root() / "kubernetes" / "running" / f"{kind}-{NAME}"
 
 
 def command(word: str, kind: str) -> str:
     """What the command line says; it must succeed."""
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "tests.kubernetes.cluster", word, kind, NAME],
         cwd=CHECKOUT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
         capture_output=True,
         text=True,
         timeout=binaries.BUILD_TIMEOUT_S,
-        check=True,
-    ).stdout
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def owner() -> psutil.Process:
+def owner(kind: str) -> psutil.Process:
     """The process in the background."""
-    return psutil.Process(json.loads((place() / "owner.json").read_text())["pid"])
+    return psutil.Process(json.loads((place(kind) / "owner.json").read_text())["pid"])
 
 
 def gone(pid: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tests.kubernetes.cluster import binaries
+from tests.kubernetes.cluster import api_servers, binaries
 from tests.kubernetes.cluster.binaries import HELM
 
 CHARTS: Final = Path(__file__).parents[2] / "charts"
@@ -61,7 +61,7 @@ class Helm:
         done = subprocess.run(
             [binaries.find(HELM), *arguments, "--namespace", self.namespace, "--kubeconfig", kubeconfig],
             input=json.dumps(values or {}),
-            env=os.environ | {name: str(self.home) for name in homes},
+            env=os.environ | {name: str(self.home) for name in homes} | api_servers.direct(),
             capture_output=True,
             text=True,
             timeout=timeout_s,

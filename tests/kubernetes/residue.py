@@ -1,21 +1,32 @@
 """What a cluster could leave behind on the machine, found out while it runs and looked for afterwards.
 
 Its processes, its tree in each hierarchy of cgroups and its cable are known one by one, so that clusters of others,
-which come and go meanwhile, do not matter. Mounts, packet filters and the kernel's settings must be what they were.
+which come and go meanwhile, do not matter. Mounts, packet filters, the kernel's settings, and the files where the parts
+of a cluster like to leave some must be what they were.
 """
 
+import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import psutil
 from tests.kubernetes.by_hand import gone
+from tests.kubernetes.cluster import nodes
 from tests.kubernetes.cluster.namespaces import KERNEL
 from tests.kubernetes.cluster.slots import SLOTS, Slot
 
 RULES: Final = (["nft", "list", "ruleset"], ["iptables-save"], ["ip6tables-save"])
+PLACES: Final = (
+    *nodes.CONSTANTS,
+    Path("/opt", "containerd"),
+    Path("/usr/libexec/kubernetes"),
+    Path("/var/lib/containers/cache"),
+)
+"""Folders in which programs of a cluster write unless they are kept from it."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,7 @@ class Machine:
     rules: list[str]
     settings: list[str]
     network_namespaces: list[str]
+    files: list[str]
 
     @classmethod
     def now(cls) -> "Machine":
@@ -35,6 +47,7 @@ class Machine:
             [_rules(command) for command in RULES if shutil.which(command[0])],
             [Path("/proc/sys", name).read_text() for name in KERNEL],
             sorted(path.name for path in Path("/run/netns").glob("*")),
+            sorted(str(Path(folder, name)) for folder, name in _files()),
         )
 
 
@@ -60,6 +73,12 @@ class Trace:
         lock = f"@dedup-cluster-{self.slot.number}"
         locks = [f"socket {lock}"] if lock in Path("/proc/net/unix").read_text().split() else []
         return [*processes, *cgroups, *cable, *locks]
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for place in PLACES:
+        for folder, folders, files in os.walk(place):
+            yield from ((folder, name) for name in (*folders, *files))
 
 
 def _rules(command: list[str]) -> str:

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient, ApiException, CoreV1Api, CustomObjectsApi, RbacAuthorizationV1Api
-from tests.kubernetes.cluster import addons, images
+from tests.kubernetes.cluster import images
+from tests.kubernetes.cluster.addons import busybox
 from tests.kubernetes.cluster.clusters import Cluster
 
 from dedup_runners.waiting import until
@@ -17,7 +18,7 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.cluster
 
 NAMESPACE: Final = f"addons-{uuid4().hex[:8]}"
-POD_TIMEOUT_S: Final = 60.0
+POD_TIMEOUT_S: Final = 180.0
 SPARK_TIMEOUT_S: Final = 600.0
 SPARK: Final = ("sparkoperator.k8s.io", "v1beta2", NAMESPACE, "sparkapplications")
 FEATURES: Final = "org.apache.spark.deploy.k8s.features"
@@ -52,6 +53,8 @@ with SparkSession.builder.getOrCreate() as spark:
 @pytest.fixture(scope="module")
 def client(cluster: Cluster) -> Iterator[ApiClient]:
     """A client of the cluster, in which our namespace is."""
+    if cluster.inside is None:
+        pytest.skip("it is about our own addons")
     with cluster.api_server.client() as client:
         core = CoreV1Api(client)
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -112,7 +115,7 @@ def test_a_spark_application_that_is_none_is_refused(client: ApiClient) -> None:
 
 def shell(script: str, volumes: dict[str, Any] | None = None) -> dict[str, Any]:
     """A pod that runs a line of shell."""
-    return pod(addons.BUSYBOX.name, ["/bin/sh", "-c", script], volumes or {})
+    return pod(busybox.IMAGE, ["/bin/sh", "-c", script], volumes or {})
 
 
 def python(script: str, *arguments: str) -> dict[str, Any]:

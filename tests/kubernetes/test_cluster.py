@@ -11,8 +11,8 @@ import psutil
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api
 from tests.kubernetes import by_hand, pods
-from tests.kubernetes.cluster import clusters, oci_archives
-from tests.kubernetes.cluster.addons import BUSYBOX
+from tests.kubernetes.cluster import clusters
+from tests.kubernetes.cluster.addons import busybox
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.residue import Machine, Trace
 
@@ -22,7 +22,7 @@ from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-BOUND_S: Final = 60.0
+BOUND_S: Final = 180.0
 TIMES: Final = 5
 SAME_ADDRESS: Final = "10.96.77.77"
 SAFE: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -30,7 +30,7 @@ SAFE: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL
 
 @pytest.fixture
 def client(cluster: Cluster) -> Iterator[ApiClient]:
-    cluster.load(oci_archives.archive(BUSYBOX))
+    cluster.load(busybox.archive())
     with cluster.api_server.client() as client:
         yield client
 
@@ -58,7 +58,7 @@ def machine() -> None:
 
 def pod(name: str, script: str) -> dict[str, Any]:
     """A pod that runs a shell script."""
-    container = {"name": "main", "image": BUSYBOX.name, "command": ["/bin/sh", "-c", script], "securityContext": SAFE}
+    container = {"name": "main", "image": busybox.IMAGE, "command": ["/bin/sh", "-c", script], "securityContext": SAFE}
     identity = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     return {
         "metadata": {"name": name, "labels": {"app": name}},
@@ -156,7 +156,7 @@ def test_two_side_by_side_do_not_meet(tmp_path: Path) -> None:
         clusters.running(tmp_path / "other", bare=True) as other,
     ):
         for word, each in (("one", one.cluster), ("other", other.cluster)):
-            each.load(oci_archives.archive(BUSYBOX))
+            each.load(busybox.archive())
             with each.api_server.client() as client:
                 served(client, "default", "server", word, SAME_ADDRESS)
         for word, each in (("one", one.cluster), ("other", other.cluster)):
@@ -172,7 +172,7 @@ def test_five_times_up_and_down_leave_nothing(tmp_path: Path) -> None:
         folder = tmp_path / str(time)
         folder.mkdir()
         with clusters.running(folder, bare=True) as ours:
-            ours.cluster.load(oci_archives.archive(BUSYBOX))
+            ours.cluster.load(busybox.archive())
             with ours.cluster.api_server.client() as client:
                 served(client, "default", "server", "served")
             trace = Trace(ours.cluster.kubeconfig, keepers(ours.lab))
@@ -194,14 +194,14 @@ def test_one_whose_owner_is_killed_is_gone_after_the_next_command() -> None:
     before = Machine.now()
     try:
         by_hand.command("up", "cluster")
-        owner = by_hand.owner()
-        trace = Trace(by_hand.place() / "kubeconfig", [owner])
+        owner = by_hand.owner("cluster")
+        trace = Trace(by_hand.place("cluster") / "kubeconfig", [owner])
         owner.send_signal(signal.SIGKILL)
         owner.wait(BOUND_S)
     finally:
         by_hand.command("down", "cluster")
     until(lambda: not trace.left(), BOUND_S, "the last process has ended")
-    assert not by_hand.place().exists()
+    assert not by_hand.place("cluster").exists()
     assert Machine.now() == before
 
 
@@ -210,8 +210,8 @@ def test_it_goes_whole_even_if_its_keepers_are_killed_too() -> None:
     """Nobody is left who knows of it; what it wrote down is enough."""
     try:
         by_hand.command("up", "cluster")
-        owner = by_hand.owner()
-        trace = Trace(by_hand.place() / "kubeconfig", [owner])
+        owner = by_hand.owner("cluster")
+        trace = Trace(by_hand.place("cluster") / "kubeconfig", [owner])
         for process in [owner, *owner.children()]:
             process.send_signal(signal.SIGKILL)
     finally:

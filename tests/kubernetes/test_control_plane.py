@@ -25,7 +25,7 @@ from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes
 
-BOUND_S: Final = 20.0
+BOUND_S: Final = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,10 +155,10 @@ def test_after_the_end_no_process_and_no_folder_is_left(tmp_path: Path) -> None:
 
 
 def test_by_hand_it_comes_up_once_and_goes_down_whole() -> None:
-    place = by_hand.place()
+    place = by_hand.place("control-plane")
     try:
         assert f"kubeconfig: {place / 'kubeconfig'}\n" in by_hand.command("up", "control-plane")
-        owner = by_hand.owner()
+        owner = by_hand.owner("control-plane")
         family = [owner, *owner.children(recursive=True)]
         assert len(family) == 5
         assert "ready after" not in by_hand.command("up", "control-plane"), "it was up already"
@@ -172,7 +172,7 @@ def test_by_hand_it_comes_up_once_and_goes_down_whole() -> None:
 def test_when_its_owner_is_killed_everything_leaves() -> None:
     try:
         by_hand.command("up", "control-plane")
-        owner = by_hand.owner()
+        owner = by_hand.owner("control-plane")
         family = [owner, *owner.children(recursive=True)]
         etcd = next(process for process in family if process.name() == "etcd")
         lab = Path(etcd.cwd()).parents[1]
@@ -180,7 +180,7 @@ def test_when_its_owner_is_killed_everything_leaves() -> None:
         until(lambda: all(gone(process.pid) for process in family), BOUND_S, "all five processes are gone")
     finally:
         by_hand.command("down", "control-plane")
-    assert not by_hand.place().exists()
+    assert not by_hand.place("control-plane").exists()
     assert not lab.exists(), "what a killed owner cannot clear away, the next command does"
 
 

@@ -106,6 +106,15 @@ def test_a_build_sees_the_parts_and_nothing_else(image: Image, code: Path) -> No
     assert builder.contexts == [[], ["code/main.py"]]
 
 
+def test_what_else_lies_where_parts_are_put_keeps_its_time(code: Path, tmp_path: Path) -> None:
+    """`make image-parts` puts them into the checkout."""
+    before = code.stat().st_mtime
+    images.put((Tree(str(code), "build/parts/code"),), tmp_path)
+    assert (tmp_path / "build" / "parts").stat().st_mtime == 0
+    assert code.stat().st_mtime == before
+    assert tmp_path.stat().st_mtime != 0
+
+
 def test_an_archive_appears_whole_or_not_at_all(image: Image) -> None:
     with pytest.raises(EnvironmentError_, match="no space"):
         images.archive(image, builder=FakeBuilder(exports=False))

@@ -33,7 +33,7 @@ def test_what_is_missing_is_installed_and_nothing_else(as_root: Path, capsys: py
     packages.install(NEEDED)
     update, install = (as_root / "calls").read_text().splitlines()
     assert update.endswith(" update")
-    assert install.endswith(" --no-install-recommends runtime-package")
+    assert install.endswith(" install --yes --no-remove --no-install-recommends runtime-package")
     assert capsys.readouterr().out == "install runtime-package\n"
     packages.install({"sh": "dash"})
     assert len((as_root / "calls").read_text().splitlines()) == 2, "nothing was missing"
@@ -43,6 +43,21 @@ def test_an_installation_that_fails_gives_apts_own_words(as_root: Path) -> None:
     script(as_root / "apt-get", "echo 'E: no such host' >&2; exit 100")
     with pytest.raises(EnvironmentError_, match=r"apt-get .* update: got E: no such host; .*check the network"):
         packages.install(NEEDED)
+
+
+def test_a_package_is_unpacked_without_being_installed(as_root: Path) -> None:
+    folder = as_root / "unpacked"
+    folder.mkdir()
+    script(as_root / "apt-get", f'echo "$*" >>{as_root}/calls; case "$*" in *" download "*) : >busybox_1.deb;; esac')
+    script(as_root / "dpkg-deb", ': >"$3/busybox"')
+    packages.unpack("busybox-static", folder)
+    assert [line.split()[3] for line in (as_root / "calls").read_text().splitlines()] == ["update", "download"]
+    assert sorted(path.name for path in folder.iterdir()) == ["busybox", "busybox_1.deb"]
+
+
+def test_without_apt_nothing_can_be_unpacked(as_root: Path) -> None:
+    with pytest.raises(EnvironmentError_, match=r"got no apt-get, dpkg-deb; .* in apt, dpkg"):
+        packages.unpack("busybox-static", as_root)
 
 
 @pytest.fixture

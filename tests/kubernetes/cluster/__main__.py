@@ -33,7 +33,7 @@ from dedup_runners.waiting import until
 
 PACKAGE: Final = "tests.kubernetes.cluster"
 CHECKOUT: Final = Path(__file__).parents[3]
-UP_TIMEOUT_S: Final = 300.0
+UP_TIMEOUT_S: Final = 900.0
 DOWN_TIMEOUT_S: Final = 120.0
 CHECK_S: Final = 1.0
 VARIABLES: Final = {"control-plane": "PLANE", "cluster": "CLUSTER"}
@@ -59,7 +59,7 @@ class Place:
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        self.folder = root() / "kubernetes" / "running" / name
+        self.folder = root() / "kubernetes" / "running" / f"{kind}-{name}"
         self.kubeconfig = self.folder / "kubeconfig"
         self.log = self.folder / "owner.log"
         self._owner = self.folder / "owner.json"

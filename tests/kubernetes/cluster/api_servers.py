@@ -30,8 +30,8 @@ class ApiServer:
         kubernetes.config.load_kube_config(
             str(self.kubeconfig), client_configuration=configuration, persist_config=False
         )
-        if _near(urlsplit(configuration.host).hostname or ""):
-            configuration.proxy = None  # no HTTPS_PROXY leads to this host's own loopback, or to a cluster's cable
+        if _near(host := urlsplit(configuration.host).hostname or ""):
+            configuration.no_proxy = host  # no HTTPS_PROXY leads to our own loopback, or to a cluster's cable
         return kubernetes.client.ApiClient(configuration)
 
 
@@ -40,6 +40,13 @@ def _near(host: str) -> bool:
         return any(ip_address(host) in network for network in NEAR)
     except ValueError:  # a name
         return False
+
+
+def direct() -> dict[str, str]:
+    """The settings by which programs, kubectl say, go past the user's proxy to this machine's own addresses."""
+    theirs = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+    without = ",".join(filter(None, (theirs, *map(str, NEAR))))
+    return {"NO_PROXY": without, "no_proxy": without}
 
 
 def named() -> ApiServer | None:

@@ -1,8 +1,9 @@
 """buildah: images from Dockerfiles without a daemon, in a store of our own.
 
 Every call runs in a mount namespace of its own, so that whatever it mounts is gone when it ends, however it ends. The
-store (of layers) is in our cache; the user's own images, if there are any, are never seen. A build takes this machine's
-settings for packages as it finds them (apt's by a mount, pip's by secrets) and leaves none of them in an image.
+store (of layers) is in our cache, and in that namespace our folder is seen where root's own images are, if there are
+any. A build takes this machine's settings for packages as it finds them (apt's by a mount, pip's by secrets) and leaves
+none of them in an image. What it downloads goes into the user's own cache of pip.
 """
 
 import os
@@ -26,6 +27,9 @@ PROGRAMS: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare"
 TIMEOUT_S: Final = 1800.0
 KEPT: Final = 3
 """How many states of an image are kept."""
+_NOTES: Final = Path("/var/lib/containers")
+"""Where buildah notes which layers it has seen, whatever its store."""
+_UNSEEN: Final = f'mount --bind "$0" {_NOTES} && exec "$@"'
 _RULE: Final = "the test cluster's images are built by buildah from their Dockerfiles"
 _CA: Final = "/run/secrets/ca.pem"
 _CACHE: Final = "/var/cache/pip"
@@ -39,7 +43,9 @@ class Buildah:
     def __init__(self) -> None:
         packages.install(PROGRAMS)
         self._store = root() / "kubernetes" / "buildah"
-        self._store.mkdir(parents=True, exist_ok=True)
+        self._notes = self._store / "notes"
+        for folder in (self._notes, _NOTES):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def has(self, stored: str) -> bool:
         return bool(self._run("images", "--quiet", "--filter", f"reference={stored}").strip())
@@ -64,9 +70,12 @@ class Buildah:
 
     def _run(self, *arguments: str) -> str:
         remove_stale(self._store, "run-*")
+        # In this file it notes that it saw netavark, which our builds have no use for, and fails once that is gone.
+        (self._store / "layers" / "defaultNetworkBackend").unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(dir=self._store, prefix="run-") as scratch:
             where = ["--root", str(self._store / "layers"), "--runroot", scratch, "--storage-driver", "overlay"]
-            return run(["unshare", "--mount", "buildah", *where, *arguments], {"TMPDIR": scratch}, TIMEOUT_S, _RULE)
+            alone = ["unshare", "--mount", "sh", "-c", _UNSEEN, str(self._notes)]
+            return run([*alone, "buildah", *where, *arguments], {"TMPDIR": scratch}, TIMEOUT_S, _RULE)
 
 
 @contextmanager

@@ -200,6 +200,9 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
     hosts = lab.data("node") / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{slot.node} {nodes.NODE}\n", encoding="ascii")
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
+    for constant in nodes.CONSTANTS:
+        constant.mkdir(parents=True, exist_ok=True)
+        shared[constant] = lab.data(str(constant.relative_to("/")).replace("/", "-"))
     with created(lab, nodes.NODE, shared) as inside:
         slot.connect(inside)
         # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses
@@ -229,6 +232,7 @@ def controller_manager(kubeconfig: Path, trusted: Path) -> list[str]:
         f"--kubeconfig={kubeconfig}",
         f"--root-ca-file={trusted}",
         f"--service-account-private-key-file={trusted.with_suffix('.key')}",
+        f"--flex-volume-plugin-dir={kubeconfig.with_name('volume-plugins')}",
         "--use-service-account-credentials=true",
         "--leader-elect=false",
     ]

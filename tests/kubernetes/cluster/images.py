@@ -156,11 +156,12 @@ def _build(builder: Builder, image: Image, digest: str, progress: Progress) -> s
 
 
 def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> None:
-    """Put parts into a folder that an image can be built from."""
+    """Put parts into a folder that an image can be built from; of what else lies there, nothing is touched."""
     for part in parts:
         part.put(folder / part.place, progress)
-    for each, _, _ in os.walk(folder):
-        os.utime(each, ALWAYS)
+    for top in {Path(part.place).parts[0] for part in parts}:
+        for each, _, _ in os.walk(folder / top):
+            os.utime(each, ALWAYS)
 
 
 def main() -> int:

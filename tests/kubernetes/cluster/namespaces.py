@@ -49,11 +49,14 @@ class Namespaces:
     pid: int
 
     def entering(self, argv: Sequence[str | Path], folder: Path = Path("/")) -> list[str]:
-        """The command line that runs `argv` inside, standing in `folder`. No proxy can be reached from there."""
+        """The command line that runs `argv` inside, standing in `folder`. No proxy can be reached from there.
+
+        Programs inside look for others where we do, even if the user came by `su` and has no /usr/sbin on PATH.
+        """
         kinds = [f"--{kind}" for kind in KINDS]
         cleared = [f"--unset={name}" for name in PROXIES]
         enter = [packages.find("nsenter"), f"--target={self.pid}", *kinds]
-        return [*enter, "env", f"--chdir={folder}", *cleared, *map(str, argv)]
+        return [*enter, "env", f"--chdir={folder}", *cleared, f"PATH={packages.PATH}", *map(str, argv)]
 
     def run(self, *argv: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Run a command inside to its end and return what it printed. PlatformError when it fails."""

@@ -25,6 +25,11 @@ POD_NETWORK: Final = "10.244.0.0/16"
 DNS_SERVICE: Final = IPv4Address("10.96.0.10")
 """Where pods ask for names: the address that the cluster's DNS, when there is one, has to take."""
 SOCKET: Final = Path("/run/containerd/containerd.sock")
+CONSTANTS: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
+"""Where a kubelet and CNI plugins write whatever they are told: in the cluster, folders of its own are seen there.
+
+Were they the machine's, our kubelet would delete the sockets of another that runs on it.
+"""
 CNI: Final = {
     "cniVersion": "0.4.0",
     "name": "pods",
@@ -53,7 +58,11 @@ def containerd(folder: Path, images: Path, pause: str) -> list[str]:
         f"""version = 2
 root = "{images}"
 state = "{SOCKET.parent}"
-disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs"]
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.internal.v1.opt",  # it would make folders below /opt
+]
 
 [grpc]
 address = "{SOCKET}"
@@ -91,6 +100,7 @@ def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own:
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
+        "volumePluginDir": str(folder / "volume-plugins"),
         # A kubelet whose disk is fuller than it likes throws images away and refuses pods. This is a developer's disk,
         # and what lies on it is no concern of the cluster's.
         "imageGCHighThresholdPercent": 100,

@@ -59,19 +59,35 @@ def install(programs: Mapping[str, str]) -> None:
     if not (lacking := _lacking(programs)):
         return
     print(f"install {', '.join(_packages(lacking))}", flush=True)
+    _apt("update")
+    _apt("install", "--yes", "--no-remove", "--no-install-recommends", *_packages(lacking))
+
+
+def unpack(package: str, folder: Path) -> None:
+    """Put a package's files into an empty folder; nothing is installed. EnvironmentError_ when that fails."""
+    check({"apt-get": "apt", "dpkg-deb": "dpkg"})
+    _apt("update")
+    _apt("download", package, folder=folder)
+    (downloaded,) = folder.glob("*.deb")
+    _run(["dpkg-deb", "--extract", str(downloaded), str(folder)], folder)
+
+
+def _apt(*argv: str, folder: Path | None = None) -> None:
+    _run(["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *argv], folder)
+
+
+def _run(command: list[str], folder: Path | None) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for argv in (["update"], ["install", "--yes", "--no-install-recommends", *_packages(lacking)]):
-        command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *argv]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise EnvironmentError_(
+            where=" ".join(command),
+            got=(done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1][:300],
+            rule="what a cluster needs of this machine comes from Debian",
+            todo="check the network and apt's sources, then run again",
         )
-        if done.returncode != 0:
-            raise EnvironmentError_(
-                where=" ".join(command),
-                got=(done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1][:300],
-                rule="what a cluster needs of this machine is installed from Debian",
-                todo="check the network and apt's sources, then run again",
-            )
 
 
 def find(program: str) -> str:

@@ -6,6 +6,7 @@ anybody would. Each is told in a file of its own:
 
 - dns.yaml: CoreDNS, so that pods find services by name;
 - storage.yaml: local-path-provisioner, the default StorageClass, so that claims get a disk;
+- busybox.py: the shell with which it makes and removes folders, and with which tests ask;
 - object-store.yaml: MinIO, so that there is S3;
 - spark_operator.py, spark-operator.yaml: the operator of Spark, by its own chart.
 """
@@ -16,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.kubernetes.cluster import binaries, oci_archives, packages
-from tests.kubernetes.cluster.addons import spark_operator
+from tests.kubernetes.cluster import api_servers, binaries, oci_archives
+from tests.kubernetes.cluster.addons import busybox, spark_operator
 from tests.kubernetes.cluster.binaries import COREDNS, KUBECTL, LOCAL_PATH_PROVISIONER, MINIO, Program
 from tests.kubernetes.cluster.oci_archives import PlainImage
 
@@ -27,17 +28,8 @@ from dedup_lab.caches import Progress, silent
 HERE: Final = Path(__file__).parent
 MANIFESTS: Final = ("namespaces.yaml", "dns.yaml", "storage.yaml", "object-store.yaml")
 NAMESPACES: Final = ("kube-system", "local-path-storage", "minio", spark_operator.NAMESPACE)
-PACKAGES: Final = {"busybox": "busybox-static"}
-"""The program that an image is made of though we do not build it, and its Debian package."""
 AVAILABLE_TIMEOUT_S: Final = 120
 KUBECTL_TIMEOUT_S: Final = AVAILABLE_TIMEOUT_S + 30
-BUSYBOX: Final = PlainImage(
-    "localhost/dedup-test-busybox:1",
-    files={"/bin/busybox": Path("/bin/busybox")},
-    links={f"/bin/{name}": "busybox" for name in ("cat", "mkdir", "nslookup", "rm", "sh")},
-    entrypoint=("/bin/sh",),
-)
-"""The shell of those who make and remove the folders of claims, and of tests. Debian's is linked statically."""
 
 
 class Cluster(Protocol):
@@ -54,12 +46,11 @@ def prepare(progress: Progress = silent) -> list[Path]:
 
     DedupError: something cannot be had, or a build fails.
     """
-    packages.install(PACKAGES)
     # One by one: the provisioner and helm name a module that they share in two spellings, and no one build takes both.
     for program in (KUBECTL, COREDNS, LOCAL_PATH_PROVISIONER, MINIO):
         binaries.find(program, progress)
-    plain = (BUSYBOX, *(_image(program) for program in (COREDNS, LOCAL_PATH_PROVISIONER, MINIO)))
-    return [*(oci_archives.archive(image) for image in plain), *spark_operator.prepare(progress)]
+    plain = [oci_archives.archive(_image(program)) for program in (COREDNS, LOCAL_PATH_PROVISIONER, MINIO)]
+    return [busybox.archive(), *plain, *spark_operator.prepare(progress)]
 
 
 def install(cluster: Cluster, progress: Progress = silent) -> None:
@@ -91,7 +82,7 @@ def _kubectl(kubeconfig: Path, scratch: str, argv: tuple[str, ...]) -> None:
     """Run kubectl. It notes what it learns of a cluster: in `scratch`, lest it be believed of the next cluster."""
     done = subprocess.run(
         [KUBECTL.path, *argv],
-        env=os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": scratch},
+        env=os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": scratch} | api_servers.direct(),
         capture_output=True,
         text=True,
         check=False,

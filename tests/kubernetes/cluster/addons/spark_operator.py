@@ -59,25 +59,30 @@ def install(kubeconfig: Path, scratch: Path) -> None:
 def chart() -> Path:
     """The folder of its chart, in the cache beside the program."""
     target = PROGRAM.path.with_name("spark-operator-chart")
-    if not target.exists():
-        module = f"{PROGRAM.module}@{PROGRAM.version}"
-        done = subprocess.run(
-            [binaries.go(), "mod", "download", "-json", module],
-            cwd=binaries.TOOLS / PROGRAM.tool,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DOWNLOAD_TIMEOUT_S,
-        )
-        if done.returncode != 0:
-            raise EnvironmentError_(
-                where=f"go mod download {module}",
-                got=done.stderr.strip() or f"exit code {done.returncode}",
-                rule="the chart of Spark's operator lies in its Go module",
-                todo="check the network and `go env GOPROXY`, then run again",
-            )
-        lies = Path(json.loads(done.stdout)["Dir"], "charts", "spark-operator-chart")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
-            shutil.copytree(lies, Path(folder, "chart"), copy_function=shutil.copyfile)
-            Path(folder, "chart").rename(target)
+    with binaries.alone(target.parent):
+        if not target.exists():
+            _fetch_chart(target)
     return target
+
+
+def _fetch_chart(target: Path) -> None:
+    module = f"{PROGRAM.module}@{PROGRAM.version}"
+    done = subprocess.run(
+        [binaries.go(), "mod", "download", "-json", module],
+        cwd=binaries.TOOLS / PROGRAM.tool,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DOWNLOAD_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise EnvironmentError_(
+            where=f"go mod download {module}",
+            got=done.stderr.strip() or f"exit code {done.returncode}",
+            rule="the chart of Spark's operator lies in its Go module",
+            todo="check the network and `go env GOPROXY`, then run again",
+        )
+    lies = Path(json.loads(done.stdout)["Dir"], "charts", "spark-operator-chart")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
+        shutil.copytree(lies, Path(folder, "chart"), copy_function=shutil.copyfile)
+        Path(folder, "chart").rename(target)
