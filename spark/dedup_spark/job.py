@@ -17,7 +17,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from dedup.anomalies import Engine, Verification
-from dedup.errors import EXIT_ERROR, DedupError, PlatformError
+from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
 from dedup_spark import blocks, judging, rereads, values
@@ -43,7 +43,7 @@ from dedup_spark.evidence import Problem, Report, whole_folders, write_report
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
-from dedup_spark.sessions import local_session
+from dedup_spark.sessions import GONE, local_session
 
 CHUNKS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
@@ -65,7 +65,7 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
     try:
         with local_session(cores) as spark:
             runs, more = verify_in(spark, whole)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
             got=next(iter(str(error).splitlines()), type(error).__name__)[:300],
@@ -120,7 +120,8 @@ class SparkWorkers:
     def close(self) -> None:
         """Let go of everything that is held."""
         for frame in self._kept:
-            frame.unpersist()
+            with suppress(*GONE):
+                frame.unpersist()
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         self._kept.append(frame)
@@ -239,7 +240,7 @@ def _count_blocks(repeats: Columns) -> Output:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line, and the main file of a SparkApplication. Exit code 0: the report is written."""
+    """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
     parser.add_argument("--output", type=Path, required=True, help="the report, JSON; written whole or not at all")
     parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
@@ -250,6 +251,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_report(verify(asked.path, asked.cores), asked.output)
     except DedupError as error:
         print(error, file=sys.stderr)
+        return EXIT_ERROR
+    except Exception as error:  # exit code 1 means "fail": no crash may ever say that
+        print(one_line(f"{type(error).__name__}: {error}; no report was written"), file=sys.stderr)
         return EXIT_ERROR
     return 0
 
