@@ -6,7 +6,7 @@ the work was shared out.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,6 +61,12 @@ class Findings:
             block_lengths=dict(sorted(self.blocks.items())),
             gaps=tuple(_gap_texts(*gaps)),
         )
+
+
+def gather(findings: dict[int, Findings], found: Mapping[int, Findings]) -> None:
+    """Take in, run by run, what another part of the work found out."""
+    for run, part in found.items():
+        findings.setdefault(run, Findings()).add(part)
 
 
 def earliest(events: Columns) -> Columns:

@@ -40,7 +40,7 @@ from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
 from dedup_spark.evidence import Problem, Report, whole_folders, write_report
-from dedup_spark.findings import Findings
+from dedup_spark.findings import Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, local_session
@@ -54,7 +54,8 @@ Batches = Iterator[pa.RecordBatch]
 Output = tuple[Columns, Sequence[object]]
 """What a worker makes of its rows: other rows, and what it has to tell the driver."""
 
-Work = Callable[[Columns], Output]
+Work = Callable[[Iterator[Columns]], Iterator[Output]]
+"""What a worker does with portions of its rows, each of them whole groups."""
 
 
 def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
@@ -137,7 +138,7 @@ class SparkWorkers:
     def _grouped(
         self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
     ) -> DataFrame:
-        """Rows are brought together by `keys`, and `work` done on some whole groups of them at a time."""
+        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time."""
         keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
         numbers = [f"key{number}" for number in range(len(keys))]
         rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
@@ -172,8 +173,8 @@ def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
 
 def _on_groups(work: Work, keys: Sequence[str]) -> Callable[[Batches], Batches]:
     def each(batches: Batches) -> Batches:
-        for rows in _whole_groups(batches, keys):
-            yield from _batches(*work(rows))
+        for output in work(_whole_groups(batches, keys)):
+            yield from _batches(*output)
 
     return each
 
@@ -217,26 +218,36 @@ def _rows(chunk: Chunk) -> Output:
     return {name: rows[name] for name in rereads.ROW}, []
 
 
-def _clean(ends: Mapping[int, Ends], rows: Columns) -> Output:
-    kept, disputed, notes = rereads.clean(rows, ends)
-    nothing = np.zeros(len(kept["run"]), np.int64)
-    as_islands = dict.fromkeys(ISLAND, nothing) | {name: kept[name] for name in rereads.ROW} | {"kind": nothing + READ}
-    return joined((as_islands, disputed), ISLAND), notes
+def _clean(ends: Mapping[int, Ends], portions: Iterator[Columns]) -> Iterator[Output]:
+    for rows in portions:
+        kept, disputed, notes = rereads.clean(rows, ends)
+        nothing = np.zeros(len(kept["run"]), np.int64)
+        as_islands = dict.fromkeys(ISLAND, nothing) | {name: kept[name] for name in rereads.ROW}
+        yield joined((as_islands | {"kind": nothing + READ}, disputed), ISLAND), notes
 
 
-def _reduce_again(rows: Columns) -> Output:
-    rows = taken(rows, np.lexsort((rows["arrival"], rows["chunk"])))
-    reduced = list(rereads.by_chunk({name: rows[name] for name in rereads.ROW}))
-    return joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
+def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
+    for rows in portions:
+        rows = taken(rows, np.lexsort((rows["arrival"], rows["chunk"])))
+        reduced = list(rereads.by_chunk({name: rows[name] for name in rereads.ROW}))
+        yield joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
 
 
-def _judge(carry: Carry, islands: Columns) -> Output:
-    findings, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
-    return repeats, list(findings.items())
+def _judge(carry: Carry, portions: Iterator[Columns]) -> Iterator[Output]:
+    """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
+    findings: dict[int, Findings] = {}
+    for islands in portions:
+        found, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
+        gather(findings, found)
+        yield repeats, []
+    yield joined((), values.REPEAT), list(findings.items())
 
 
-def _count_blocks(repeats: Columns) -> Output:
-    return {}, list(blocks.count(blocks.blocks_of(repeats)).items())
+def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
+    findings: dict[int, Findings] = {}
+    for repeats in portions:
+        gather(findings, blocks.count(blocks.blocks_of(repeats)))
+    yield {}, list(findings.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,9 @@
     islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
     findings, gaps ───────────────> one answer a run
 
-Rows and islands stay with the workers. What comes back here is bounded by the number of chunks and of findings that are
-reported, not by the length of a history.
+Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
+a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
+grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once.
 
 What design.md §6 leaves open is decided thus, here and in the oracle alike:
 
