@@ -27,8 +27,9 @@ Message = tuple[int, int]
 
 @dataclass
 class Findings:
-    """What some of the work found out about one run."""
+    """What some of the work found out about one run; `rows`: of each kind, how many were judged."""
 
+    rows: Counter[int] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
     events: Columns = field(default_factory=lambda: joined((), EVENT))
     witnesses: dict[str, dict[Message, tuple[str, ...]]] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Findings:
 
     def add(self, other: "Findings") -> None:
         """Take in what another part of the work found out about the same run."""
+        self.rows += other.rows
         self.numbers += other.numbers
         self.blocks += other.blocks
         self.events = earliest(joined((self.events, other.events), EVENT))

@@ -1,12 +1,16 @@
 """Files that are whole by their checksums and hold what no recorder writes: a problem of their own run, of no other."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
-from dedup_spark import local, oracle
+from dedup_spark import chunks, local, oracle
+from dedup_spark.columns import Columns, taken
+from dedup_spark.islands import READ, SENT, TOLD
+from dedup_spark.positions import Ends
 
 MOST = (1 << 63) - 1
 GOOD = History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)])
@@ -62,3 +66,25 @@ def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:
     report = local.verify([tmp_path])
     assert report.problems == ()
     assert_agree(report.runs[0], oracle.judge(tmp_path), "the largest")
+
+
+@pytest.mark.parametrize("lost", [SENT, TOLD, READ])
+def test_islands_that_got_lost_on_the_way_are_missed(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads the file in vain, but its islands are gone when they are judged; a run without that is judged."""
+    real = local.reduce
+
+    def reduce(chunk: chunks.Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, chunks.Note]:
+        found, note = real(chunk, ends)
+        gone = (chunk.run, chunk.kind) == (0, lost)
+        return (taken(found, slice(0, 0)) if gone else found), note
+
+    monkeypatch.setattr(local, "reduce", reduce)
+    re_read = History(GOOD.sent, GOOD.outcomes, [*GOOD.received, (1, 0, 0, 0, 0, 0, 1)])
+    for name, history in (("lost", GOOD), ("whole", GOOD), ("re-read", re_read)):
+        write_history(tmp_path / name, history)
+    report = local.verify([tmp_path / name for name in ("lost", "whole", "re-read")])
+    (problem,) = report.problems
+    assert problem.path == str(tmp_path / "lost") and "0 rows judged, 1 in the manifest" in problem.error
+    assert [Path(said.path).name for said in report.runs] == ["whole", "re-read"]
