@@ -88,7 +88,11 @@ def _parts(paths: Sequence[Path], chunk_rows: int) -> Iterator[tuple[Path, int, 
 
 def ends_of(manifest: Manifest) -> Ends:
     """How many entries each ledger held when the end was taken."""
-    return {(end.partition, ledger): entries for end in manifest.consumer.end for ledger, entries in end.extents}
+    ends: dict[tuple[int, int], int] = {}
+    for end in manifest.consumer.end:
+        for ledger, entries in end.extents:
+            ends[end.partition, ledger] = max(entries, ends.get((end.partition, ledger), 0))
+    return ends
 
 
 def read(chunk: Chunk) -> dict[str, Any]:

@@ -21,6 +21,7 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   more there are.
 - `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
   only.
+- Of two ends of one ledger, the further one holds.
 - Outcomes of one value: ok if any is ok, fail if all are fail, else unknown.
 """
 

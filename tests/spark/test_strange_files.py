@@ -7,6 +7,7 @@ import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
+from dedup.manifests import EndPosition
 from dedup_spark import chunks, local, oracle
 from dedup_spark.columns import Columns, taken
 from dedup_spark.islands import READ, SENT, TOLD
@@ -88,3 +89,24 @@ def test_islands_that_got_lost_on_the_way_are_missed(
     (problem,) = report.problems
     assert problem.path == str(tmp_path / "lost") and "0 rows judged, 1 in the manifest" in problem.error
     assert [Path(said.path).name for said in report.runs] == ["whole", "re-read"]
+
+
+@pytest.mark.parametrize("entries", [(5, 3), (3, 5), (3,)])
+def test_of_two_ends_of_a_ledger_the_further_one_holds(entries: tuple[int, ...], tmp_path: Path) -> None:
+    manifest = write_history(tmp_path, History(received=[(i, 0, 0, i, 0, 0, i + 1) for i in (0, 1, 2)]))
+    end = tuple(EndPosition(partition=0, extents=((0, each),)) for each in entries)
+    consumer = manifest.consumer.model_copy(update={"end": end})
+    (tmp_path / "manifest.json").write_text(manifest.model_copy(update={"consumer": consumer}).model_dump_json())
+    (said,) = local.verify([tmp_path]).runs
+    assert_agree(said, oracle.judge(tmp_path), str(entries))
+    assert len(said.gaps) == (max(entries) > 3)
+
+
+def test_an_error_without_a_text_is_a_problem_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(chunks, "read", read)
+    write_history(tmp_path, GOOD)
+    (problem,) = local.verify([tmp_path]).problems
+    assert "row groups 0 to 0: OSError" in problem.error
