@@ -74,7 +74,7 @@ def test_islands_that_got_lost_on_the_way_are_missed(
     lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody reads the file in vain, but its islands are gone when they are judged; a run without that is judged."""
-    real = local.reduce
+    real = chunks.reduce
 
     def reduce(chunk: chunks.Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, chunks.Note]:
         found, note = real(chunk, ends)

@@ -52,7 +52,9 @@ def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPat
 
     made = list(job._judge(carry([]), portions()))
     assert [told for _, told in made[:-1]] == [[]] * 3
-    rest, ((run, findings),) = made[-1]
+    rest, (told,) = made[-1]
+    assert isinstance(told, tuple)
+    run, findings = told
     assert (size(rest), run, findings.numbers["received"], size(findings.events)) == (0, 0, 24_000, MAX_EVENTS)
-    (batch,) = job._batches(rest, [(run, findings)])
+    (batch,) = job._batches(rest, [told])
     assert batch.schema.names[-1] == "note" and batch.num_rows == 1
