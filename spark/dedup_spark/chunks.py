@@ -18,12 +18,16 @@ import pyarrow.parquet as pq
 from dedup.histories import SCHEMAS, TABLES, segments
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
-from dedup_spark.columns import Column, Columns, firsts, size, taken
-from dedup_spark.islands import READ, SENT, TOLD, cut_at_buckets, find, lanes
+from dedup_spark.columns import Column, Columns, firsts, taken
+from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
 from dedup_spark.positions import Ends, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
 CHUNK_ROWS: Final = 1 << 19
+MAX_ENTRY: Final = 10**18
+MAX_BATCH: Final = 10**9
+"""Beyond these no broker counts. Two whole numbers of 64 bits that are far apart may look like neighbours: their
+difference wraps around. So nothing is put together to islands that has not been held against bounds."""
 
 
 class Chunk(NamedTuple):
@@ -84,7 +88,11 @@ def _parts(paths: Sequence[Path], chunk_rows: int) -> Iterator[tuple[Path, int, 
 
 def ends_of(manifest: Manifest) -> Ends:
     """How many entries each ledger held when the end was taken."""
-    return {(end.partition, ledger): entries for end in manifest.consumer.end for ledger, entries in end.extents}
+    ends: dict[tuple[int, int], int] = {}
+    for end in manifest.consumer.end:
+        for ledger, entries in end.extents:
+            ends[end.partition, ledger] = max(entries, ends.get((end.partition, ledger), 0))
+    return ends
 
 
 def read(chunk: Chunk) -> dict[str, Any]:
@@ -103,13 +111,20 @@ def read(chunk: Chunk) -> dict[str, Any]:
 
 def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     """The islands of a chunk, and its note."""
-    note = Note(chunk.run, chunk.number, chunk.kind)
     try:
-        found = find(read(chunk), chunk.kind)
-        _check(found)
+        return _reduced(chunk, ends)
     except (OSError, ValueError, pa.ArrowException) as error:  # of whatever kind the damage is, it has a place
-        note.problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {str(error).splitlines()[0]}"
-        return cut_at_buckets(find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)), note
+        what = next(iter(str(error).splitlines()), type(error).__name__)
+        problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {what}"
+        nothing = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
+        return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
+
+
+def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
+    rows = read(chunk)
+    _check(rows, chunk.kind)
+    found = find(rows, chunk.kind)
+    note = Note(chunk.run, chunk.number, chunk.kind)
     found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
     note.rows = int(found["length"].sum())
     if chunk.kind == SENT:
@@ -124,12 +139,24 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     return cut_at_buckets(found), note
 
 
-def _check(found: Columns) -> None:
-    """Beyond 2^48 no value was ever sent, and the arithmetic of islands would not be sure."""
-    if size(found) and not (found["value"].min() >= 0 and (found["value"] + found["length"] - 1).max() <= MAX_VALUE):
-        raise ValueError(f"it holds values outside 0 … {MAX_VALUE}")
-    if size(found) and found["length"].min() < 1:
-        raise ValueError("its rows cannot be counted")
+def _check(rows: Mapping[str, Any], kind: int) -> None:
+    """Rows that the arithmetic of islands is not sure of are refused.
+
+    Acknowledgements may have positions below 0 (that of none is -1); other outcomes have no position at all.
+    """
+    _check_bounds("values", rows["value"], 0, MAX_VALUE)
+    if kind == READ:
+        _check_bounds("entries", rows["entry"], 0, MAX_ENTRY)
+        _check_bounds("batch indexes", rows["batch"], 0, MAX_BATCH)
+    if kind == TOLD:
+        ok = rows["outcome"] == OK
+        _check_bounds("entries", rows["entry"][ok], None, MAX_ENTRY)
+        _check_bounds("batch indexes", rows["batch"][ok], None, MAX_BATCH)
+
+
+def _check_bounds(what: str, column: Column, least: int | None, most: int) -> None:
+    if len(column) and (column.max() > most or (least is not None and column.min() < least)):
+        raise ValueError(f"it holds {what} " + (f"above {most}" if least is None else f"outside {least} … {most}"))
 
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:

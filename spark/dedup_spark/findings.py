@@ -6,7 +6,7 @@ the work was shared out.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,8 +27,9 @@ Message = tuple[int, int]
 
 @dataclass
 class Findings:
-    """What some of the work found out about one run."""
+    """What some of the work found out about one run; `rows`: of each kind, how many were judged."""
 
+    rows: Counter[int] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
     events: Columns = field(default_factory=lambda: joined((), EVENT))
     witnesses: dict[str, dict[Message, tuple[str, ...]]] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Findings:
 
     def add(self, other: "Findings") -> None:
         """Take in what another part of the work found out about the same run."""
+        self.rows += other.rows
         self.numbers += other.numbers
         self.blocks += other.blocks
         self.events = earliest(joined((self.events, other.events), EVENT))
@@ -61,6 +63,12 @@ class Findings:
             block_lengths=dict(sorted(self.blocks.items())),
             gaps=tuple(_gap_texts(*gaps)),
         )
+
+
+def gather(findings: dict[int, Findings], found: Mapping[int, Findings]) -> None:
+    """Take in, run by run, what another part of the work found out."""
+    for run, part in found.items():
+        findings.setdefault(run, Findings()).add(part)
 
 
 def earliest(events: Columns) -> Columns:

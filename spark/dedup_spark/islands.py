@@ -37,7 +37,7 @@ ISLAND: Final = (
 the island, `last` the value of the row before it. `placed`: there is a position; partition … batch are 0 without one.
 """
 
-_OK, _NO_ENTRY = 0, -1
+OK, _NO_ENTRY = 0, -1
 _POSITION: Final = ("partition", "ledger", "entry", "batch")
 
 
@@ -45,7 +45,7 @@ def find(rows: dict[str, Any], kind: int) -> Columns:
     """The islands among the rows of a table, in the order of streams or, of messages read, partitions; not yet cut."""
     placed = None
     if kind == TOLD:
-        placed = (rows["outcome"] == _OK) & (rows["entry"] != _NO_ENTRY)
+        placed = (rows["outcome"] == OK) & (rows["entry"] != _NO_ENTRY)
         if not placed.all():
             rows = rows | {name: rows[name] * placed for name in _POSITION}
     lanes = rows["partition" if kind == READ else "stream"]

@@ -17,7 +17,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from dedup.anomalies import Engine, Verification
-from dedup.errors import EXIT_ERROR, DedupError, PlatformError
+from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
 from dedup_spark import blocks, judging, rereads, values
@@ -40,10 +40,10 @@ from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
 from dedup_spark.evidence import Problem, Report, whole_folders, write_report
-from dedup_spark.findings import Findings
+from dedup_spark.findings import Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
-from dedup_spark.sessions import local_session
+from dedup_spark.sessions import GONE, local_session
 
 CHUNKS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
@@ -54,7 +54,8 @@ Batches = Iterator[pa.RecordBatch]
 Output = tuple[Columns, Sequence[object]]
 """What a worker makes of its rows: other rows, and what it has to tell the driver."""
 
-Work = Callable[[Columns], Output]
+Work = Callable[[Iterator[Columns]], Iterator[Output]]
+"""What a worker does with portions of its rows, each of them whole groups."""
 
 
 def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
@@ -65,7 +66,7 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
     try:
         with local_session(cores) as spark:
             runs, more = verify_in(spark, whole)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
             got=next(iter(str(error).splitlines()), type(error).__name__)[:300],
@@ -120,7 +121,8 @@ class SparkWorkers:
     def close(self) -> None:
         """Let go of everything that is held."""
         for frame in self._kept:
-            frame.unpersist()
+            with suppress(*GONE):
+                frame.unpersist()
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         self._kept.append(frame)
@@ -136,7 +138,7 @@ class SparkWorkers:
     def _grouped(
         self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
     ) -> DataFrame:
-        """Rows are brought together by `keys`, and `work` done on some whole groups of them at a time."""
+        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time."""
         keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
         numbers = [f"key{number}" for number in range(len(keys))]
         rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
@@ -171,8 +173,8 @@ def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
 
 def _on_groups(work: Work, keys: Sequence[str]) -> Callable[[Batches], Batches]:
     def each(batches: Batches) -> Batches:
-        for rows in _whole_groups(batches, keys):
-            yield from _batches(*work(rows))
+        for output in work(_whole_groups(batches, keys)):
+            yield from _batches(*output)
 
     return each
 
@@ -216,30 +218,40 @@ def _rows(chunk: Chunk) -> Output:
     return {name: rows[name] for name in rereads.ROW}, []
 
 
-def _clean(ends: Mapping[int, Ends], rows: Columns) -> Output:
-    kept, disputed, notes = rereads.clean(rows, ends)
-    nothing = np.zeros(len(kept["run"]), np.int64)
-    as_islands = dict.fromkeys(ISLAND, nothing) | {name: kept[name] for name in rereads.ROW} | {"kind": nothing + READ}
-    return joined((as_islands, disputed), ISLAND), notes
+def _clean(ends: Mapping[int, Ends], portions: Iterator[Columns]) -> Iterator[Output]:
+    for rows in portions:
+        kept, disputed, notes = rereads.clean(rows, ends)
+        nothing = np.zeros(len(kept["run"]), np.int64)
+        as_islands = dict.fromkeys(ISLAND, nothing) | {name: kept[name] for name in rereads.ROW}
+        yield joined((as_islands | {"kind": nothing + READ}, disputed), ISLAND), notes
 
 
-def _reduce_again(rows: Columns) -> Output:
-    rows = taken(rows, np.lexsort((rows["arrival"], rows["chunk"])))
-    reduced = list(rereads.by_chunk({name: rows[name] for name in rereads.ROW}))
-    return joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
+def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
+    for rows in portions:
+        rows = taken(rows, np.lexsort((rows["arrival"], rows["chunk"])))
+        reduced = list(rereads.by_chunk({name: rows[name] for name in rereads.ROW}))
+        yield joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
 
 
-def _judge(carry: Carry, islands: Columns) -> Output:
-    findings, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
-    return repeats, list(findings.items())
+def _judge(carry: Carry, portions: Iterator[Columns]) -> Iterator[Output]:
+    """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
+    findings: dict[int, Findings] = {}
+    for islands in portions:
+        found, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
+        gather(findings, found)
+        yield repeats, []
+    yield joined((), values.REPEAT), list(findings.items())
 
 
-def _count_blocks(repeats: Columns) -> Output:
-    return {}, list(blocks.count(blocks.blocks_of(repeats)).items())
+def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
+    findings: dict[int, Findings] = {}
+    for repeats in portions:
+        gather(findings, blocks.count(blocks.blocks_of(repeats)))
+    yield {}, list(findings.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line, and the main file of a SparkApplication. Exit code 0: the report is written."""
+    """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
     parser.add_argument("--output", type=Path, required=True, help="the report, JSON; written whole or not at all")
     parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
@@ -250,6 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_report(verify(asked.path, asked.cores), asked.output)
     except DedupError as error:
         print(error, file=sys.stderr)
+        return EXIT_ERROR
+    except Exception as error:  # exit code 1 means "fail": no crash may ever say that
+        print(one_line(f"{type(error).__name__}: {error}; no report was written"), file=sys.stderr)
         return EXIT_ERROR
     return 0
 

@@ -6,8 +6,9 @@
     islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
     findings, gaps ───────────────> one answer a run
 
-Rows and islands stay with the workers. What comes back here is bounded by the number of chunks and of findings that are
-reported, not by the length of a history.
+Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
+a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
+grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once.
 
 What design.md §6 leaves open is decided thus, here and in the oracle alike:
 
@@ -20,19 +21,20 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   more there are.
 - `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
   only.
+- Of two ends of one ledger, the further one holds.
 - Outcomes of one value: ok if any is ok, fail if all are fail, else unknown.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Protocol
 
 from dedup.anomalies import Verification
-from dedup.histories import TABLES
 from dedup.manifests import Manifest
 from dedup_spark.borders import Carry, carry, gaps, suspects
-from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, chunks_of, ends_of
+from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.evidence import Problem, damaged
 from dedup_spark.findings import Findings
 from dedup_spark.islands import READ
@@ -64,7 +66,8 @@ def verify(
     chunks = chunks_of([folder for folder, _ in folders], chunk_rows)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends)
-    wrong = {run: found for run, (_, manifest) in enumerate(folders) if (found := _faults(run, manifest, notes))}
+    told = _by_run(notes, len(folders))
+    wrong = {run: found for run, (_, manifest) in enumerate(folders) if (found := _faults(manifest, told[run]))}
     notes = [note for note in notes if note.run not in wrong]
     unclear = suspects(notes)
     if unclear:
@@ -74,13 +77,20 @@ def verify(
     findings = {run: Findings() for run in range(len(folders))}
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
+        findings[note.run].rows[READ] += note.re_reads
     for run, part in workers.judge(carry(notes), wrong.keys()):
         findings[run].add(part)
+    # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
+    wrong |= {
+        run: lost
+        for run, (_, manifest) in enumerate(folders)
+        if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
+    }
     missing = gaps(notes, ends)
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
     return (
         [findings[run].verification(path, workers.name, missing[run]) for run, path in sound],
-        [_problem(folders[run][0], found) for run, found in wrong.items()],
+        [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)],
     )
 
 
@@ -88,14 +98,27 @@ def _problem(folder: Path, found: Sequence[str]) -> Problem:
     return Problem(path=str(folder), error=str(damaged(folder, found)))
 
 
-def _faults(run: int, manifest: Manifest, notes: Sequence[Note]) -> list[str]:
+def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
+    listed: list[list[Note]] = [[] for _ in range(runs)]
+    for note in notes:
+        listed[note.run].append(note)
+    return listed
+
+
+def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
     """What keeps the rows of a run from being what its manifest says."""
-    own = [note for note in notes if note.run == run]
-    if problems := [note.problem for note in own if note.problem is not None]:
+    if problems := [note.problem for note in notes if note.problem is not None]:
         return problems
-    read = {table: sum(note.rows for note in own if note.kind == kind) for kind, table in enumerate(TABLES)}
+    read: Counter[int] = Counter()
+    for note in notes:
+        read[note.kind] += note.rows
+    return _differences(read, manifest, "rows")
+
+
+def _differences(rows: Counter[int], manifest: Manifest, what: str) -> list[str]:
+    """`rows`: of each kind, how many there are."""
     return [
-        f"{table}: {read[table]} rows, {manifest.rows(table)} in the manifest"
-        for table in TABLES
-        if read[table] != manifest.rows(table)
+        f"{table}: {rows[kind]} {what}, {manifest.rows(table)} in the manifest"
+        for table, kind in KINDS.items()
+        if rows[kind] != manifest.rows(table)
     ]

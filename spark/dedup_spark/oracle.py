@@ -101,7 +101,7 @@ def _gaps(folder: Path, read: dict[Position, Message]) -> list[str]:
     for partition, ledger, entry, batch in sorted(read):
         places.setdefault((partition, ledger), []).append((entry, batch))
     gaps = []
-    for partition, ledger, end in ends:
+    for (partition, ledger), end in {(partition, ledger): end for partition, ledger, end in ends}.items():
         where, last, last_batch = f"partition {partition}, ledger {ledger}", -1, -1
         for entry, batch in [*(place for place in places.get((partition, ledger), ()) if place[0] < end), (end, 0)]:
             if entry > last + 1:

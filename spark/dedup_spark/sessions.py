@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ from pyspark.sql import SparkSession
 from dedup.errors import EnvironmentError_
 
 DRIVER_MEMORY: Final = "2g"
+GONE: Final = (Py4JError, OSError)
+"""What every call of a JVM that has died raises; it holds nothing any more that could be let go of."""
+
 LOG4J: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -45,7 +48,8 @@ def local_session(cores: int | None = None) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            spark.stop()
+            with suppress(*GONE):
+                spark.stop()
 
 
 def require_java() -> None:

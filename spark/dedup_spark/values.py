@@ -41,6 +41,12 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns]
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
+    for kind in (SENT, TOLD, READ):
+        own = islands["kind"] == kind
+        rows = np.zeros(len(runs), np.int64)
+        np.add.at(rows, np.searchsorted(runs, islands["run"][own]), islands["length"][own])
+        for run, number in zip(runs, rows.tolist(), strict=True):
+            findings[run].rows[kind] = number
     for name, weight in _weights(states).items():
         sums = np.add.reduceat(weight * intervals["length"], run_starts)
         for run, number in zip(runs, sums.tolist(), strict=True):

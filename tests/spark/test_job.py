@@ -4,9 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from tests.builders import Golden, History, golden_histories, write_history
 from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
@@ -130,3 +135,53 @@ def test_without_java_one_line_says_what_to_install(
     said = capfd.readouterr().err
     assert "openjdk" in said and said.count("\n") == 1
     assert not (tmp_path / "report.json").exists()
+
+
+class DeadFrame:
+    """A frame of a JVM that has died: nobody listens any more."""
+
+    def persist(self) -> "DeadFrame":
+        return self
+
+    def unpersist(self) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("death", [Py4JError("Answer from Java side is empty"), ConnectionResetError(104, "reset")])
+def test_when_the_jvm_dies_one_line_says_so(
+    death: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Frames that can no longer be let go of do not hide what happened."""
+
+    @contextmanager
+    def session(cores: int | None) -> Iterator[Any]:
+        yield SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+    def reduce(workers: Any, *_: object) -> None:
+        workers._keep(DeadFrame())
+        raise death
+
+    monkeypatch.setattr(job, "local_session", session)
+    monkeypatch.setattr(job.SparkWorkers, "reduce", reduce)
+    write_history(tmp_path / "run", history_of(1))
+    assert job.main(["--output", str(tmp_path / "report.json"), str(tmp_path / "run")]) == 4
+    said = capfd.readouterr().err
+    assert "the verification job ended before its end" in said and said.count("\n") == 1
+
+
+def test_a_session_whose_jvm_has_died_ends_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(sessions, "require_java", lambda: None)
+    monkeypatch.setattr(sessions, "_start", lambda scratch, cores: SimpleNamespace(stop=stop))
+    with pytest.raises(ZeroDivisionError), sessions.local_session():
+        raise ZeroDivisionError
+
+
+def test_a_report_that_cannot_be_written_is_an_error_and_no_fail(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert job.main(["--output", str(tmp_path / "no" / "report.json"), str(tmp_path / "nowhere")]) == 4
+    said = capfd.readouterr().err
+    assert "FileNotFoundError" in said and said.count("\n") == 1

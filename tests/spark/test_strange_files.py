@@ -1,0 +1,112 @@
+"""Files that are whole by their checksums and hold what no recorder writes: a problem of their own run, of no other."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.builders import History, write_history
+from tests.spark.test_job import assert_agree
+
+from dedup.manifests import EndPosition
+from dedup_spark import chunks, local, oracle
+from dedup_spark.columns import Columns, taken
+from dedup_spark.islands import READ, SENT, TOLD
+from dedup_spark.positions import Ends
+
+MOST = (1 << 63) - 1
+GOOD = History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)])
+
+STRANGE = {
+    "sent values that wrap around": (History(sent=[(0, MOST), (0, -MOST - 1)]), "values"),
+    "read values that wrap around": (
+        History(received=[(0, 0, 0, 0, 0, 0, MOST), (1, 0, 0, 1, 0, 0, -MOST - 1)]),
+        "values",
+    ),
+    "read entries that wrap around": (
+        History(received=[(0, 0, 0, MOST, 0, 0, 1), (1, 0, 0, -MOST - 1, 0, 0, 2)], ends={0: {0: 3}}),
+        "entries",
+    ),
+    "read batch indexes that wrap around": (
+        History(received=[(0, 0, 0, 0, (1 << 31) - 1, 0, 1), (1, 0, 0, 0, -(1 << 31), 0, 2)]),
+        "batch indexes",
+    ),
+    "batch indexes below 0": (History(received=[(0, 0, 0, 0, -5, 0, 1), (1, 0, 0, 1, -5, 0, 2)]), "batch indexes"),
+    "entries below 0": (History(received=[(0, 0, 0, -3, 0, 0, 1)], ends={0: {0: 1}}), "entries"),
+    "acknowledged entries that wrap around": (
+        History(outcomes=[(0, 1, 0, 0, 0, MOST, 0), (0, 2, 0, 0, 0, -MOST - 1, 0)]),
+        "entries",
+    ),
+    "acknowledged batch indexes that wrap around": (
+        History(outcomes=[(0, 1, 0, 0, 0, 0, (1 << 31) - 1), (0, 2, 0, 0, 0, 0, -(1 << 31))]),
+        "batch indexes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_file_costs_its_own_run_the_verdict(name: str, tmp_path: Path) -> None:
+    history, what = STRANGE[name]
+    write_history(tmp_path / "good", GOOD)
+    write_history(tmp_path / "strange", history)
+    report = local.verify([tmp_path / "strange", tmp_path / "good"])
+    (said,), (problem,) = report.runs, report.problems
+    assert_agree(said, oracle.judge(tmp_path / "good"), "good")
+    assert problem.path == str(tmp_path / "strange") and f"it holds {what} " in problem.error
+
+
+def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:
+    """The largest numbers of a CSV pair, acknowledgements without a position, and what stands beside a failure."""
+    far, value = 10**18 - 1, (1 << 48) - 1
+    nowhere = [(0, 1, 0, 0, -1, -1, -1), (0, 2, 0, 0, 0, -1, 0), (0, 3, 1, 0, MOST, MOST, (1 << 31) - 1)]
+    history = History(
+        sent=[(0, 1), (0, 2), (0, 3), (0, value)],
+        outcomes=[*nowhere, (0, value, 0, 0, far, far, 10**9 - 1)],
+        received=[(0, 0, far, far, 10**9 - 1, 0, value)],
+    )
+    write_history(tmp_path, history)
+    report = local.verify([tmp_path])
+    assert report.problems == ()
+    assert_agree(report.runs[0], oracle.judge(tmp_path), "the largest")
+
+
+@pytest.mark.parametrize("lost", [SENT, TOLD, READ])
+def test_islands_that_got_lost_on_the_way_are_missed(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads the file in vain, but its islands are gone when they are judged; a run without that is judged."""
+    real = chunks.reduce
+
+    def reduce(chunk: chunks.Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, chunks.Note]:
+        found, note = real(chunk, ends)
+        gone = (chunk.run, chunk.kind) == (0, lost)
+        return (taken(found, slice(0, 0)) if gone else found), note
+
+    monkeypatch.setattr(local, "reduce", reduce)
+    re_read = History(GOOD.sent, GOOD.outcomes, [*GOOD.received, (1, 0, 0, 0, 0, 0, 1)])
+    for name, history in (("lost", GOOD), ("whole", GOOD), ("re-read", re_read)):
+        write_history(tmp_path / name, history)
+    report = local.verify([tmp_path / name for name in ("lost", "whole", "re-read")])
+    (problem,) = report.problems
+    assert problem.path == str(tmp_path / "lost") and "0 rows judged, 1 in the manifest" in problem.error
+    assert [Path(said.path).name for said in report.runs] == ["whole", "re-read"]
+
+
+@pytest.mark.parametrize("entries", [(5, 3), (3, 5), (3,)])
+def test_of_two_ends_of_a_ledger_the_further_one_holds(entries: tuple[int, ...], tmp_path: Path) -> None:
+    manifest = write_history(tmp_path, History(received=[(i, 0, 0, i, 0, 0, i + 1) for i in (0, 1, 2)]))
+    end = tuple(EndPosition(partition=0, extents=((0, each),)) for each in entries)
+    consumer = manifest.consumer.model_copy(update={"end": end})
+    (tmp_path / "manifest.json").write_text(manifest.model_copy(update={"consumer": consumer}).model_dump_json())
+    (said,) = local.verify([tmp_path]).runs
+    assert_agree(said, oracle.judge(tmp_path), str(entries))
+    assert len(said.gaps) == (max(entries) > 3)
+
+
+def test_an_error_without_a_text_is_a_problem_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(chunks, "read", read)
+    write_history(tmp_path, GOOD)
+    (problem,) = local.verify([tmp_path]).problems
+    assert "row groups 0 to 0: OSError" in problem.error

@@ -1,0 +1,60 @@
+"""What Spark's workers do with their rows, without Spark."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dedup.anomalies import MAX_EVENTS
+from dedup_spark import islands, job
+from dedup_spark.borders import carry
+from dedup_spark.columns import Columns, size, taken
+from dedup_spark.islands import ISLAND
+
+
+def batches_of(rows: list[tuple[int, int]], sizes: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+    """Rows (key, number) in batches of `sizes`, again and again."""
+    at = turn = 0
+    while at < len(rows):
+        part = rows[at : at + sizes[turn % len(sizes)]]
+        key, number = zip(*part, strict=True)
+        yield pa.RecordBatch.from_pydict({"key": pa.array(key, pa.int64()), "number": pa.array(number, pa.int64())})
+        at, turn = at + len(part), turn + 1
+
+
+@pytest.mark.parametrize("sizes", [(1,), (3,), (4,), (2, 7, 1), (100,)])
+@pytest.mark.parametrize("keys", [[], [5], [5] * 30, list(range(30)), [1, *[2] * 20, 3, 4, *[5] * 9, 6]])
+def test_portions_are_whole_groups_and_all_rows(
+    keys: list[int], sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "GROUPED_ROWS", 4)
+    rows = [(key, number) for number, key in enumerate(keys)]
+    portions = [
+        list(zip(part["key"].tolist(), part["number"].tolist(), strict=True))
+        for part in job._whole_groups(batches_of(rows, sizes), ["key"])
+    ]
+    assert [row for part in portions for row in part] == rows
+    assert all(left[-1][0] != right[0][0] for left, right in pairwise(portions))
+
+
+def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three portions of the same run, with more jumps between them than are ever listed."""
+    values, each = np.arange(3 * 8_000, dtype=np.int64)[::-1], 8_000
+    rows = {"stream": values * 0, "value": values, "partition": values * 0, "ledger": values * 0}
+    found = islands.find(rows | {"entry": values[::-1], "batch": values * 0}, islands.READ)
+    islands.lanes(found)
+
+    def portions() -> Iterator[Columns]:
+        for first in range(0, size(found), each):
+            yield taken({name: found[name] for name in ISLAND}, slice(first, first + each))
+
+    made = list(job._judge(carry([]), portions()))
+    assert [told for _, told in made[:-1]] == [[]] * 3
+    rest, (told,) = made[-1]
+    assert isinstance(told, tuple)
+    run, findings = told
+    assert (size(rest), run, findings.numbers["received"], size(findings.events)) == (0, 0, 24_000, MAX_EVENTS)
+    (batch,) = job._batches(rest, [told])
+    assert batch.schema.names[-1] == "note" and batch.num_rows == 1
