@@ -15,6 +15,7 @@ Everyone comes to the API server with a token, as a user to whom Kubernetes' own
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,10 +136,14 @@ def prepare(progress: Progress = silent, *, bare: bool = False) -> None:
     """Get what a cluster is made of, and its addons. DedupError: something cannot be had, or a build fails."""
     check_machine()
     packages.install(packages.CLUSTER)
-    binaries.find_all(PROGRAMS, progress)
-    images.archive(images.PAUSE, progress)
-    if not bare:
-        addons.prepare(progress)
+    with ThreadPoolExecutor(1) as beside:
+        # The largest image is mostly downloads, and programs are mostly compiled: one need not wait for the other.
+        spark = None if bare else beside.submit(images.archive, images.SPARK, progress)
+        binaries.find_all(PROGRAMS, progress)
+        if spark is not None:
+            addons.prepare(progress)
+            spark.result()
+        images.archive(images.PAUSE, progress)
 
 
 @contextmanager
