@@ -75,3 +75,12 @@ def test_an_image_upon_another_names_its_layers_without_having_them(program: Pat
     assert below["layers"][0]["digest"] not in found
     assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]
     assert (config["config"]["User"], config["config"]["Entrypoint"]) == ("185:0", ["/bin/more"])
+
+
+def test_an_archive_that_somebody_else_deletes_meanwhile_is_no_error(tmp_path: Path) -> None:
+    """Here it is a link that leads nowhere: listed, and not there."""
+    archive = tmp_path / "x-new.tar"
+    archive.touch()
+    (tmp_path / "x-gone.tar").symlink_to(tmp_path / "nowhere")
+    oci_archives.keep(archive, "x-*.tar")
+    assert archive.exists()

@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -65,9 +66,12 @@ def archive(image: PlainImage) -> Path:
 def keep(archive: Path, pattern: str) -> None:
     """Note that an archive is in use; of those by this pattern, delete what long was not, but for a few."""
     os.utime(archive)
-    others = sorted(archive.parent.glob(pattern), key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_ARCHIVES:]
-    for each in others:
-        if time.time() - each.stat().st_mtime > STALE_S:
+    used = {}
+    for each in archive.parent.glob(pattern):
+        with suppress(FileNotFoundError):  # somebody else deleted it this moment
+            used[each] = each.stat().st_mtime
+    for each in sorted(used, key=lambda each: used[each], reverse=True)[KEPT_ARCHIVES:]:
+        if time.time() - used[each] > STALE_S:
             each.unlink(missing_ok=True)
 
 
