@@ -7,19 +7,18 @@ program more.
 
 import json
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
 
 import yaml
-from tests.kubernetes.cluster import binaries, images, oci_archives
+from tests.kubernetes.cluster import binaries, images, oci_archives, processes
 from tests.kubernetes.cluster.binaries import HELM
 from tests.kubernetes.cluster.binaries import SPARK_OPERATOR as PROGRAM
 from tests.kubernetes.cluster.oci_archives import PlainImage
 from tests.kubernetes.helm import Helm, Refused
 
-from dedup.errors import EnvironmentError_, PlatformError
+from dedup.errors import PlatformError
 from dedup_lab.caches import Progress
 
 NAMESPACE: Final = "spark-operator"
@@ -66,23 +65,14 @@ def chart() -> Path:
 
 
 def _fetch_chart(target: Path) -> None:
-    module = f"{PROGRAM.module}@{PROGRAM.version}"
-    done = subprocess.run(
-        [binaries.go(), "mod", "download", "-json", module],
-        cwd=binaries.TOOLS / PROGRAM.tool,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DOWNLOAD_TIMEOUT_S,
+    module, pins = f"{PROGRAM.module}@{PROGRAM.version}", str(binaries.TOOLS / PROGRAM.tool)
+    said = processes.run(
+        [binaries.go(), "-C", pins, "mod", "download", "-json", module],
+        {},
+        DOWNLOAD_TIMEOUT_S,
+        "the chart of Spark's operator lies in its Go module",
     )
-    if done.returncode != 0:
-        raise EnvironmentError_(
-            where=f"go mod download {module}",
-            got=done.stderr.strip() or f"exit code {done.returncode}",
-            rule="the chart of Spark's operator lies in its Go module",
-            todo="check the network and `go env GOPROXY`, then run again",
-        )
-    lies = Path(json.loads(done.stdout)["Dir"], "charts", "spark-operator-chart")
+    lies = Path(json.loads(said)["Dir"], "charts", "spark-operator-chart")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
         shutil.copytree(lies, Path(folder, "chart"), copy_function=shutil.copyfile)
         Path(folder, "chart").rename(target)
