@@ -165,7 +165,8 @@ def build(programs: Sequence[Program], target: Path) -> None:
         done = subprocess.run(
             [go(), "build", *flags, "-o", f"{folder}/", *packages],
             cwd=TOOLS / programs[0].tool,
-            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            # A compiler that collects its garbage less often takes 5 % less time, and some more memory.
+            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOGC": "400"},
             capture_output=True,
             text=True,
             check=False,
