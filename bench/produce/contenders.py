@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dedup.endpoints import Endpoints
 from dedup.manifests import ProducerReport
 from dedup_lab import jars, java
 from dedup_runners.admins import Admin
-from dedup_runners.endpoints import Endpoints
 
 IN_FLIGHT = 200_000
 TIMEOUT_S = 600.0

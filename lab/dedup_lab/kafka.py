@@ -20,12 +20,12 @@ import shutil
 import uuid
 from pathlib import Path
 
+from dedup.endpoints import Broker, Endpoints
 from dedup_lab import toxiproxy
 from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.round_trips import kafka_round_trip
 
 SESSION_TIMEOUT_MS = 6_000

@@ -18,12 +18,12 @@ Failover: a broker that is killed loses its topics when its ZooKeeper session of
 
 from pathlib import Path
 
+from dedup.endpoints import Broker, Endpoints
 from dedup_lab import toxiproxy
 from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.round_trips import pulsar_round_trip
 from dedup_runners.waiting import until
 

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
 from dedup.histories import MANIFEST, TABLES, sha256_of
@@ -28,7 +29,6 @@ from dedup_runners import chaos
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sockets
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import until
 
 WHOLE_S: Final = 120.0

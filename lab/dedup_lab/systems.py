@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import System
 from dedup_lab import kafka, labs, pulsar
 from dedup_lab.labs import Lab
 from dedup_runners.admins import Admin, connect
-from dedup_runners.endpoints import Endpoints
 
 
 class RunningSystem(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dedup.endpoints import Endpoints
 from dedup.errors import SpecificationError
-from dedup_runners.endpoints import Endpoints
 
 Library = Literal["confluent-kafka", "pulsar-client"]
 C = TypeVar("C", bound="RunnerConfig")

@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import DedupError
 from dedup_lab import kafka, labs, pulsar
 from dedup_lab.keepers import Status, read_status
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
@@ -44,6 +44,7 @@ def pulsar_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, 
 
 
 def status(broker: Broker) -> Status:
+    assert broker.status_file is not None
     found = read_status(broker.status_file)
     assert found is not None
     return found
@@ -52,7 +53,7 @@ def status(broker: Broker) -> Status:
 def kill_and_wait_for_the_keeper(broker: Broker) -> None:
     """SIGKILL the broker, announced; its keeper starts it again, not before the hold is over."""
     before = status(broker)
-    assert before.pid is not None
+    assert before.pid is not None and broker.hold_file is not None
     until_ns = time.monotonic_ns() + int(HOLD_S * 1e9)
     broker.hold_file.write_text(json.dumps({"pid": before.pid, "until_monotonic_ns": until_ns}))
     os.kill(before.pid, signal.SIGKILL)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from chaoslib.experiment import ensure_experiment_is_valid
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Fault
 from dedup.faults import vacuous
 from dedup_runners import chaos
 from dedup_runners.chaos.experiments import render
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.triggers import TriggerClient
 from dedup_runners.waiting import until
 

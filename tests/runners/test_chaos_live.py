@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup.faults import vacuous
@@ -24,7 +25,6 @@ from dedup_lab import kafka, labs, pulsar
 from dedup_runners import admins, chaos
 from dedup_runners.admins import Admin
 from dedup_runners.configs import ProducerConfig, Trigger
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup_runners.chaos import actions, keepers, pings, sessions, sockets
 from dedup_runners.chaos.experiments import render
-from dedup_runners.endpoints import Broker, Endpoints
 
 TIMEOUT_S = 5.0
 

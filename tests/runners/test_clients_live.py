@@ -14,11 +14,11 @@ import pulsar as library
 import pyarrow.parquet as pq
 import pytest
 
+from dedup.endpoints import Endpoints
 from dedup.manifests import ConsumerReport, ProducerReport
 from dedup_lab import kafka, labs, pulsar
 from dedup_runners import admins
 from dedup_runners.admins import Admin
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]

@@ -10,8 +10,8 @@ clients' path, always over new connections, because what it proves is that a cli
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from dedup.endpoints import Endpoints
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.endpoints import Endpoints
 
 PROBE: Final = "dedup-probe"
 CALL_TIMEOUT_S: Final = 10.0

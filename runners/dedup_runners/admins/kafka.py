@@ -28,12 +28,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from dedup.endpoints import Endpoints
 from dedup.errors import DedupError, PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S
 from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.views import Partition, View, end_offset, view
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import until
 
 NOBODY: Final = "-1"

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.waiting import WaitedTooLong, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}

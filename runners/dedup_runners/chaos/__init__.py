@@ -8,13 +8,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup.faults import Planned, assemble
 from dedup.manifests import FaultRecord
 from dedup_runners.chaos import keepers
 from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED, LINES
-from dedup_runners.endpoints import Broker, Endpoints
 
 __all__ = [
     "STOP_SIGNAL",

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import psutil
 
+from dedup.endpoints import Broker
 from dedup.errors import PlatformError
 from dedup.faults import LATENCY_SHARE
 from dedup_runners.chaos import keepers, probes, sockets
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sessions import BYSTANDER, Session, current
-from dedup_runners.endpoints import Broker
 from dedup_runners.waiting import until
 
 PULSE_ON_S: Final = 0.250

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from dedup.endpoints import Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup_runners.chaos.sessions import Scene
-from dedup_runners.endpoints import Endpoints
 
 HEAL_TIMEOUT_S: Final = 120.0
 STOP_SIGNAL: Final = signal.SIGUSR1

@@ -6,10 +6,9 @@ killed broker comes back even if whoever killed it is dead, and an exit without 
 
 import json
 import os
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup_runners.endpoints import Broker
+from dedup.endpoints import Broker
 
 KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""
@@ -37,14 +36,16 @@ class Status(NamedTuple):
 
 def status(broker: Broker) -> Status:
     """The keeper's last word. The file is replaced atomically, so it is always whole."""
-    found = json.loads(Path(broker.status_file).read_bytes())
+    assert broker.status_file is not None
+    found = json.loads(broker.status_file.read_bytes())
     exits = tuple(Exit(each["pid"], each["code"], each["monotonic_ns"]) for each in found["exits"])
     return Status(found["pid"], found.get("create_time"), found["starts"], exits)
 
 
 def hold(broker: Broker, pid: int, until_monotonic_ns: int) -> None:
     """Have the keeper start the broker again at that time, and not before, once process `pid` is dead."""
-    wanted, path = {"pid": pid, "until_monotonic_ns": until_monotonic_ns}, Path(broker.hold_file)
+    assert broker.hold_file is not None
+    wanted, path = {"pid": pid, "until_monotonic_ns": until_monotonic_ns}, broker.hold_file
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(wanted))
     os.replace(temporary, path)

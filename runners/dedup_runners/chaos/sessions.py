@@ -14,11 +14,11 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sockets, watchdog
 from dedup_runners.chaos.guards import Guard
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.triggers import TriggerServer
 
 LINES: Final = "faults.jsonl"

@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
+from dedup.endpoints import Endpoints
 from dedup.errors import DedupError
 from dedup_runners.admins import connect
 from dedup_runners.chaos.watchdog import append
-from dedup_runners.endpoints import Endpoints
 from dedup_runners.triggers import TriggerServer
 from dedup_runners.waiting import until
 

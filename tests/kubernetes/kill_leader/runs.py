@@ -18,6 +18,7 @@ from tests.kubernetes import pods
 from tests.kubernetes.kill_leader.sessions import Pod, Session, shells
 from tests.kubernetes.kill_leader.targets import Target
 
+from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Experiment
 from dedup.faults import Planned, assemble
 from dedup.histories import MANIFEST
@@ -26,7 +27,6 @@ from dedup.plans import Run, deduplicates
 from dedup_lab.runs import other_files
 from dedup_runners import chaos
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
-from dedup_runners.endpoints import Broker, Endpoints
 from dedup_runners.waiting import until
 
 DATA: Final = PurePosixPath("/data")

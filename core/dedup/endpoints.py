@@ -3,8 +3,8 @@
 A system under test has two sides. Clients under test take the *client* path, which leads through Toxiproxy whenever
 the experiment needs it, so that their connections can be slowed and cut. The tester itself (creating topics, reading
 end positions, moving leaders) takes the *direct* path, which no fault of the network ever touches. Whoever injects a
-kill also needs each broker's process: its keeper's status file says which process is running now, and the hold file
-tells the keeper when to start it again.
+kill also needs each broker's process. On this machine its keeper's status file says which process is running now, and
+the hold file tells the keeper when to start it again; in a cluster it is a container of a pod, which the kubelet keeps.
 """
 
 from pathlib import Path
@@ -13,6 +13,18 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 SystemKind = Literal["kafka", "pulsar"]
+
+
+class BrokerPod(BaseModel):
+    """The container in which a broker runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    name: str
+    container: str
+    hold: str | None = None
+    """The folder in which the chart's start looks for `until` and writes `pid` (docs/charts.md); None: it has none."""
 
 
 class Broker(BaseModel):
@@ -28,10 +40,12 @@ class Broker(BaseModel):
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None
     """The port of that proxy: the one that clients are told."""
-    status_file: Path
-    """Written by the broker's keeper: its process now, its starts and its exits."""
-    hold_file: Path
+    status_file: Path | None = None
+    """Written by the broker's keeper: its process now, its starts and its exits. None where there is no keeper."""
+    hold_file: Path | None = None
     """Read by the broker's keeper: until when a process that was killed on purpose stays down."""
+    pod: BrokerPod | None = None
+    """Where it runs in a cluster; None on this machine, and for a system whose pods are not ours to touch."""
     admin_url: str | None = None
     """The broker's own REST address (Pulsar)."""
 
