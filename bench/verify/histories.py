@@ -1,9 +1,9 @@
 """Histories to measure with: as S0's tests leave them, in shuffled blocks, or in no order at all.
 
-A history is told by its *pieces*: series of values that rise by one, in the order in which a partition stored them. S0's
-are a few long ones; a history at random is pieces of length 1. Rows are written from them as a run writes them (segments
-of 2^20 rows, row groups of 2^17), straight from numpy, so that even 10^9 messages are made in minutes. What was made
-once stays in the user's cache.
+A history is told by its *pieces*: series of values that rise by one, in the order in which a partition stored them.
+S0's are a few long ones; a history at random is pieces of length 1. Rows are written from them as a run writes them
+(segments of 2^20 rows, row groups of 2^17), straight from numpy, so that even 10^9 messages are made in minutes. What
+was made once stays in the user's cache.
 """
 
 import os
@@ -38,6 +38,10 @@ class Pieces(NamedTuple):
     again: Values
 
 
+Maker = Callable[[int, int], Pieces]
+"""Called with a number of messages and a seed."""
+
+
 def s0_like(messages: int, seed: int, blocks: int = 12) -> Pieces:
     """A few windows, all in the first tenth, were stored again."""
     dice = np.random.default_rng(seed)
@@ -53,7 +57,7 @@ def shuffled(messages: int, seed: int, block: int = 1) -> Pieces:
     return Pieces(first, np.minimum(block, messages + 1 - first), first * 0)
 
 
-def cached(name: str, messages: int, made: Callable[[int, int], Pieces], seed: int = 1) -> Path:
+def cached(name: str, messages: int, made: Maker, seed: int = 1) -> Path:
     """The run folder of that name and size, which is made if it is not there yet."""
     folder = caches.root() / "bench" / f"{name}-{messages}-{seed}-{EDITION}"
     if not folder.exists():
