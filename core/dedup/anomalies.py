@@ -10,6 +10,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dedup.findings import Overview
+
 MAX_EVENTS: Final = 10_000
 MAX_WITNESSES: Final = 10
 
@@ -100,3 +102,4 @@ class Verification(BaseModel):
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
     )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
+    findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

@@ -1,25 +1,17 @@
 """Findings: what lies behind the counts of a history, anomaly by anomaly, and the fault in whose time each falls.
 
 A count says that 9,000 messages were stored twice; whether that was one block of 9,000 or 3,000 of three, where each
-lies and what went on at that time is in the findings. Three tables hold them all, row by row, as Parquet. An overview of
-each run holds their sums and the few longest, which is what people look at first.
+lies and what went on at that time is in the findings. Three tables hold them all, row by row, as Parquet
+(dedup_spark/tables.py). An overview of each run holds their sums and the few longest: what people look at first.
 
-Time comes from the producer's clock. A message is *under way* from its send to its (last) outcome, and a finding falls
-in the time of a fault if one of its messages was under way between injection and heal. `clock.parquet` knows this as
-numbers of rows: how many messages had been sent, and how many had an outcome, when the fault came and went. What was
-never sent has no time.
+A message is *under way* from its send to its last outcome, and a finding falls in the time of a fault if one of its
+messages was under way between injection and heal. What was never sent has no time.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
-from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.manifests import Manifest
 
 MAX_TELLING: Final = 5
@@ -29,38 +21,6 @@ MAX_WINDOWS: Final = 62
 BLOCK: Final = "duplicate_block"
 RANGES: Final = ("not_received", "values_with_duplicates", "phantom", "failed_but_received", "ack_mismatch")
 """The counts whose values are listed as ranges: those that an expectation can forbid."""
-
-_RUN: Final = [("path", pa.string()), ("run_id", pa.string())]
-_PLACE: Final = [("ledger", pa.int64()), ("entry", pa.int64()), ("batch", pa.int32())]
-_DURING: Final = [("during", pa.list_(pa.string()))]
-TABLES: Final = {
-    "blocks": pa.schema(
-        [
-            *_RUN,
-            *(("partition", pa.int32()), ("stream", pa.int32()), ("value", pa.int64()), ("length", pa.int64())),
-            ("distance", pa.int64()),
-            *_PLACE,
-            *((f"first_{name}", kind) for name, kind in _PLACE),
-            *_DURING,
-        ]
-    ),
-    "jumps": pa.schema(
-        [
-            *_RUN,
-            *(("partition", pa.int32()), ("stream", pa.int32()), ("jump", pa.string())),
-            *(("last", pa.int64()), ("value", pa.int64()), ("arrival", pa.int64())),
-            *_PLACE,
-            *_DURING,
-        ]
-    ),
-    "ranges": pa.schema(
-        [
-            *_RUN,
-            *(("anomaly", pa.string()), ("stream", pa.int32()), ("value", pa.int64()), ("length", pa.int64())),
-            *_DURING,
-        ]
-    ),
-}
 
 
 class Found(BaseModel):
@@ -136,13 +96,6 @@ class Overview(Found):
     ranges: tuple[Range, ...] = Field((), description=f"the longest of each anomaly, at most {MAX_TELLING}")
 
 
-class Borders(NamedTuple):
-    """A fault's time as rows: those of `sent` before `sent`, those of `outcomes` from `told` on."""
-
-    sent: int
-    told: int
-
-
 def windows_of(manifest: Manifest) -> tuple[Window, ...]:
     """The times of the faults that struck; one that is in force for the whole run has none of its own."""
     return tuple(
@@ -150,32 +103,3 @@ def windows_of(manifest: Manifest) -> tuple[Window, ...]:
         for fault in manifest.faults
         if fault.injected_ns is not None and fault.requested_message is not None
     )[:MAX_WINDOWS]
-
-
-def borders_of(folder: Path, windows: Iterable[Window]) -> tuple[Borders, ...]:
-    """Each window as row numbers, by the run's clock; without windows the clock is not read.
-
-    A row in doubt, one recorded in the same tick as the border, counts as under way.
-    """
-    listed = list(windows)
-    if not listed:
-        return ()
-    with (folder / "clock.parquet").open("rb") as file:
-        table = pq.read_table(file, schema=CLOCK)
-    kind, index, at_ns = (table.column(name).to_numpy() for name in CLOCK.names)
-    ends = np.iinfo(np.int64).max
-    borders = []
-    for window in listed:
-        later = index[(kind == CLOCK_SENT) & (at_ns > window.healed_ns)] if window.healed_ns is not None else ()
-        before = index[(kind == CLOCK_ACKNOWLEDGED) & (at_ns < window.injected_ns)]
-        borders.append(Borders(int(min(later, default=ends)), int(max(before, default=0))))
-    return tuple(borders)
-
-
-def bins(distances: Mapping[int, int]) -> dict[int, int]:
-    """Numbers by the power of two at or below them, from the lowest."""
-    found: dict[int, int] = {}
-    for distance in sorted(distances):
-        power = 1 << (distance.bit_length() - 1)
-        found[power] = found.get(power, 0) + distances[distance]
-    return found

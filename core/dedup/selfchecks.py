@@ -18,11 +18,14 @@ BACKWARD: Final = {"jump_backward": Jump.BACKWARD, "duplicate_jump_backward": Ju
 
 
 def disagreements(said: Verification, other: Verification) -> Iterator[str]:
-    """Where two judges differ on one history, field by field; who they are and where they looked may differ."""
+    """Where two judges differ on one history, field by field; who they are and where they looked may differ.
+
+    Findings are not compared: the oracle makes none.
+    """
     for name, value in said.counts:
         if value != (another := getattr(other.counts, name)):
             yield f"{name} {value:,} and {another:,}"
-    for name in sorted(set(Verification.model_fields) - {"path", "engine", "counts"}):
+    for name in sorted(set(Verification.model_fields) - {"path", "engine", "counts", "findings"}):
         if getattr(said, name) != getattr(other, name):
             yield f"different {name}"
 

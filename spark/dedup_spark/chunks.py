@@ -18,11 +18,14 @@ import pyarrow.parquet as pq
 from dedup.histories import SCHEMAS, TABLES, segments
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
+from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
 from dedup_spark.positions import Ends, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
+BORDER: Final = {SENT: "sent", TOLD: "told"}
+NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
 MAX_ENTRY: Final = 10**18
 MAX_BATCH: Final = 10**9
@@ -31,7 +34,10 @@ difference wraps around. So nothing is put together to islands that has not been
 
 
 class Chunk(NamedTuple):
-    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do."""
+    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do.
+
+    `borders`: of sent and outcomes, for each fault the row at which its time ends or begins (clocks.Borders).
+    """
 
     number: int
     run: int
@@ -40,6 +46,7 @@ class Chunk(NamedTuple):
     first: int
     final: int
     row: int
+    borders: Sequence[int] = ()
 
 
 @dataclass
@@ -60,8 +67,14 @@ class Note:
     disputes: int = 0
 
 
-def chunks_of(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
-    """What there is to read in whole run folders; `run` is the index of the folder."""
+def chunks_of(
+    folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS, borders: Mapping[int, Sequence[Borders]] = NO_BORDERS
+) -> list[Chunk]:
+    """What there is to read in whole run folders; `run` is the index of the folder, in `borders` too."""
+
+    def rows(run: int, kind: int) -> tuple[int, ...]:
+        return tuple(getattr(each, BORDER[kind]) for each in borders.get(run, ()) if kind in BORDER)
+
     listed = (
         (run, kind, part)
         for run, folder in enumerate(folders)
@@ -69,7 +82,7 @@ def chunks_of(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> list[Chu
         for part in _parts(segments(folder, table), chunk_rows)
     )
     return [
-        Chunk(number, run, kind, str(path.resolve()), first, final, row)
+        Chunk(number, run, kind, str(path.resolve()), first, final, row, rows(run, kind))
         for number, (run, kind, (path, first, final, row)) in enumerate(listed)
     ]
 
@@ -123,7 +136,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
     _check(rows, chunk.kind)
-    found = find(rows, chunk.kind)
+    found = find(rows | windows(chunk, len(rows["value"])), chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
     found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
     note.rows = int(found["length"].sum())
@@ -137,6 +150,17 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         note.spans = spans_of(found)
         note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
+
+
+def windows(chunk: Chunk, rows: int) -> Columns:
+    """For each row of a chunk a bit for each fault: sent before its end, or told of after its beginning."""
+    if not chunk.borders:
+        return {}
+    bits = np.zeros(rows, np.int64)
+    for number, border in enumerate(chunk.borders):
+        at = min(max(border - chunk.row, 0), rows)
+        bits[slice(0, at) if chunk.kind == SENT else slice(at, rows)] |= 1 << number
+    return {"windows": bits}
 
 
 def _check(rows: Mapping[str, Any], kind: int) -> None:

@@ -1,6 +1,6 @@
 """The verification job: any number of run folders in, one exact verdict's worth of evidence each out.
 
-    python -m dedup_spark.job --output FILE [--cores N] PATH…
+    python -m dedup_spark.job --output FILE [--findings FOLDER] [--cores N] PATH…
 
 It writes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence
 (no valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never
@@ -17,7 +17,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
@@ -35,15 +36,16 @@ from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
-from dedup_spark import blocks, judging, rereads, values
+from dedup_spark import judging, rereads, stretches, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
 from dedup_spark.evidence import Problem, Report, whole_folders, write_report
-from dedup_spark.findings import Findings, gather
+from dedup_spark.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, local_session
+from dedup_spark.tables import Part, Tables
 
 CHUNKS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
@@ -58,14 +60,17 @@ Work = Callable[[Iterator[Columns]], Iterator[Output]]
 """What a worker does with portions of its rows, each of them whole groups."""
 
 
-def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
-    """Verify run folders in a session of its own; runs and problems are in the order of `folders`."""
+def verify(folders: Sequence[Path], cores: int | None = None, findings: Path | None = None) -> Report:
+    """Verify run folders in a session of its own; runs and problems are in the order of `folders`.
+
+    `findings`: a new or empty folder for the tables of findings.
+    """
     whole, problems = whole_folders(folders)
     if not whole:
         return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
         with local_session(cores) as spark:
-            runs, more = verify_in(spark, whole)
+            runs, more = verify_in(spark, whole, findings=findings)
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
@@ -77,11 +82,14 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
 
 
 def verify_in(
-    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]], chunk_rows: int = CHUNK_ROWS
+    spark: SparkSession,
+    folders: Sequence[tuple[Path, Manifest]],
+    chunk_rows: int = CHUNK_ROWS,
+    findings: Path | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
     """Verify whole folders in an existing session."""
     with closing(SparkWorkers(spark)) as workers:
-        return judging.verify(folders, workers, chunk_rows)
+        return judging.verify(folders, workers, chunk_rows, findings)
 
 
 class SparkWorkers:
@@ -110,13 +118,12 @@ class SparkWorkers:
         self._islands += [clean.where(col("kind") == DISPUTED), again]
         return _told(clean) + _told(again)
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = functools.reduce(DataFrame.unionAll, self._islands).where(~col("run").isin(list(without)))
         ranges = ("run", "stream", f"value DIV {BUCKET}")
-        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry), values.REPEAT))
+        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry, tables), STRETCH))
         yield from _told(judged)
-        shifts = ("run", "partition", "stream", "place - value", "first_place - value")
-        yield from _told(self._grouped(judged, values.REPEAT, shifts, _count_blocks, ()))
+        yield from _told(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
 
     def close(self) -> None:
         """Let go of everything that is held."""
@@ -131,7 +138,8 @@ class SparkWorkers:
     def _shared_out(self, chunks: Sequence[Chunk]) -> DataFrame:
         tasks = min(max(self._cores, len(chunks) // CHUNKS_A_TASK), TASKS_A_CORE * self._cores)
         listed = self._spark.createDataFrame(
-            list(chunks), "number int, run int, kind int, path string, first int, final int, row long"
+            list(chunks),
+            "number int, run int, kind int, path string, first int, final int, row long, borders array<long>",
         )
         return listed.repartition(tasks)
 
@@ -233,33 +241,45 @@ def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
         yield joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
 
 
-def _judge(carry: Carry, portions: Iterator[Columns]) -> Iterator[Output]:
+def _judge(carry: Carry, tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
     findings: dict[int, Findings] = {}
-    for islands in portions:
-        found, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
-        gather(findings, found)
-        yield repeats, []
-    yield joined((), values.REPEAT), list(findings.items())
+    with _part(tables) as part:
+        for islands in portions:
+            found, pieces, jumps = values.judge({name: islands[name] for name in ISLAND}, carry)
+            gather(findings, found)
+            part.jumps(jumps)
+            yield pieces, []
+    yield joined((), STRETCH), list(findings.items())
 
 
-def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
+def _put_together(tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     findings: dict[int, Findings] = {}
-    for repeats in portions:
-        gather(findings, blocks.count(blocks.blocks_of(repeats)))
+    with _part(tables) as part:
+        for pieces in portions:
+            together = stretches.put_together({name: pieces[name] for name in STRETCH})
+            gather(findings, stretches.tell(pieces, together))
+            part.stretches(together)
     yield {}, list(findings.items())
+
+
+def _part(tables: Tables) -> AbstractContextManager[Part]:
+    """The tables' part of this task."""
+    task = TaskContext.get()
+    return tables.part(task.partitionId(), task.taskAttemptId()) if task else tables.part(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
     parser.add_argument("--output", type=Path, required=True, help="the report, JSON; written whole or not at all")
+    parser.add_argument("--findings", type=Path, default=None, help="a new or empty folder for the tables of findings")
     parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
     parser.add_argument("path", type=Path, nargs="+", help="a run folder")
     asked = parser.parse_args(arguments)
     leave_with_parent()
     try:
-        write_report(verify(asked.path, asked.cores), asked.output)
+        write_report(verify(asked.path, asked.cores, asked.findings), asked.output)
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

@@ -3,12 +3,13 @@
     chunks of all runs ── reduce ──> islands, notes        where the rows lie
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
-    islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
+    islands ───────────── judge ───> findings, tables      by ranges of values, then by blocks and ranges
     findings, gaps ───────────────> one answer a run
 
 Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
 a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
-grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once.
+grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once. What
+is listed without a limit goes from the workers straight to files (dedup_spark/tables.py).
 
 What design.md §6 leaves open is decided thus, here and in the oracle alike:
 
@@ -32,13 +33,16 @@ from pathlib import Path
 from typing import Protocol
 
 from dedup.anomalies import Verification
+from dedup.findings import RANGES, windows_of
 from dedup.manifests import Manifest
 from dedup_spark.borders import Carry, carry, gaps, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
+from dedup_spark.clocks import borders_of
 from dedup_spark.evidence import Problem, damaged
-from dedup_spark.findings import Findings
+from dedup_spark.findings import JUMP_COUNTS, Findings
 from dedup_spark.islands import READ
 from dedup_spark.positions import Ends
+from dedup_spark.tables import Tables, close, tables_in
 
 
 class Workers(Protocol):
@@ -55,15 +59,24 @@ class Workers(Protocol):
         Notes with spans tell of positions (and of re-reads and disputes), those with lanes of chunks.
         """
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterable[tuple[int, Findings]]:
-        """What the islands of all runs show, but of those `without`: any number of findings a run."""
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterable[tuple[int, Findings]]:
+        """What the islands of all runs show, but of those `without`: any number of findings a run; rows to `tables`."""
 
 
 def verify(
-    folders: Sequence[tuple[Path, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
+    folders: Sequence[tuple[Path, Manifest]],
+    workers: Workers,
+    chunk_rows: int = CHUNK_ROWS,
+    findings_folder: Path | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders; one whose files do not hold what its manifest says becomes a problem."""
-    chunks = chunks_of([folder for folder, _ in folders], chunk_rows)
+    """Verify whole folders; one whose files do not hold what its manifest says becomes a problem.
+
+    With a `findings_folder`, new or empty, every finding is written there, too (dedup_spark/tables.py).
+    """
+    windows = [windows_of(manifest) for _, manifest in folders]
+    borders = {run: borders_of(folder, windows[run]) for run, (folder, _) in enumerate(folders)}
+    tables = tables_in(findings_folder, folders, windows)
+    chunks = chunks_of([folder for folder, _ in folders], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends)
     told = _by_run(notes, len(folders))
@@ -78,7 +91,7 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    for run, part in workers.judge(carry(notes), wrong.keys()):
+    for run, part in workers.judge(carry(notes), wrong.keys(), tables):
         findings[run].add(part)
     # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
     wrong |= {
@@ -86,12 +99,12 @@ def verify(
         for run, (_, manifest) in enumerate(folders)
         if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
     }
+    wrong |= {run: lost for run in findings.keys() - wrong.keys() if (lost := _unlisted(findings[run]))}
     missing = gaps(notes, ends)
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
-    return (
-        [findings[run].verification(path, workers.name, missing[run]) for run, path in sound],
-        [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)],
-    )
+    verifications = [findings[run].verification(path, workers.name, missing[run], windows[run]) for run, path in sound]
+    close(tables, verifications)
+    return verifications, [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)]
 
 
 def _problem(folder: Path, found: Sequence[str]) -> Problem:
@@ -113,6 +126,15 @@ def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
     for note in notes:
         read[note.kind] += note.rows
     return _differences(read, manifest, "rows")
+
+
+def _unlisted(found: Findings) -> list[str]:
+    """Where findings are not what was counted; both are made of the same islands, in different ways."""
+    return [
+        f"{kind}: {messages} messages in the findings, {found.numbers[kind]} counted"
+        for kind in (*JUMP_COUNTS, *RANGES)
+        if (messages := found.sums[kind, "messages"]) != found.numbers[kind]
+    ]
 
 
 def _differences(rows: Counter[int], manifest: Manifest, what: str) -> list[str]:

@@ -15,23 +15,27 @@ from typing import Final
 import numpy as np
 
 from dedup.anomalies import Engine
-from dedup_spark import blocks, judging, rereads, values
+from dedup_spark import judging, rereads, stretches, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, Mask, firsts, joined, taken
 from dedup_spark.evidence import Report, whole_folders
-from dedup_spark.findings import Findings
+from dedup_spark.findings import STRETCH, Findings
 from dedup_spark.islands import BUCKET, ISLAND, READ
 from dedup_spark.positions import Ends
+from dedup_spark.tables import Tables
 
 PORTION: Final = 1 << 20
 """So many islands are judged at once, and as many more as belong to the same values."""
 
 
-def verify(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> Report:
-    """Verify run folders in this process; runs and problems are in the order of `folders`."""
+def verify(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS, findings: Path | None = None) -> Report:
+    """Verify run folders in this process; runs and problems are in the order of `folders`.
+
+    `findings`: a new or empty folder for the tables of findings.
+    """
     whole, problems = whole_folders(folders)
-    runs, more = judging.verify(whole, LocalWorkers(), chunk_rows)
+    runs, more = judging.verify(whole, LocalWorkers(), chunk_rows, findings)
     return Report(engine=Engine.LOCAL, runs=tuple(runs), problems=(*problems, *more))
 
 
@@ -64,19 +68,24 @@ class LocalWorkers:
                 notes.append(note)
         return notes
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = joined(self._islands, ISLAND)
         self._islands = []
         islands = taken(islands, ~np.isin(islands["run"], list(without)))
         bucket = islands["value"] // BUCKET
         order = np.lexsort((bucket, islands["stream"], islands["run"]))
         first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
-        repeats = []
-        for part in _portions(first):
-            findings, again = values.judge(taken(islands, order[part]), carry)
-            yield from findings.items()
-            repeats.append(again)
-        yield from blocks.count(blocks.blocks_of(joined(repeats, values.REPEAT))).items()
+        found = []
+        with tables.part(0) as part:
+            for portion in _portions(first):
+                findings, pieces, jumps = values.judge(taken(islands, order[portion]), carry)
+                yield from findings.items()
+                found.append(pieces)
+                part.jumps(jumps)
+            pieces = joined(found, STRETCH)
+            together = stretches.put_together(pieces)
+            part.stretches(together)
+        yield from stretches.tell(pieces, together).items()
 
 
 def _without(found: Columns, runs: AbstractSet[int]) -> Columns:
