@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dedup_spark.columns import Column, Columns, Mask, firsts, groups, taken
+from dedup_spark.columns import Column, Columns, Mask, finals, firsts, groups, taken
 from dedup_spark.findings import KINDS, PLACE, STRETCH, TOGETHER, Findings, count_sums, longest
 from dedup_spark.islands import BUCKET
 
@@ -35,16 +35,20 @@ def of_repeats(reads: Columns, first: Mask) -> Columns:
 
 
 def of_intervals(found: Columns, kind: int) -> Columns:
-    """Ranges of intervals that lie in the order of their values; one that was under way at other times stays apart."""
-    first = firsts(found["run"], found["stream"], found["windows"])
-    first[1:] |= found["value"][1:] != (found["value"] + found["length"])[:-1]
-    ranges = taken(found, first)
+    """Ranges of intervals that lie in the order of their values, in pieces that were under way at the same times."""
+    apart = firsts(found["run"], found["stream"])
+    ends = found["value"] + found["length"]
+    apart[1:] |= found["value"][1:] != ends[:-1]
+    range_ = np.cumsum(apart) - 1
+    begin, end = found["value"][apart], ends[finals(apart)]
+    shift = np.where((begin % BUCKET == 0) | (end % BUCKET == 0), 0, 1 + begin // BUCKET)
+    first = firsts(range_, found["windows"])
+    pieces = taken(found, first)
     if len(first):
-        ranges["length"] = np.add.reduceat(found["length"], np.flatnonzero(first))
-    value, end, still = ranges["value"], ranges["value"] + ranges["length"], ranges["value"] * 0
-    border = (value % BUCKET == 0) | (end % BUCKET == 0)
-    alone = {"kind": still + kind, "shift": np.where(border, 0, 1 + value // BUCKET)}
-    return dict.fromkeys(STRETCH, still) | {name: ranges[name] for name in STRETCH if name in ranges} | alone
+        pieces["length"] = np.add.reduceat(found["length"], np.flatnonzero(first))
+    still = pieces["value"] * 0
+    own = {"kind": still + kind, "shift": shift[range_[first]]}
+    return dict.fromkeys(STRETCH, still) | {name: pieces[name] for name in STRETCH if name in pieces} | own
 
 
 def put_together(pieces: Columns) -> Columns:

@@ -26,7 +26,8 @@ class Naive:
     """One history, with everything looked up by message."""
 
     def __init__(self, folder: Path) -> None:
-        self.faults = [fault for fault in read_manifest(folder).faults if fault.requested_message is not None]
+        faults = read_manifest(folder).faults
+        self.faults = [each for each in faults if each.requested_message is not None and each.injected_ns is not None]
         self.ticks = pq.read_table(folder / "clock.parquet").to_pylist()
         self.sent, self.told = dict[Message, int](), dict[Message, int]()
         self.outcomes = dict[Message, set[int]]()
