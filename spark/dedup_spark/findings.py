@@ -14,7 +14,7 @@ import numpy as np
 
 from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, Jump, OrderEvent, Verification, Witness
 from dedup_spark.columns import Columns, joined, size, taken
-from dedup_spark.positions import GAP, OF_ENTRIES
+from dedup_spark.positions import GAP, OF_ENTRIES, lowest
 
 EVENT: Final = ("arrival", "jump", "partition", "stream", "last", "value")
 JUMPS: Final = tuple(Jump)
@@ -27,25 +27,32 @@ Message = tuple[int, int]
 
 @dataclass
 class Findings:
-    """What some of the work found out about one run; `rows`: of each kind, how many were judged."""
+    """What some of the work found out about one run; `rows`: of each kind, how many were judged.
+
+    `gaps`: the lowest, and how many there are. `torn`: an acknowledged message of a batch was not read at its place.
+    """
 
     rows: Counter[int] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
     events: Columns = field(default_factory=lambda: joined((), EVENT))
     witnesses: dict[str, dict[Message, tuple[str, ...]]] = field(default_factory=dict)
     blocks: Counter[int] = field(default_factory=Counter)
+    gaps: tuple[Columns, int] = field(default_factory=lambda: (joined((), GAP), 0))
+    torn: bool = False
 
     def add(self, other: "Findings") -> None:
         """Take in what another part of the work found out about the same run."""
         self.rows += other.rows
         self.numbers += other.numbers
         self.blocks += other.blocks
+        self.torn |= other.torn
+        self.gaps = lowest(joined((self.gaps[0], other.gaps[0]), GAP))[0], self.gaps[1] + other.gaps[1]
         self.events = earliest(joined((self.events, other.events), EVENT))
         for anomaly, messages in other.witnesses.items():
             known = self.witnesses.get(anomaly, {}) | messages
             self.witnesses[anomaly] = {message: known[message] for message in sorted(known)[:MAX_WITNESSES]}
 
-    def verification(self, path: str, engine: str, gaps: tuple[Columns, int]) -> Verification:
+    def verification(self, path: str, engine: str) -> Verification:
         """What the engine says of the run."""
         events = zip(*(self.events[name].tolist() for name in EVENT), strict=True)
         named = (dict(zip(EVENT, event, strict=True)) for event in events)
@@ -61,7 +68,7 @@ class Findings:
                 for (stream, value), positions in messages.items()
             ),
             block_lengths=dict(sorted(self.blocks.items())),
-            gaps=tuple(_gap_texts(*gaps)),
+            gaps=tuple(_gap_texts(*self.gaps)),
         )
 
 

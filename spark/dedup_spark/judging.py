@@ -4,6 +4,7 @@
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
     islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
+    torn ──────────────── tails ───> gaps                  only runs with a batch that may be read in part
     findings, gaps ───────────────> one answer a run
 
 Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
@@ -16,6 +17,10 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
+- `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
+  partition: by ledger, entry, batch index.
+- An acknowledged position is there. So of an entry below the end of which something was read, the batch indexes above
+  the highest one read, up to the highest one acknowledged, are a gap.
 - `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
 - A witness names its first MAX_WITNESSES copies, by partition. The lowest MAX_WITNESSES gaps are named, then how many
   more there are.
@@ -33,7 +38,7 @@ from typing import Protocol
 
 from dedup.anomalies import Verification
 from dedup.manifests import Manifest
-from dedup_spark.borders import Carry, carry, gaps, suspects
+from dedup_spark.borders import Carry, carry, falls, gaps, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.evidence import Problem, damaged
 from dedup_spark.findings import Findings
@@ -58,6 +63,9 @@ class Workers(Protocol):
     def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterable[tuple[int, Findings]]:
         """What the islands of all runs show, but of those `without`: any number of findings a run."""
 
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterable[tuple[int, Findings]]:
+        """Of those runs, gaps at the end of batches: any number of findings a run."""
+
 
 def verify(
     folders: Sequence[tuple[Path, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
@@ -80,16 +88,22 @@ def verify(
         findings[note.run].rows[READ] += note.re_reads
     for run, part in workers.judge(carry(notes), wrong.keys()):
         findings[run].add(part)
+    for run, number in falls(notes).items():
+        findings[run].numbers["position_falls"] += number
+    for run, found in gaps(notes, ends).items():
+        findings[run].add(Findings(gaps=found))
+    if torn := {run for run, found in findings.items() if found.torn}:
+        for run, part in workers.tails(torn, ends):
+            findings[run].add(part)
     # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
     wrong |= {
         run: lost
         for run, (_, manifest) in enumerate(folders)
         if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
     }
-    missing = gaps(notes, ends)
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
     return (
-        [findings[run].verification(path, workers.name, missing[run]) for run, path in sound],
+        [findings[run].verification(path, workers.name) for run, path in sound],
         [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)],
     )
 
