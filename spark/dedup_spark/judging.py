@@ -90,9 +90,9 @@ def verify(
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
-    for run, found in gaps(notes, ends).items():
-        findings[run].add(Findings(gaps=found))
-    if torn := {run for run, found in findings.items() if found.torn}:
+    for run, missing in gaps(notes, ends).items():
+        findings[run].add(Findings(gaps=missing))
+    if torn := {run for run in findings if findings[run].torn}:
         for run, part in workers.tails(torn, ends):
             findings[run].add(part)
     # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.

@@ -41,7 +41,7 @@ def rises(spans: Columns, *runs: Column) -> Mask:
     else:
         final_entry, final_batch = final_positions(spans)
     rising = firsts(*runs, spans["partition"])
-    begin = tuple(spans[name][1:] for name in ("ledger", "entry", "batch"))
+    begin = spans["ledger"][1:], spans["entry"][1:], spans["batch"][1:]
     rising[1:] |= above(begin, (spans["ledger"][:-1], final_entry[:-1], final_batch[:-1]))
     return rising
 
@@ -59,7 +59,7 @@ def edges_of(found: Columns) -> tuple[Columns, int]:
     first = firsts(found["partition"])
     final = finals(first)
     final_entry, final_batch = final_positions(found)
-    begin = tuple(found[name][1:] for name in ("ledger", "entry", "batch"))
+    begin = found["ledger"][1:], found["entry"][1:], found["batch"][1:]
     falls = ~first[1:] & above((found["ledger"][:-1], final_entry[:-1], final_batch[:-1]), begin)
     edges = taken({name: found[name] for name in ("partition", "ledger", "entry", "batch")}, first)
     edges |= {"final_ledger": found["ledger"][final], "final_entry": final_entry[final]}

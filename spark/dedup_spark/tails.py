@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dedup_spark.columns import Columns, Mask, firsts, groups, repeated, taken
+from dedup_spark.columns import Column, Columns, Mask, firsts, groups, repeated, taken
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BY_ENTRY, READ, TOLD, cut, final_positions
 from dedup_spark.positions import OF_BATCHES, Ends, lowest
@@ -65,7 +65,7 @@ def find(islands: Columns, ends: Mapping[int, Ends]) -> dict[int, Findings]:
     return _gaps(taken(islands, told[torn]), highest[torn] + 1, top[told[torn]], ends)
 
 
-def _gaps(entries: Columns, first: np.ndarray, final: np.ndarray, ends: Mapping[int, Ends]) -> dict[int, Findings]:
+def _gaps(entries: Columns, first: Column, final: Column, ends: Mapping[int, Ends]) -> dict[int, Findings]:
     gaps = {name: entries[name] for name in ("run", "partition", "ledger", "entry")}
     gaps |= {"batch": final + 1, "kind": np.full(len(first), OF_BATCHES), "first": first, "final": final}
     keys = zip(*(gaps[name].tolist() for name in ("run", "partition", "ledger")), strict=True)
