@@ -21,7 +21,7 @@ from dedup.payloads import MAX_VALUE
 from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
-from dedup_spark.positions import Ends, gaps_within, rises, spans_of
+from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
 BORDER: Final = {SENT: "sent", TOLD: "told"}
@@ -51,7 +51,10 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Note:
-    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream."""
+    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream.
+
+    `edges` and `falls` tell of positions that do not rise (dedup_spark/positions.py), re-reads dropped.
+    """
 
     run: int
     chunk: int
@@ -65,6 +68,8 @@ class Note:
     rises: bool = True
     re_reads: int = 0
     disputes: int = 0
+    edges: Columns = field(default_factory=dict)
+    falls: int = 0
 
 
 def chunks_of(
@@ -184,10 +189,11 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
-    """The islands of a chunk's rows, re-reads dropped; of its note only the lanes mean anything."""
+    """The islands of a chunk's rows, re-reads dropped; of its note only lanes, edges and falls mean anything."""
     found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
+    note.edges, note.falls = edges_of(found)
     return cut_at_buckets(found), note
 
 

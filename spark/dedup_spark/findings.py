@@ -15,7 +15,7 @@ import numpy as np
 from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, Jump, OrderEvent, Verification, Witness
 from dedup.findings import BLOCK, MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum, Window
 from dedup_spark.columns import Columns, firsts, groups, joined, size, taken
-from dedup_spark.positions import GAP, OF_ENTRIES
+from dedup_spark.positions import GAP, OF_ENTRIES, lowest
 
 EVENT: Final = ("arrival", "jump", "partition", "stream", "last", "value")
 PLACE: Final = ("ledger", "entry", "batch")
@@ -41,6 +41,7 @@ Message = tuple[int, int]
 class Findings:
     """What some of the work found out about one run; `rows`: of each kind, how many were judged.
 
+    `gaps`: the lowest, and how many there are. `torn`: an acknowledged message of a batch was not read at its place.
     `sums`: of each kind of finding its "rows", its "messages", and how many of these were under way during each fault,
     by number, or "outside". `jumps` and `stretches` are the few that tell most.
     """
@@ -54,6 +55,8 @@ class Findings:
     sums: Counter[tuple[str, str | int]] = field(default_factory=Counter)
     jumps: Columns = field(default_factory=lambda: joined((), JUMP))
     stretches: Columns = field(default_factory=lambda: joined((), STRETCH))
+    gaps: tuple[Columns, int] = field(default_factory=lambda: (joined((), GAP), 0))
+    torn: bool = False
 
     def add(self, other: "Findings") -> None:
         """Take in what another part of the work found out about the same run."""
@@ -64,14 +67,14 @@ class Findings:
         self.sums += other.sums
         self.jumps = widest(joined((self.jumps, other.jumps), JUMP))
         self.stretches = longest(joined((self.stretches, other.stretches), STRETCH))
+        self.torn |= other.torn
+        self.gaps = lowest(joined((self.gaps[0], other.gaps[0]), GAP))[0], self.gaps[1] + other.gaps[1]
         self.events = earliest(joined((self.events, other.events), EVENT))
         for anomaly, messages in other.witnesses.items():
             known = self.witnesses.get(anomaly, {}) | messages
             self.witnesses[anomaly] = {message: known[message] for message in sorted(known)[:MAX_WITNESSES]}
 
-    def verification(
-        self, path: str, engine: str, gaps: tuple[Columns, int], windows: Sequence[Window]
-    ) -> Verification:
+    def verification(self, path: str, engine: str, windows: Sequence[Window]) -> Verification:
         """What the engine says of the run."""
         events = zip(*(self.events[name].tolist() for name in EVENT), strict=True)
         named = (dict(zip(EVENT, event, strict=True)) for event in events)
@@ -87,7 +90,7 @@ class Findings:
                 for (stream, value), positions in messages.items()
             ),
             block_lengths=dict(sorted(self.blocks.items())),
-            gaps=tuple(_gap_texts(*gaps)),
+            gaps=tuple(_gap_texts(*self.gaps)),
             findings=self._overview(windows),
         )
 

@@ -36,7 +36,7 @@ from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
-from dedup_spark import judging, rereads, stretches, values
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
@@ -125,6 +125,12 @@ class SparkWorkers:
         yield from _told(judged)
         yield from _told(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
 
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        islands = functools.reduce(DataFrame.unionAll, self._islands).where(col("run").isin(sorted(runs)))
+        cut = map_in_arrow(islands.where("note IS NULL"), _on_rows(tails.by_entries), ISLAND)
+        places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
+        yield from _told(self._grouped(cut, ISLAND, places, partial(_find_tails, ends), ()))
+
     def close(self) -> None:
         """Let go of everything that is held."""
         for frame in self._kept:
@@ -175,6 +181,14 @@ def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
         for batch in batches:
             for row in batch.to_pylist():
                 yield from _batches(*work(Chunk(**row)))
+
+    return each
+
+
+def _on_rows(work: Callable[[Columns], Columns]) -> Callable[[Batches], Batches]:
+    def each(batches: Batches) -> Batches:
+        for batch in batches:
+            yield from _batches(work({name: batch.column(name).to_numpy() for name in ISLAND}), [])
 
     return each
 
@@ -260,6 +274,13 @@ def _put_together(tables: Tables, portions: Iterator[Columns]) -> Iterator[Outpu
             together = stretches.put_together({name: pieces[name] for name in STRETCH})
             gather(findings, stretches.tell(pieces, together))
             part.stretches(together)
+    yield {}, list(findings.items())
+
+
+def _find_tails(ends: Mapping[int, Ends], portions: Iterator[Columns]) -> Iterator[Output]:
+    findings: dict[int, Findings] = {}
+    for islands in portions:
+        gather(findings, tails.find(islands, ends))
     yield {}, list(findings.items())
 
 

@@ -4,6 +4,7 @@
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
     islands ───────────── judge ───> findings, tables      by ranges of values, then by blocks and ranges
+    torn ──────────────── tails ───> gaps                  only runs with a batch that may be read in part
     findings, gaps ───────────────> one answer a run
 
 Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
@@ -17,6 +18,10 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
+- `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
+  partition: by ledger, entry, batch index.
+- An acknowledged position is there. So of an entry below the end of which something was read, the batch indexes above
+  the highest one read, up to the highest one acknowledged, are a gap.
 - `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
 - A witness names its first MAX_WITNESSES copies, by partition. The lowest MAX_WITNESSES gaps are named, then how many
   more there are.
@@ -35,7 +40,7 @@ from typing import Protocol
 from dedup.anomalies import Verification
 from dedup.findings import RANGES, windows_of
 from dedup.manifests import Manifest
-from dedup_spark.borders import Carry, carry, gaps, suspects
+from dedup_spark.borders import Carry, carry, falls, gaps, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.clocks import borders_of
 from dedup_spark.evidence import Problem, damaged
@@ -61,6 +66,9 @@ class Workers(Protocol):
 
     def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterable[tuple[int, Findings]]:
         """What the islands of all runs show, but of those `without`: any number of findings a run; rows to `tables`."""
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterable[tuple[int, Findings]]:
+        """Of those runs, gaps at the end of batches: any number of findings a run."""
 
 
 def verify(
@@ -93,6 +101,13 @@ def verify(
         findings[note.run].rows[READ] += note.re_reads
     for run, part in workers.judge(carry(notes), wrong.keys(), tables):
         findings[run].add(part)
+    for run, number in falls(notes).items():
+        findings[run].numbers["position_falls"] += number
+    for run, missing in gaps(notes, ends).items():
+        findings[run].add(Findings(gaps=missing))
+    if torn := {run for run in findings if findings[run].torn}:
+        for run, part in workers.tails(torn, ends):
+            findings[run].add(part)
     # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
     wrong |= {
         run: lost
@@ -100,9 +115,8 @@ def verify(
         if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
     }
     wrong |= {run: lost for run in findings.keys() - wrong.keys() if (lost := _unlisted(findings[run]))}
-    missing = gaps(notes, ends)
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
-    verifications = [findings[run].verification(path, workers.name, missing[run], windows[run]) for run, path in sound]
+    verifications = [findings[run].verification(path, workers.name, windows[run]) for run, path in sound]
     close(tables, verifications)
     return verifications, [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)]
 

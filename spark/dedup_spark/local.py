@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from dedup.anomalies import Engine
-from dedup_spark import judging, rereads, stretches, values
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, Mask, firsts, joined, taken
@@ -70,8 +70,8 @@ class LocalWorkers:
 
     def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = joined(self._islands, ISLAND)
-        self._islands = []
         islands = taken(islands, ~np.isin(islands["run"], list(without)))
+        self._islands = [islands]
         bucket = islands["value"] // BUCKET
         order = np.lexsort((bucket, islands["stream"], islands["run"]))
         first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
@@ -86,6 +86,11 @@ class LocalWorkers:
             together = stretches.put_together(pieces)
             part.stretches(together)
         yield from stretches.tell(pieces, together).items()
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        (islands,) = self._islands
+        for run in sorted(runs):
+            yield from tails.find(tails.by_entries(taken(islands, islands["run"] == run)), ends).items()
 
 
 def _without(found: Columns, runs: AbstractSet[int]) -> Columns:

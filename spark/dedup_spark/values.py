@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dedup.anomalies import MAX_WITNESSES
 from dedup.findings import RANGES
+from dedup_spark import tails
 from dedup_spark.borders import Carry
 from dedup_spark.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.findings import EVENT, JUMP, JUMP_COUNTS, STRETCH, Findings, count_sums, earliest, widest
@@ -54,6 +55,8 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
         sums = np.add.reduceat(weight * intervals["length"], run_starts)
         for run, number in zip(runs, sums.tolist(), strict=True):
             findings[run].numbers[name] = number
+    for run in np.unique(intervals["run"][states["torn"]]).tolist():
+        findings[run].torn = True
     anomalies = _anomalies(states)
     for name, found in anomalies.items():
         for run, message, positions in _witnesses(found, intervals, reads):
@@ -112,13 +115,15 @@ def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, An
     ok, unsure = any_of(told & (outcome == OK)), any_of(told & (outcome != OK) & (outcome != FAIL))
     told_of = any_of(told)
     copies = np.bincount(reads["interval"], minlength=len(intervals["run"]))
+    unread = _unread(pieces, told & (pieces["placed"] == 1), reads, copies)
     return {
         "sent": any_of(kind == SENT),
         "told": told_of,
         "ok": ok,
         "fail": told_of & ~ok & ~unsure,
         "copies": copies,
-        "elsewhere": _elsewhere(taken(pieces, told & (pieces["placed"] == 1)), reads, copies),
+        "elsewhere": any_of(unread) & (copies > 0),
+        "torn": any_of(unread & tails.in_batches(pieces)),
         "disputed": any_of(kind == DISPUTED),
     }
 
@@ -137,21 +142,21 @@ def _windows(pieces: Columns, intervals: int) -> Column:
     return sent & np.where(ended, told, EVERY_WINDOW)
 
 
-def _elsewhere(acknowledged: Columns, reads: Columns, copies: Column) -> Mask:
-    """Whether an interval was acknowledged at a position at which it was not read, though it was read."""
+def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column) -> Mask:
+    """Which of the pieces acknowledged at a position were not read there."""
     begin = np.cumsum(copies) - copies
-    pending = {name: acknowledged[name] for name in ("interval", *POSITION)}
-    elsewhere = np.zeros(len(copies), dtype=bool)
+    unread = np.zeros(len(acknowledged), dtype=bool)
+    pending = np.flatnonzero(acknowledged)
     copy = 0
-    while len(pending["interval"]):
-        left = copies[pending["interval"]] > copy
-        elsewhere[pending["interval"][~left]] = True
-        pending = taken(pending, left)
-        read = begin[pending["interval"]] + copy
-        alike = np.logical_and.reduce([pending[name] == reads[name][read] for name in POSITION])
-        pending = taken(pending, ~alike)
+    while len(pending):
+        left = copies[pieces["interval"][pending]] > copy
+        unread[pending[~left]] = True
+        pending = pending[left]
+        read = begin[pieces["interval"][pending]] + copy
+        alike = np.logical_and.reduce([pieces[name][pending] == reads[name][read] for name in POSITION])
+        pending = pending[~alike]
         copy += 1
-    return elsewhere & (copies > 0)
+    return unread
 
 
 def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
