@@ -133,7 +133,7 @@ def write_history(
         table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows))
         for table, rows in tables.items()
     }
-    ticks = list(history.clock or [(0, 0, 0), (0, len(history.sent), 1)])
+    ticks: list[tuple[int, ...]] = list(history.clock or [(0, 0, 0), (0, len(history.sent), 1)])
     clock = _write_parquet(folder, "clock.parquet", "clock", ticks, len(ticks))
     made = _manifest(history, files, clock).model_copy(update=manifest)
     (folder / histories.MANIFEST).write_text(made.model_dump_json(indent=1))

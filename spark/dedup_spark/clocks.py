@@ -6,14 +6,16 @@ it was injected are the rows of `outcomes` from another number on.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dedup.findings import Window
 from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
+from dedup.stores import Place, parquet, reached
+
+AT_ONCE: Final = 16
 
 
 class Borders(NamedTuple):
@@ -23,15 +25,20 @@ class Borders(NamedTuple):
     told: int
 
 
-def borders_of(folder: Path, windows: Sequence[Window]) -> tuple[Borders, ...]:
-    """Each window as row numbers, by the run's clock; without windows the clock is not read.
+def borders_of(runs: Sequence[tuple[int, Place, Sequence[Window]]]) -> dict[int, tuple[Borders, ...]]:
+    """The windows of runs (their number, folder and windows) as row numbers; without any the clock is not read.
 
     A row in doubt, one recorded in the same tick as the border, counts as under way.
     """
-    if not windows:
-        return ()
-    with (folder / "clock.parquet").open("rb") as file:
-        table = pq.read_table(file, schema=CLOCK)
+    asked = [(run, folder, windows) for run, folder, windows in runs if windows]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(lambda each: _borders(each[1], each[2]), asked)
+        return {run: borders for (run, _, _), borders in zip(asked, found, strict=True)}
+
+
+def _borders(folder: Place, windows: Sequence[Window]) -> tuple[Borders, ...]:
+    with reached(folder), parquet(folder / "clock.parquet") as file:
+        table = file.read(columns=CLOCK.names)
     kind, index, at_ns = (table.column(name).to_numpy() for name in CLOCK.names)
     ends = np.iinfo(np.int64).max
     borders = []

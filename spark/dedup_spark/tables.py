@@ -6,7 +6,7 @@ name when it is complete. `findings.json` is written last: without it the folder
 """
 
 import json
-import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,11 +21,13 @@ from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
 from dedup.findings import Window
 from dedup.manifests import Manifest
+from dedup.stores import Place, below, place, reached, write_whole
 from dedup_spark.columns import Column, Columns, size, taken
 from dedup_spark.findings import JUMPS, KINDS, numbers_of
 from dedup_spark.stretches import distance
 
 INDEX: Final = "findings.json"
+OURS: Final = re.compile(r"findings\.json|(blocks|jumps|ranges)(/part-\d+\.parquet(\.\d+\.open)?)?")
 
 _RUN: Final = [("path", pa.string()), ("run_id", pa.string())]
 _PLACE: Final = [("ledger", pa.int64()), ("entry", pa.int64()), ("batch", pa.int32())]
@@ -72,7 +74,7 @@ class Named(NamedTuple):
 class Tables:
     """Where findings go; `folder` None: nowhere."""
 
-    folder: Path | None = None
+    folder: str | None = None
     runs: tuple[Named, ...] = ()
 
     @contextmanager
@@ -88,24 +90,31 @@ class Tables:
 
 
 def tables_in(
-    folder: Path | None, runs: Sequence[tuple[Path, Manifest]], windows: Sequence[Sequence[Window]]
+    folder: Place | None, runs: Sequence[tuple[Place, Manifest]], windows: Sequence[Sequence[Window]]
 ) -> Tables:
-    """The tables of these runs in a new or empty `folder`; SpecificationError if it holds anything."""
+    """The tables of these runs in `folder`; earlier findings there are removed.
+
+    SpecificationError if anything else lies there.
+    """
     if folder is None:
         return Tables()
-    if folder.exists() and any(folder.iterdir()):
-        raise SpecificationError(
-            where=f"--findings {folder}",
-            got="a folder with files in it",
-            rule="findings need a folder of their own, so that they are those of one verification",
-            todo="name an empty or a new folder",
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+    with reached(folder):
+        names = below(folder)
+        if foreign := [name for name in names if not OURS.fullmatch(name)]:
+            raise SpecificationError(
+                where=f"--findings {folder}",
+                got=f"a folder that holds {foreign[0]}",
+                rule="findings need a folder of their own: what is there is replaced",
+                todo="name an empty or a new folder",
+            )
+        for name in sorted(names, key=lambda name: name != INDEX):
+            if name not in TABLES:
+                (folder / name).unlink()
     named = (
         Named(str(path), manifest.run_id, tuple(window.fault for window in own))
         for (path, manifest), own in zip(runs, windows, strict=True)
     )
-    return Tables(folder, tuple(named))
+    return Tables(str(folder.absolute()), tuple(named))
 
 
 def close(tables: Tables, runs: Sequence[Verification]) -> None:
@@ -113,7 +122,11 @@ def close(tables: Tables, runs: Sequence[Verification]) -> None:
     if tables.folder is None:
         return
     overviews = [{"path": run.path} | (run.findings.model_dump() if run.findings else {}) for run in runs]
-    (tables.folder / INDEX).write_text(json.dumps({"runs": overviews}, indent=1))
+    folder = place(tables.folder)
+    with reached(folder):
+        if isinstance(folder, Path):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / INDEX, json.dumps({"runs": overviews}, indent=1))
 
 
 @dataclass
@@ -140,16 +153,16 @@ class Part:
             writer.close()
             file.close()
             opened, path = self._paths(table)
-            if opened != path:
-                os.replace(opened, path)
+            if isinstance(opened, Path):
+                opened.replace(str(path))
 
     def abandon(self) -> None:
         """What was written is no part; in a store it is one of no index until the task is done again."""
         for table, (file, writer) in self._open.items():
             writer.close()
             file.close()
-            opened, path = self._paths(table)
-            if opened != path:
+            opened, _ = self._paths(table)
+            if isinstance(opened, Path):
                 opened.unlink()
 
     def _write(self, table: str, found: Columns, words: dict[str, pa.Array]) -> None:
@@ -157,7 +170,8 @@ class Part:
             return
         if table not in self._open:
             opened, path = self._paths(table)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(path, Path):
+                path.parent.mkdir(parents=True, exist_ok=True)
             file = opened.open("wb")
             self._open[table] = file, pq.ParquetWriter(file, TABLES[table], compression="zstd")
         runs = self.tables.runs
@@ -172,10 +186,10 @@ class Part:
         ]
         self._open[table][1].write_table(pa.Table.from_arrays(arrays, schema=TABLES[table]))
 
-    def _paths(self, table: str) -> tuple[Path, Path]:
+    def _paths(self, table: str) -> tuple[Place, Place]:
         """Under which name a part is written, and its own; in a store nothing is seen before it is complete."""
         assert self.tables.folder is not None
-        path = self.tables.folder / table / f"part-{self.number:05}.parquet"
+        path = place(self.tables.folder) / table / f"part-{self.number:05}.parquet"
         if isinstance(path, Path):
             return path.with_name(f"{path.name}.{self.attempt}.open"), path
         return path, path

@@ -8,7 +8,7 @@ import pytest
 
 from dedup.anomalies import Verification
 from dedup_spark.chunks import CHUNK_ROWS
-from dedup_spark.evidence import Problem, whole_folders
+from dedup_spark.evidence import Problem, open_folders
 from dedup_spark.job import verify_in
 from dedup_spark.sessions import local_session
 
@@ -28,8 +28,8 @@ def spark_judges() -> Iterator[Judge]:
         def judge(
             folders: list[Path], chunk_rows: int = CHUNK_ROWS, findings: Path | None = None
         ) -> tuple[list[Verification], list[Problem]]:
-            whole, problems = whole_folders(folders)
+            opened, problems = open_folders(folders)
             assert not problems
-            return verify_in(spark, whole, chunk_rows, findings)
+            return verify_in(spark, opened, chunk_rows, findings)
 
         yield judge

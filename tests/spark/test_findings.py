@@ -18,7 +18,7 @@ from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
 from dedup.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
 from dedup.manifests import FaultRecord
-from dedup_spark import judging, local
+from dedup_spark import judging, local, stretches
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BUCKET
 from dedup_spark.tables import INDEX, TABLES, Named, Tables
@@ -183,20 +183,25 @@ def test_spark_writes_the_rows_that_the_twin_finds(spark_judges: Judge, tmp_path
 
 def test_findings_that_are_not_what_was_counted_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_history(tmp_path, History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)]))
-    monkeypatch.setattr(local.stretches, "tell", lambda pieces, together: {0: Findings()})
+    monkeypatch.setattr(stretches, "tell", lambda pieces, together: {0: Findings()})
     (problem,) = local.verify([tmp_path]).problems
     assert "not_received: 0 messages in the findings, 1 counted" in problem.error
     assert judging._unlisted(Findings()) == []
 
 
-def test_a_folder_with_files_in_it_is_left_alone(tmp_path: Path) -> None:
-    write_history(tmp_path, History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)]))
-    with pytest.raises(SpecificationError, match="a folder of their own"):
-        local.verify([tmp_path], findings=tmp_path)
+def test_earlier_findings_are_replaced_and_anything_else_is_left_alone(tmp_path: Path) -> None:
+    write_history(tmp_path / "run", History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)]))
+    write_history(tmp_path / "clean", History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)]))
+    (said,) = local.verify([tmp_path / "run"], findings=tmp_path / "findings").runs
+    assert_findings(tmp_path / "findings", [tmp_path / "run"], [said])
+    (said,) = local.verify([tmp_path / "clean"], findings=tmp_path / "findings").runs
+    assert_findings(tmp_path / "findings", [tmp_path / "clean"], [said])
+    with pytest.raises(SpecificationError, match=r"a folder that holds clock\.parquet"):
+        local.verify([tmp_path / "run"], findings=tmp_path / "run")
 
 
 def test_a_task_that_fails_leaves_no_part_and_one_done_again_leaves_one(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, (Named("run", "run", ()),))
+    tables = Tables(str(tmp_path), (Named("run", "run", ()),))
     names = [name for name in TABLES["jumps"].names if name not in ("path", "run_id", "jump", "during")]
     one = np.zeros(1, np.int64)
     found = dict.fromkeys((*names, "run", "jump", "windows"), one)
