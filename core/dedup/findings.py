@@ -8,6 +8,7 @@ A message is *under way* from its send to its last outcome, and a finding falls 
 messages was under way between injection and heal. What was never sent has no time.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -103,3 +104,18 @@ def windows_of(manifest: Manifest) -> tuple[Window, ...]:
         for fault in manifest.faults
         if fault.injected_ns is not None and fault.requested_message is not None
     )[:MAX_WINDOWS]
+
+
+def added(sums: Iterable[Sum]) -> tuple[Sum, ...]:
+    """The findings of several runs, kind by kind, in the order in which they are first seen."""
+    together: dict[str, Sum] = {}
+    for each in sums:
+        old = together.setdefault(each.kind, Sum(kind=each.kind, rows=0, messages=0, during={}, outside=0))
+        together[each.kind] = Sum(
+            kind=each.kind,
+            rows=old.rows + each.rows,
+            messages=old.messages + each.messages,
+            during={name: old.during.get(name, 0) + each.during.get(name, 0) for name in old.during | each.during},
+            outside=old.outside + each.outside,
+        )
+    return tuple(together.values())
