@@ -29,9 +29,8 @@ def show_findings(whose: str, sums: tuple[Sum, ...], console: Console) -> None:
         return
     console.print(f"findings of {whose} in messages, and during which fault these were under way:", soft_wrap=True)
     for each in sums:
-        when = ", ".join(
-            [*(f"{number:,} during {name}" for name, number in each.during.items()), f"{each.outside:,} not"]
-        )
+        during = [f"{number:,} during {name}" for name, number in each.during.items()]
+        when = ", ".join([*during, f"{each.outside:,} at other times"])
         rows = "" if each.rows == each.messages else f" (in {each.rows:,})"
         console.print(f"  {each.messages:>11,} {KINDS[each.kind]}{rows}: {when}", soft_wrap=True)
 
