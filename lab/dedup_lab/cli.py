@@ -112,6 +112,14 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    findings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
+            show_default=False,
+        ),
+    ] = None,
     trust_csv: Annotated[
         bool,
         typer.Option(
@@ -142,7 +150,13 @@ def verify(
     from dedup_lab import verifications
 
     ended = verifications.verify(
-        paths, expect=expect, alone=engine, trust_csv=trust_csv, as_json=output is Format.JSON, console=_console()
+        paths,
+        expect=expect,
+        alone=engine,
+        trust_csv=trust_csv,
+        as_json=output is Format.JSON,
+        findings=findings,
+        console=_console(),
     )
     raise typer.Exit(ended)
 

@@ -8,21 +8,25 @@ hold what its table must, is a problem in the note: it costs its own run the ver
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dedup.histories import SCHEMAS, TABLES, segments
+from dedup.histories import SCHEMAS, TABLES
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
+from dedup.stores import parquet, place, reached
+from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
+from dedup_spark.files import Inspected
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
-from dedup_spark.positions import Ends, gaps_within, rises, spans_of
+from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
+BORDER: Final = {SENT: "sent", TOLD: "told"}
+NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
 MAX_ENTRY: Final = 10**18
 MAX_BATCH: Final = 10**9
@@ -31,7 +35,10 @@ difference wraps around. So nothing is put together to islands that has not been
 
 
 class Chunk(NamedTuple):
-    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do."""
+    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do.
+
+    `borders`: of sent and outcomes, for each fault the row at which its time ends or begins (clocks.Borders).
+    """
 
     number: int
     run: int
@@ -40,11 +47,15 @@ class Chunk(NamedTuple):
     first: int
     final: int
     row: int
+    borders: Sequence[int] = ()
 
 
 @dataclass
 class Note:
-    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream."""
+    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream.
+
+    `edges` and `falls` tell of positions that do not rise (dedup_spark/positions.py), re-reads dropped.
+    """
 
     run: int
     chunk: int
@@ -58,30 +69,38 @@ class Note:
     rises: bool = True
     re_reads: int = 0
     disputes: int = 0
+    edges: Columns = field(default_factory=dict)
+    falls: int = 0
 
 
-def chunks_of(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
-    """What there is to read in whole run folders; `run` is the index of the folder."""
-    listed = (
-        (run, kind, part)
-        for run, folder in enumerate(folders)
-        for table, kind in KINDS.items()
-        for part in _parts(segments(folder, table), chunk_rows)
-    )
-    return [
-        Chunk(number, run, kind, str(path.resolve()), first, final, row)
-        for number, (run, kind, (path, first, final, row)) in enumerate(listed)
-    ]
+def chunks_of(
+    files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS, borders: Mapping[int, Sequence[Borders]] = NO_BORDERS
+) -> list[Chunk]:
+    """What there is to read in whole files, run by run and table by table; `borders` by run."""
+
+    def rows(run: int, kind: int) -> tuple[int, ...]:
+        return tuple(getattr(each, BORDER[kind]) for each in borders.get(run, ()) if kind in BORDER)
+
+    tables: dict[tuple[int, int], list[Inspected]] = {}
+    for each in files:
+        table, _, name = each.file.path.partition("/")
+        if table in KINDS and name.endswith(".parquet"):
+            tables.setdefault((each.file.run, KINDS[table]), []).append(each)
+    chunks: list[Chunk] = []
+    for (run, kind), listed in sorted(tables.items()):
+        for path, first, final, row in _parts(sorted(listed, key=attrgetter("file.path")), chunk_rows):
+            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row, rows(run, kind)))
+    return chunks
 
 
-def _parts(paths: Sequence[Path], chunk_rows: int) -> Iterator[tuple[Path, int, int, int]]:
+def _parts(files: Sequence[Inspected], chunk_rows: int) -> Iterator[tuple[str, int, int, int]]:
     row = 0
-    for path in paths:
-        metadata = pq.read_metadata(path)
+    for file, _, groups in files:
+        path = str(place(file.folder) / file.path)
         first = rows = 0
-        for group in range(metadata.num_row_groups):
-            rows += metadata.row_group(group).num_rows
-            if rows >= chunk_rows or group == metadata.num_row_groups - 1:
+        for group, held in enumerate(groups):
+            rows += held
+            if rows >= chunk_rows or group == len(groups) - 1:
                 yield path, first, group, row
                 first, row, rows = group + 1, row + rows, 0
 
@@ -97,7 +116,8 @@ def ends_of(manifest: Manifest) -> Ends:
 
 def read(chunk: Chunk) -> dict[str, Any]:
     """The columns of a chunk; messages read must be numbered in the order of arrival."""
-    with pq.ParquetFile(chunk.path) as file:
+    path = place(chunk.path)
+    with reached(path), parquet(path) as file:
         groups = list(range(chunk.first, chunk.final + 1))
         schema = SCHEMAS[TABLES[chunk.kind]]
         table = file.read_row_groups(groups, columns=schema.names, use_threads=False)
@@ -123,7 +143,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
     _check(rows, chunk.kind)
-    found = find(rows, chunk.kind)
+    found = find(rows | windows(chunk, len(rows["value"])), chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
     found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
     note.rows = int(found["length"].sum())
@@ -137,6 +157,17 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         note.spans = spans_of(found)
         note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
+
+
+def windows(chunk: Chunk, rows: int) -> Columns:
+    """For each row of a chunk a bit for each fault: sent before its end, or told of after its beginning."""
+    if not chunk.borders:
+        return {}
+    bits = np.zeros(rows, np.int64)
+    for number, border in enumerate(chunk.borders):
+        at = min(max(border - chunk.row, 0), rows)
+        bits[slice(0, at) if chunk.kind == SENT else slice(at, rows)] |= 1 << number
+    return {"windows": bits}
 
 
 def _check(rows: Mapping[str, Any], kind: int) -> None:
@@ -160,10 +191,11 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
-    """The islands of a chunk's rows, re-reads dropped; of its note only the lanes mean anything."""
+    """The islands of a chunk's rows, re-reads dropped; of its note only lanes, edges and falls mean anything."""
     found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
+    note.edges, note.falls = edges_of(found)
     return cut_at_buckets(found), note
 
 

@@ -1,10 +1,13 @@
 """The verification job: any number of run folders in, one exact verdict's worth of evidence each out.
 
-    python -m dedup_spark.job --output FILE [--cores N] PATH…
+    python -m dedup_spark.job --output FILE [--keep] [--findings FOLDER] [--cores N] PATH…
 
-It writes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence
-(no valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never
-spoils the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+A PATH is a run folder, or holds some anywhere below it; it and FILE may lie in a store (s3://bucket/prefix). FILE
+becomes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence (no
+valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never spoils
+the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+
+The same file is the main file of a SparkApplication: where spark-submit has started it, the session is spark-submit's.
 
 Spark shares out the work, sorts and spills, and knows nothing of histories: its workers run the same functions as the
 local engine, on tables of whole numbers. Every table that a worker returns has one more column, `note`: a few rows hold
@@ -17,14 +20,14 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
@@ -33,23 +36,30 @@ from pyspark.util import PythonEvalType
 
 from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
+from dedup.histories import run_folders
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
-from dedup_spark import blocks, judging, rereads, values
+from dedup.stores import Place, place, reached
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
-from dedup_spark.evidence import Problem, Report, whole_folders, write_report
-from dedup_spark.findings import Findings, gather
+from dedup_spark.evidence import Problem, Report, keep, open_folders, write_report
+from dedup_spark.files import File, Inspected, inspect
+from dedup_spark.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
-from dedup_spark.sessions import GONE, local_session
+from dedup_spark.sessions import GONE, session
+from dedup_spark.tables import Part, Tables
 
-CHUNKS_A_TASK: Final = 8
+FILE: Final = "run int, folder string, path string, rows long, bytes long, sha256 string"
+CHUNK: Final = "number int, run int, kind int, path string, first int, final int, row long, borders array<long>"
+ITEMS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
 """A worker judges so many rows at once, and as many more as belong to the same group."""
 
+Item = TypeVar("Item", File, Chunk)
 Batches = Iterator[pa.RecordBatch]
 Output = tuple[Columns, Sequence[object]]
 """What a worker makes of its rows: other rows, and what it has to tell the driver."""
@@ -58,14 +68,17 @@ Work = Callable[[Iterator[Columns]], Iterator[Output]]
 """What a worker does with portions of its rows, each of them whole groups."""
 
 
-def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
-    """Verify run folders in a session of its own; runs and problems are in the order of `folders`."""
-    whole, problems = whole_folders(folders)
-    if not whole:
+def verify(folders: Sequence[Place], cores: int | None = None, findings: Place | None = None) -> Report:
+    """Verify run folders in spark-submit's session, else in one of its own; each folder is in `runs` or `problems`.
+
+    `findings`: a folder for the tables of findings, of its own.
+    """
+    opened, problems = open_folders(folders)
+    if not opened:
         return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
-        with local_session(cores) as spark:
-            runs, more = verify_in(spark, whole)
+        with session(cores) as spark:
+            runs, more = verify_in(spark, opened, findings=findings)
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
@@ -77,11 +90,14 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
 
 
 def verify_in(
-    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]], chunk_rows: int = CHUNK_ROWS
+    spark: SparkSession,
+    folders: Sequence[tuple[Place, Manifest]],
+    chunk_rows: int = CHUNK_ROWS,
+    findings: Place | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders in an existing session."""
+    """Verify folders in an existing session."""
     with closing(SparkWorkers(spark)) as workers:
-        return judging.verify(folders, workers, chunk_rows)
+        return judging.verify(folders, workers, chunk_rows, findings)
 
 
 class SparkWorkers:
@@ -95,14 +111,18 @@ class SparkWorkers:
         self._kept: list[DataFrame] = []
         self._islands: list[DataFrame] = []
 
+    def inspect(self, files: Sequence[File]) -> list[Inspected]:
+        return _told(map_in_arrow(self._shared_out(files, FILE), _on_each(File, _inspect), ()))
+
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        self._islands = [self._keep(map_in_arrow(self._shared_out(chunks), _on_chunks(partial(_reduce, ends)), ISLAND))]
+        listed = self._shared_out(chunks, CHUNK)
+        self._islands = [self._keep(map_in_arrow(listed, _on_each(Chunk, partial(_reduce, ends)), ISLAND))]
         return _told(self._islands[0])
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         others = ~(col("run").isin(sorted({chunk.run for chunk in chunks})) & (col("kind") == READ))
         self._islands = [islands.where(others) for islands in self._islands]
-        rows = map_in_arrow(self._shared_out(chunks), _on_chunks(_rows), rereads.ROW)
+        rows = map_in_arrow(self._shared_out(chunks, CHUNK), _on_each(Chunk, _rows), rereads.ROW)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
         clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND))
         kept = clean.where(col("kind") == READ)
@@ -110,13 +130,18 @@ class SparkWorkers:
         self._islands += [clean.where(col("kind") == DISPUTED), again]
         return _told(clean) + _told(again)
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = functools.reduce(DataFrame.unionAll, self._islands).where(~col("run").isin(list(without)))
         ranges = ("run", "stream", f"value DIV {BUCKET}")
-        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry), values.REPEAT))
+        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry, tables), STRETCH))
         yield from _told(judged)
-        shifts = ("run", "partition", "stream", "place - value", "first_place - value")
-        yield from _told(self._grouped(judged, values.REPEAT, shifts, _count_blocks, ()))
+        yield from _told(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        islands = functools.reduce(DataFrame.unionAll, self._islands).where(col("run").isin(sorted(runs)))
+        cut = map_in_arrow(islands.where("note IS NULL"), _on_rows(tails.by_entries), ISLAND)
+        places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
+        yield from _told(self._grouped(cut, ISLAND, places, partial(_find_tails, ends), ()))
 
     def close(self) -> None:
         """Let go of everything that is held."""
@@ -128,12 +153,9 @@ class SparkWorkers:
         self._kept.append(frame)
         return frame.persist()
 
-    def _shared_out(self, chunks: Sequence[Chunk]) -> DataFrame:
-        tasks = min(max(self._cores, len(chunks) // CHUNKS_A_TASK), TASKS_A_CORE * self._cores)
-        listed = self._spark.createDataFrame(
-            list(chunks), "number int, run int, kind int, path string, first int, final int, row long"
-        )
-        return listed.repartition(tasks)
+    def _shared_out(self, items: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
+        tasks = min(max(self._cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * self._cores)
+        return self._spark.createDataFrame(list(items), columns).repartition(tasks)
 
     def _grouped(
         self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
@@ -162,11 +184,19 @@ def _told(frame: DataFrame) -> list[Any]:
 # What runs in Spark's Python workers.
 
 
-def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
+def _on_each(item: Callable[..., Item], work: Callable[[Item], Output]) -> Callable[[Batches], Batches]:
     def each(batches: Batches) -> Batches:
         for batch in batches:
             for row in batch.to_pylist():
-                yield from _batches(*work(Chunk(**row)))
+                yield from _batches(*work(item(**row)))
+
+    return each
+
+
+def _on_rows(work: Callable[[Columns], Columns]) -> Callable[[Batches], Batches]:
+    def each(batches: Batches) -> Batches:
+        for batch in batches:
+            yield from _batches(work({name: batch.column(name).to_numpy() for name in ISLAND}), [])
 
     return each
 
@@ -208,6 +238,10 @@ def _batches(columns: Columns, told: Sequence[object]) -> Batches:
     yield pa.RecordBatch.from_arrays(arrays, [*names, "note"])
 
 
+def _inspect(file: File) -> Output:
+    return {}, [inspect(file)]
+
+
 def _reduce(ends: Mapping[int, Ends], chunk: Chunk) -> Output:
     found, note = reduce(chunk, ends)
     return found, [note]
@@ -233,33 +267,63 @@ def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
         yield joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
 
 
-def _judge(carry: Carry, portions: Iterator[Columns]) -> Iterator[Output]:
+def _judge(carry: Carry, tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
     findings: dict[int, Findings] = {}
-    for islands in portions:
-        found, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
-        gather(findings, found)
-        yield repeats, []
-    yield joined((), values.REPEAT), list(findings.items())
+    with _part(tables) as part:
+        for islands in portions:
+            found, pieces, jumps = values.judge({name: islands[name] for name in ISLAND}, carry)
+            gather(findings, found)
+            part.jumps(jumps)
+            yield pieces, []
+    yield joined((), STRETCH), list(findings.items())
 
 
-def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
+def _put_together(tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     findings: dict[int, Findings] = {}
-    for repeats in portions:
-        gather(findings, blocks.count(blocks.blocks_of(repeats)))
+    with _part(tables) as part:
+        for pieces in portions:
+            together = stretches.put_together({name: pieces[name] for name in STRETCH})
+            gather(findings, stretches.tell(pieces, together))
+            part.stretches(together)
     yield {}, list(findings.items())
+
+
+def _find_tails(ends: Mapping[int, Ends], portions: Iterator[Columns]) -> Iterator[Output]:
+    findings: dict[int, Findings] = {}
+    for islands in portions:
+        gather(findings, tails.find(islands, ends))
+    yield {}, list(findings.items())
+
+
+def _part(tables: Tables) -> AbstractContextManager[Part]:
+    """The tables' part of this task."""
+    task = TaskContext.get()
+    return tables.part(task.partitionId(), task.taskAttemptId()) if task else tables.part(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
-    parser.add_argument("--output", type=Path, required=True, help="the report, JSON; written whole or not at all")
-    parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
-    parser.add_argument("path", type=Path, nargs="+", help="a run folder")
+    parser.add_argument("--output", required=True, help="the report, JSON; written whole or not at all, and last")
+    parser.add_argument("--keep", action="store_true", help="write a verification.json beside each history as well")
+    parser.add_argument("--findings", help="a folder of their own for the tables of findings")
+    parser.add_argument("--cores", type=int, default=None, help="how many cores of this machine to use (default: all)")
+    parser.add_argument("path", nargs="+", help="a run folder, or what holds some; a path, or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
     leave_with_parent()
     try:
-        write_report(verify(asked.path, asked.cores), asked.output)
+        histories: list[Place] = []
+        others: list[Place] = []
+        for root in map(place, asked.path):
+            with reached(root):
+                found = run_folders(root)
+            histories += found
+            others += [] if found else [root]
+        report = verify([*histories, *others], asked.cores, asked.findings and place(asked.findings))
+        if asked.keep:
+            keep(report, histories)
+        write_report(report, place(asked.output))
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

@@ -9,29 +9,34 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dedup.anomalies import Engine
-from dedup_spark import blocks, judging, rereads, values
+from dedup.stores import Place
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, Mask, firsts, joined, taken
-from dedup_spark.evidence import Report, whole_folders
-from dedup_spark.findings import Findings
+from dedup_spark.evidence import Report, open_folders
+from dedup_spark.files import File, Inspected, inspect
+from dedup_spark.findings import STRETCH, Findings
 from dedup_spark.islands import BUCKET, ISLAND, READ
 from dedup_spark.positions import Ends
+from dedup_spark.tables import Tables
 
 PORTION: Final = 1 << 20
 """So many islands are judged at once, and as many more as belong to the same values."""
 
 
-def verify(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> Report:
-    """Verify run folders in this process; runs and problems are in the order of `folders`."""
-    whole, problems = whole_folders(folders)
-    runs, more = judging.verify(whole, LocalWorkers(), chunk_rows)
+def verify(folders: Sequence[Place], chunk_rows: int = CHUNK_ROWS, findings: Place | None = None) -> Report:
+    """Verify run folders in this process; runs and problems are in the order of `folders`.
+
+    `findings`: a folder for the tables of findings, of its own.
+    """
+    opened, problems = open_folders(folders)
+    runs, more = judging.verify(opened, LocalWorkers(), chunk_rows, findings)
     return Report(engine=Engine.LOCAL, runs=tuple(runs), problems=(*problems, *more))
 
 
@@ -43,6 +48,10 @@ class LocalWorkers:
     def __init__(self) -> None:
         self._islands: list[Columns] = []
         self._threads = os.cpu_count() or 1
+
+    def inspect(self, files: Sequence[File]) -> list[Inspected]:
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(inspect, files))
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         with ThreadPoolExecutor(self._threads) as pool:
@@ -64,19 +73,29 @@ class LocalWorkers:
                 notes.append(note)
         return notes
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = joined(self._islands, ISLAND)
-        self._islands = []
         islands = taken(islands, ~np.isin(islands["run"], list(without)))
+        self._islands = [islands]
         bucket = islands["value"] // BUCKET
         order = np.lexsort((bucket, islands["stream"], islands["run"]))
         first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
-        repeats = []
-        for part in _portions(first):
-            findings, again = values.judge(taken(islands, order[part]), carry)
-            yield from findings.items()
-            repeats.append(again)
-        yield from blocks.count(blocks.blocks_of(joined(repeats, values.REPEAT))).items()
+        found = []
+        with tables.part(0) as part:
+            for portion in _portions(first):
+                findings, pieces, jumps = values.judge(taken(islands, order[portion]), carry)
+                yield from findings.items()
+                found.append(pieces)
+                part.jumps(jumps)
+            pieces = joined(found, STRETCH)
+            together = stretches.put_together(pieces)
+            part.stretches(together)
+        yield from stretches.tell(pieces, together).items()
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        (islands,) = self._islands
+        for run in sorted(runs):
+            yield from tails.find(tails.by_entries(taken(islands, islands["run"] == run)), ends).items()
 
 
 def _without(found: Columns, runs: AbstractSet[int]) -> Columns:

@@ -12,6 +12,7 @@ from dedup_spark import islands, job
 from dedup_spark.borders import carry
 from dedup_spark.columns import Columns, size, taken
 from dedup_spark.islands import ISLAND
+from dedup_spark.tables import Tables
 
 
 def batches_of(rows: list[tuple[int, int]], sizes: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
@@ -50,7 +51,7 @@ def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPat
         for first in range(0, size(found), each):
             yield taken({name: found[name] for name in ISLAND}, slice(first, first + each))
 
-    made = list(job._judge(carry([]), portions()))
+    made = list(job._judge(carry([]), Tables(), portions()))
     assert [told for _, told in made[:-1]] == [[]] * 3
     rest, (told,) = made[-1]
     assert isinstance(told, tuple)
