@@ -67,26 +67,20 @@ def on_spark(work: Callable[[Any, Folders], Found]) -> Iterator[Contender]:
 def verdict(session: Any, folders: Folders) -> Found:
     """The whole verdict of all folders, in one job."""
     from dedup_spark import job
-    from dedup_spark.evidence import whole_folders
+    from dedup_spark.evidence import open_folders
 
-    whole, problems = whole_folders(folders)
-    runs, more = job.verify_in(session, whole)
-    if problems or more:
-        raise ValueError(f"{(*problems, *more)}")
-    return _sum(runs)
+    opened, problems = open_folders(folders)
+    runs, more = job.verify_in(session, opened)
+    return _of(Report(engine="spark", runs=tuple(runs), problems=(*problems, *more)))
 
 
 def islands(session: Any, folders: Folders) -> Found:
-    """What was read, reduced to islands: their number, and that of the rows in them."""
-    from dedup.histories import read_manifest
-    from dedup_spark.chunks import chunks_of, ends_of
-    from dedup_spark.islands import READ
-    from dedup_spark.job import SparkWorkers
-
-    chunks = [chunk for chunk in chunks_of(folders) if chunk.kind == READ]
-    ends = {run: ends_of(read_manifest(folder)) for run, folder in enumerate(folders)}
+    """What was read, reduced to islands; the number of rows."""
+    opened, _ = open_folders(folders)
+    ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(opened)}
+    received = [inspect(file) for file in files_of(opened) if file.path.startswith("received/")]
     with closing(SparkWorkers(session)) as workers:
-        return {"rows": sum(note.rows for note in workers.reduce(chunks, ends))}
+        return {"rows": sum(note.rows for note in workers.reduce(chunks_of(received), ends))}
 
 
 def window(session: Any, folders: Folders) -> Found:
@@ -98,7 +92,7 @@ def window(session: Any, folders: Folders) -> Found:
     return dict(session.sql(query.replace(received, "{received}"), received=read).first().asDict())
 
 
-def _of(report: Any) -> Found:
+def _of(report: Report) -> Found:
     if report.problems:
         raise ValueError(f"{report.problems}")
     return _sum(report.runs)
