@@ -7,19 +7,15 @@ Which broker was hit and who led the topic at that time are always written side 
 without the topic cannot pass for one that mattered.
 """
 
-import os
-import signal
 import time
 from typing import Any, Final
 
-import psutil
-
-from dedup.endpoints import Broker
 from dedup.errors import PlatformError
 from dedup.faults import LATENCY_SHARE
-from dedup_runners.chaos import keepers, probes, sockets
+from dedup_runners.chaos import keepers, probes
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sessions import BYSTANDER, Session, current
+from dedup_runners.chaos.sockets import Connection
 from dedup_runners.waiting import until
 
 PULSE_ON_S: Final = 0.250
@@ -27,9 +23,8 @@ PULSE_ON_S: Final = 0.250
 LOOK_EVERY_S: Final = 0.005
 PINGS_BEFORE: Final = 5
 PINGS_AFTER: Final = 2
-EXIT_TIMEOUT_S: Final = 10.0
-RESTART_GRACE_S: Final = 30.0
-SAME_PROCESS_S: Final = 1.0
+DEATH_TIMEOUT_S: Final = 60.0
+"""A keeper tells at once how its process ended, a kubelet within seconds, on a busy machine later."""
 
 
 def reset_connections(duration_s: float, pause_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -68,33 +63,33 @@ def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
     if target is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
-    broker = session.scene.endpoints.broker(target)
-    pid = _pid(broker)
-    session.note("injecting", broker=target, leader=leader, pid=pid, restart_after_s=restart_after_s)
-    keepers.hold(broker, pid, time.monotonic_ns() + int(restart_after_s * 1e9))
-    os.kill(pid, signal.SIGKILL)
-    session.killed = (broker, pid)
-    exited = until(lambda: keepers.status(broker).exit_of(pid), EXIT_TIMEOUT_S, f"the death of broker {target}", 0.005)
-    assert exited is not None
-    if exited.code == keepers.KILLED and not psutil.pid_exists(pid):
-        _inject(session, broker=target, touched=[target], leader=leader, pid=pid, exit_code=exited.code)
+    victim = session.site.victim(target)
+    session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
+    session.killed, session.killed_ns = victim, time.monotonic_ns()
+    session.site.kill(victim, restart_after_s)
+    session.stamp("injected")
+    death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
+    assert death is not None
+    if death.exit_code == keepers.KILLED:
+        witness = {**death.about, "exit_code": death.exit_code}
+        _inject(session, broker=target, touched=[target], leader=leader, **witness)
     else:
-        session.note("no_effect", reason=f"broker {target} ended with exit code {exited.code}, not by our signal")
-    return {"broker": target, "pid": pid, "exit_code": exited.code}
+        session.note("no_effect", reason=f"broker {target} ended with exit code {death.exit_code}, not by our signal")
+    return {"broker": target, "exit_code": death.exit_code, **death.about}
 
 
 def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Block until the keeper has started the killed broker again; how long it was down."""
+    """Block until the killed broker runs again, which needs nothing of us; how long it was down."""
     session = current(configuration)
-    if session.killed is None:
+    victim, site = session.killed, session.site
+    if victim is None:
         return {}
-    broker, pid = session.killed
-    bound_s = restart_after_s + RESTART_GRACE_S
-    until(lambda: keepers.status(broker).pid not in (None, pid), bound_s, f"broker {broker.id} runs again")
-    exited, now = keepers.status(broker).exit_of(pid), keepers.status(broker).pid
-    down_s = (time.monotonic_ns() - exited.monotonic_ns) / 1e9 if exited else 0.0
-    session.note("restarted", broker=broker.id, pid=now, down_s=round(down_s, 3))
-    return {"pid": now, "down_s": down_s}
+    bound_s = restart_after_s + site.restart_grace_s
+    again = until(lambda: site.restarted(victim), bound_s, f"broker {victim.broker} runs again", 0.1)
+    assert again is not None
+    down_s = round((time.monotonic_ns() - session.killed_ns) / 1e9, 3)
+    session.note("restarted", broker=victim.broker, down_s=down_s, **again)
+    return {"down_s": down_s, **again}
 
 
 def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -167,11 +162,9 @@ class _Connections:
     """Client connections at the targets: those that were there, and how many of them are gone."""
 
     def __init__(self, session: Session) -> None:
-        self._brokers = {broker.id: broker for broker in session.scene.targets() if broker.proxy_port}
-        self._pids = {name: keepers.status(broker).pid or 0 for name, broker in self._brokers.items()}
-        self._proxy = session.proxy_pid
-        self._seen: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
-        self._gone: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
+        self._site, names = session.site, [broker.id for broker in session.scene.targets() if broker.proxy_port]
+        self._seen: dict[str, set[Connection]] = {name: set() for name in names}
+        self._gone: dict[str, set[Connection]] = {name: set() for name in names}
         self._take()
         self._first = {name: len(seen) for name, seen in self._seen.items()}
 
@@ -192,12 +185,10 @@ class _Connections:
         while doomed & self._take() and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S)
 
-    def _take(self) -> set[sockets.Connection]:
+    def _take(self) -> set[Connection]:
         """Look, remember what is there and what is gone, and return what is there."""
-        ports = {broker.client_port: self._pids[name] for name, broker in self._brokers.items()}
-        held = sockets.held(ports, self._proxy)
-        for name, broker in self._brokers.items():
-            now = held[broker.client_port]
+        held = {name: now for name, now in self._site.connections().items() if name in self._seen}
+        for name, now in held.items():
             self._gone[name] |= self._seen[name] - now
             self._seen[name] |= now
         return set().union(*held.values())
@@ -248,18 +239,3 @@ def _target(session: Session, leader: str | None) -> str | None:
     if session.scene.broker == BYSTANDER:
         return next((broker.id for broker in session.scene.endpoints.brokers if broker.id != leader), None)
     return session.scene.broker or leader
-
-
-def _pid(broker: Broker) -> int:
-    """The broker's process, if it is still the one that its keeper started: pids are used again."""
-    status = keepers.status(broker)
-    try:
-        if status.pid is not None:
-            age_s = psutil.Process(status.pid).create_time() - (status.create_time or 0)
-            if abs(age_s) < SAME_PROCESS_S:
-                return status.pid
-    except psutil.Error:
-        pass
-    raise PlatformError(
-        where=f"broker {broker.id}", got="no living process", rule="only a living broker is killed", todo="read its log"
-    )
