@@ -41,6 +41,7 @@ def prepare(
     timeout_s: float = 600.0,
     broker: str | None = None,
     pretend: bool = False,
+    watchdog: Path | None = None,
 ) -> Path:
     """Write `chaos/<fault>/experiment.json` into the run's folder (see `experiments.render`)."""
     document = render(
@@ -53,6 +54,7 @@ def prepare(
         timeout_s=timeout_s,
         broker=broker,
         pretend=pretend,
+        watchdog=watchdog,
     )
     return write(folder, document)
 

@@ -45,6 +45,8 @@ class Scene(BaseModel):
     endpoints: Endpoints
     storage: bool = False
     """Whether bookies are struck, and not brokers."""
+    watchdog: Path | None = None
+    """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
     def targets(self) -> list[Broker]:
         """The brokers on whose clients the fault acts: all, unless one was named."""
@@ -74,7 +76,9 @@ class Session:
         scene = self.scene
         if scene.kind in ("killTCP", "dropTCP", "latency") and scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
-            self.guard = Guard(scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES)
+            self.guard = Guard(
+                scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog
+            )
         if scene.kind in ("killTCP", "kill"):
             self.site.warm_up()
         if scene.kind == "moveLeader":
