@@ -118,10 +118,12 @@ def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_pat
     assert toxiproxy.names == ["dedup-other"]
 
 
-def test_what_lies_on_both_streams_is_healed_on_both(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+def test_what_lies_on_both_streams_is_healed_on_both(
+    toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None
+) -> None:
     lines = tmp_path / "faults.jsonl"
     for healed_by in (vanish, Guard.release):
-        guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+        guard = Guard(toxiproxy.url, "cut", PROXIES, lines, place)
         guard.protect(3600)
         guard.set("timeout", {"timeout": 0}, STREAMS)
         assert sorted(toxiproxy.names) == sorted([guard.toxic, f"{guard.toxic}-up"] * 2)
@@ -129,7 +131,6 @@ def test_what_lies_on_both_streams_is_healed_on_both(toxiproxy: FakeToxiproxy, t
         until(lambda: not toxiproxy.names, BOUND_S, "no toxic to be left")
 
 
-def test_a_fault_that_outlasts_its_deadline_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
 def test_a_fault_that_outlasts_its_deadline_is_healed(
     toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None
 ) -> None:
