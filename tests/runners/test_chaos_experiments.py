@@ -20,6 +20,7 @@ from dedup.experiments import Fault
 from dedup.faults import vacuous
 from dedup_runners import chaos, lifelines
 from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.sessions import Scene
 from dedup_runners.triggers import TriggerClient
 from dedup_runners.waiting import until
 
@@ -49,6 +50,8 @@ def names(document: dict[str, Any]) -> list[str]:
     [
         (KILL_TCP, ["reset-connections", "clear"]),
         ({"kill": {"restartAfter": "20s"}}, ["kill-broker", "await-restart"]),
+        ({"dropTCP": {"duration": "10s"}}, ["drop-bytes", "clear"]),
+        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-bookie", "await-restart"]),
         ({"moveLeader": {}}, ["move-leader"]),
     ],
 )
@@ -71,6 +74,28 @@ def test_durations_reach_the_actions(tmp_path: Path) -> None:
     for latency_s, pause_s in ((0.0, 0.1), (0.02, 0.1), (0.1, 0.5)):
         document = render(fault(KILL_TCP), folder=tmp_path, endpoints=nowhere(tmp_path), topic="t", latency_s=latency_s)
         assert document["method"][1]["provider"]["arguments"] == {"duration_s": 10, "pause_s": pause_s}
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "duration", "silence_s"),
+    [(0.0, "10s", 1.0), (0.5, "10s", 2.5), (0.0, "1s", 0.5)],
+)
+def test_silence_is_longer_than_any_answer_takes(
+    latency_s: float, duration: str, silence_s: float, tmp_path: Path
+) -> None:
+    dropped = fault({"dropTCP": {"direction": "ToClients", "duration": duration}})
+    document = render(dropped, folder=tmp_path, endpoints=nowhere(tmp_path), topic="t", latency_s=latency_s)
+    arguments = document["method"][1]["provider"]["arguments"]
+    assert arguments == {"direction": "ToClients", "duration_s": dropped.lasts_s, "silence_s": silence_s}
+
+
+def test_a_bookie_is_found_among_bookies(tmp_path: Path) -> None:
+    bookie = Broker(id="127.0.0.1:3181", client_port=3181)
+    endpoints = nowhere(tmp_path).model_copy(update={"bookies": [bookie]})
+    for target, expected in (("Bookie", [bookie]), ("Leader", endpoints.brokers)):
+        kill = fault({"kill": {"target": target, "restartAfter": "1s"}})
+        document = render(kill, folder=tmp_path, endpoints=endpoints, topic="t")
+        assert Scene.model_validate_json(json.dumps(document["configuration"])).struck().brokers == expected
 
 
 def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:
