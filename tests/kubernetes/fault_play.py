@@ -15,7 +15,7 @@ from typing import Any
 from dedup.endpoints import Endpoints
 from dedup.experiments import Fault
 from dedup.faults import vacuous
-from dedup_runners import admins, chaos
+from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
 from dedup_runners.configs import ProducerConfig, Trigger
@@ -23,17 +23,22 @@ from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
 BOUND_S = 240.0
-WATCHDOG = Path("/shared/watchdog.sock")
+SHARED = Path("/shared")
 
 
 def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die: bool, broker: str | None) -> object:
     """The record of the fault, and what is left of it."""
     folder.mkdir(parents=True)
-    with admins.connect(endpoints) as admin, sites.connect(endpoints) as site:
+    with (
+        lifelines.held(lifelines.CONDUCTOR, SHARED),
+        admins.connect(endpoints) as admin,
+        sites.connect(endpoints) as site,
+    ):
         site.warm_up()
         before = site.exits()
         admin.create_topic(folder.name, partitions=1, deduplication=True)
-        injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
+        words = (str(folder), fault.name)
+        injector = start(folder, "injector", "dedup_runners.chaos", *words, **{lifelines.VARIABLE: str(SHARED)})
         chaos.prepare(
             folder,
             fault,
@@ -41,7 +46,7 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
             topic=folder.name,
             timeout_s=BOUND_S,
             broker=broker,
-            watchdog=WATCHDOG,
+            watchdog=SHARED / "watchdog.sock",
         )
         port = until(lambda: chaos.armed_port(folder, fault.name), BOUND_S, "the fault to be armed")
         producer = produce(endpoints, folder, messages, Trigger(fault=fault.name, message=fault.at.message, port=port))
@@ -64,11 +69,14 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
     }
 
 
-def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
+def start(
+    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
+) -> Any:
     """A program of ours in a group of its own."""
     with open(folder / f"{name}.log", "wb") as log:
         command = [sys.executable, "-m", module, *arguments]
-        return subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
+        told = {**os.environ, **environment}
+        return subprocess.Popen(command, env=told, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
 
 
 def produce(endpoints: Endpoints, folder: Path, messages: int, trigger: Trigger) -> Any:
