@@ -17,16 +17,16 @@ from pydantic import ValidationError
 from dedup.anomalies import Engine, Verification
 from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
 from dedup.faults import vacuous
-from dedup.histories import MANIFEST, damages, read_manifest
+from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest
 from dedup.manifests import Manifest
 from dedup.pairs import holds_pair, unpack
+from dedup.stores import Place, fetched
 from dedup.verdicts import ORACLE_LIMIT, Evidence
 from dedup_lab.children import Child, Children, python
 from dedup_lab.results import write_atomically
 from dedup_spark import local, oracle
 from dedup_spark.evidence import Report
 
-VERIFICATION: Final = "verification.json"
 OUTPUT: Final = "spark.json"
 
 Note = Callable[[str], None]
@@ -35,13 +35,13 @@ Answers = dict[str, Verification | str]
 
 
 def judge(
-    folders: Sequence[Path],
+    folders: Sequence[Place],
     children: Children,
     work: Path,
     timeout_s: float,
     note: Note,
     alone: Engine | None = None,
-    findings: Path | None = None,
+    findings: Place | None = None,
 ) -> list[Evidence]:
     """What can be said of each history, in their order: by both judges, or by one `alone`.
 
@@ -54,7 +54,7 @@ def judge(
     ]
     asks_spark = bool(sound) and alone in (None, Engine.SPARK)
     spark = _start_spark([tables for tables, _ in sound], children, work, findings) if asks_spark else None
-    by_oracle: dict[Path, Answers] = {}
+    by_oracle: dict[Place, Answers] = {}
     for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
         if spark is not None:
             spark.check_cancelled()
@@ -75,7 +75,7 @@ def judge(
     ]
 
 
-def _start_spark(folders: Sequence[Path], children: Children, work: Path, findings: Path | None) -> Child:
+def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:
     scratch, output = work / "scratch", work / OUTPUT
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -85,14 +85,16 @@ def _start_spark(folders: Sequence[Path], children: Children, work: Path, findin
     return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
 
 
-def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evidence]:
+def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
     """Where a history's tables lie, and what is known of it; those of a CSV pair are made in `scratch`."""
     if not holds_pair(folder):
         return folder, open_folder(folder).model_copy(update={"alone": alone})
     try:
-        unpack(folder, scratch)
+        with fetched(folder) as here:
+            unpack(here, scratch)
     except EvidenceError as error:
-        return folder, Evidence(run_id=folder.resolve().name, problem=str(error), alone=alone)
+        said = str(error).replace(str(here), str(folder))
+        return folder, Evidence(run_id=folder.resolve().name, problem=said, alone=alone)
     except OSError as error:
         raise EnvironmentError_(
             where=str(folder),
@@ -104,7 +106,7 @@ def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evid
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
 
 
-def open_folder(folder: Path) -> Evidence:
+def open_folder(folder: Place) -> Evidence:
     """The manifest of a run folder and its damages, if it has one; nothing judged yet."""
     try:
         manifest = read_manifest(folder)
@@ -135,18 +137,19 @@ def recall(folder: Path) -> Evidence:
         return evidence
 
 
-def _ask_oracle(folder: Path, evidence: Evidence) -> Answers:
+def _ask_oracle(folder: Place, evidence: Evidence) -> Answers:
     manifest = evidence.manifest
     if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
         return {}
     try:
-        return {"oracle": oracle.judge(folder)}
+        with fetched(folder) as here:
+            return {"oracle": oracle.judge(here)}
     except Exception as error:  # one history that the oracle cannot read must not cost the others their verdict
         return {"problem": f"the oracle crashed: {type(error).__name__}: {error}"}
 
 
 def _with(
-    folder: Path,
+    folder: Place,
     evidence: Evidence,
     said: Answers,
     problem: str | None,
@@ -173,6 +176,6 @@ def _read(output: Path) -> Report:
         ) from None
 
 
-def _number(folder: Path) -> int:
+def _number(folder: Place) -> int:
     tail = folder.name.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 1

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dedup import histories
 from dedup.anomalies import Engine
 from dedup.conclusions import conclude
 from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiments import Expectation
-from dedup.histories import MANIFEST, TABLES
 from dedup.pairs import COLUMNS
+from dedup.stores import Place, reached
 from dedup.summaries import RunRow, run_row, summarise
 from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
@@ -26,13 +27,13 @@ TIMEOUT_S = 3600.0
 
 
 def verify(
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     *,
     expect: Expectation | None,
     alone: Engine | None,
     trust_csv: bool,
     as_json: bool,
-    findings: Path | None,
+    findings: Place | None,
     console: Console,
 ) -> int:
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
@@ -50,8 +51,9 @@ def verify(
         )
     if alone in (None, Engine.SPARK):
         java.find()
-    if expect is None and len(paths) == 1 and (paths[0] / EXPERIMENT).is_file():
-        return _verify_experiment(Results(paths[0]), alone, as_json, findings, console)
+    only = paths[0] if len(paths) == 1 else None
+    if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
+        return _verify_experiment(Results(only), alone, as_json, findings, console)
     folders = [folder for path in paths for folder in run_folders(path)]
     evidence = _judged(folders, alone, findings, console)
     wanted = expect or Expectation.EXACTLY_ONCE
@@ -69,7 +71,7 @@ def verify(
 
 
 def _verify_experiment(
-    results: Results, alone: Engine | None, as_json: bool, findings: Path | None, console: Console
+    results: Results, alone: Engine | None, as_json: bool, findings: Place | None, console: Console
 ) -> int:
     experiment = results.experiment()
     unjudged = gather(experiment, results)
@@ -84,7 +86,7 @@ def _verify_experiment(
     return summary.exit_code
 
 
-def _judged(folders: Sequence[Path], alone: Engine | None, findings: Path | None, console: Console) -> list[Evidence]:
+def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | None, console: Console) -> list[Evidence]:
     children = Children()
     try:
         with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
@@ -96,12 +98,10 @@ def _judged(folders: Sequence[Path], alone: Engine | None, findings: Path | None
     return judged
 
 
-def run_folders(path: Path) -> list[Path]:
+def run_folders(path: Place) -> list[Place]:
     """The run folders and CSV pairs at or below a path, whole or not; EvidenceError if there is none."""
-    looks_like_one = [MANIFEST, *TABLES, *COLUMNS]
-    if any((path / name).exists() for name in looks_like_one):
-        return [path]
-    found = sorted({each.parent for name in looks_like_one for each in path.rglob(name)})
+    with reached(path):
+        found = histories.run_folders(path, COLUMNS)
     if not found:
         raise EvidenceError(
             where=str(path),
@@ -112,7 +112,7 @@ def run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _print_json(verdict: Verdict, folders: Sequence[Path], rows: Sequence[RunRow]) -> None:
+def _print_json(verdict: Verdict, folders: Sequence[Place], rows: Sequence[RunRow]) -> None:
     runs = [
         {
             "path": str(folder),

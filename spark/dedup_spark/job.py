@@ -121,7 +121,7 @@ class SparkWorkers:
         self._islands = [islands.where(others) for islands in self._islands]
         rows = self._shared_out(chunks, _rows, rereads.ROW)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
-        clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND))
+        clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND, ("entry",)))
         kept = clean.where(col("kind") == READ)
         again = self._keep(self._grouped(kept, rereads.ROW, ("run", "chunk"), _reduce_again, ISLAND))
         self._islands += [clean.where(col("kind") == DISPUTED), again]
@@ -157,14 +157,23 @@ class SparkWorkers:
         return map_in_arrow(self._spark.range(0, tasks, 1, tasks), _on_each(shares, work), made)
 
     def _grouped(
-        self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
+        self,
+        frame: DataFrame,
+        names: Sequence[str],
+        keys: Sequence[str],
+        work: Work,
+        made: Sequence[str],
+        within: Sequence[str] = (),
     ) -> DataFrame:
-        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time."""
+        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time.
+
+        `within`: columns that divide what was brought together into smaller groups.
+        """
         keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
         numbers = [f"key{number}" for number in range(len(keys))]
         rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
-        together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers)
-        return map_in_arrow(together, _on_groups(work, numbers), made)
+        together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers, *within)
+        return map_in_arrow(together, _on_groups(work, [*numbers, *within]), made)
 
 
 def map_in_arrow(frame: DataFrame, work: Callable[[Batches], Batches], made: Sequence[str]) -> DataFrame:

@@ -64,11 +64,15 @@ class LocalWorkers:
         self._islands = [_without(found, unclear) for found in self._islands]
         for run in sorted(unclear):
             rows = joined((row_columns(chunk) for chunk in chunks if chunk.run == run), rereads.ROW)
-            kept, disputed, told = rereads.clean(rows, ends)
-            self._islands.append(disputed)
-            notes += told
-            kept = taken(kept, np.lexsort((kept["arrival"], kept["chunk"])))
-            for found, note in rereads.by_chunk(kept):
+            order = np.lexsort((rows["entry"], rows["ledger"], rows["partition"]))
+            entry = firsts(*(rows[name][order] for name in ("partition", "ledger", "entry")))
+            kept = np.zeros(len(order), dtype=bool)
+            for part in _portions(entry, rereads.PORTION):
+                clean, disputed, told = rereads.clean(taken(rows, order[part]), ends)
+                kept[clean["arrival"]] = True
+                self._islands.append(disputed)
+                notes += told
+            for found, note in rereads.by_chunk(rows, kept):
                 self._islands.append(found)
                 notes.append(note)
         return notes
@@ -82,7 +86,7 @@ class LocalWorkers:
         first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
         found = []
         with tables.part(0) as part:
-            for portion in _portions(first):
+            for portion in _portions(first, PORTION):
                 findings, pieces, jumps = values.judge(taken(islands, order[portion]), carry)
                 yield from findings.items()
                 found.append(pieces)
@@ -102,11 +106,11 @@ def _without(found: Columns, runs: AbstractSet[int]) -> Columns:
     return taken(found, ~((found["kind"] == READ) & np.isin(found["run"], list(runs))))
 
 
-def _portions(first: Mask) -> Iterator[slice]:
-    """Slices of whole groups, of PORTION rows or little more."""
+def _portions(first: Mask, rows: int) -> Iterator[slice]:
+    """Slices of whole groups, of so many rows or little more."""
     starts = np.append(np.flatnonzero(first), len(first))
     begin = 0
     while begin < len(first):
-        end = int(starts[min(int(np.searchsorted(starts, begin + PORTION)), len(starts) - 1)])
+        end = int(starts[min(int(np.searchsorted(starts, begin + rows)), len(starts) - 1)])
         yield slice(begin, end)
         begin = end

@@ -15,10 +15,12 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dedup.endpoints import Broker, Endpoints
+from dedup.fault_kinds import Kind
 from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, connect
-from dedup_runners.chaos import sockets, watchdog
+from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
+from dedup_runners.chaos.sites import Site, Victim
 from dedup_runners.triggers import TriggerServer
 
 LINES: Final = "faults.jsonl"
@@ -34,17 +36,25 @@ class Scene(BaseModel):
 
     folder: Path
     fault: str
-    kind: Literal["killTCP", "kill", "moveLeader", "latency"]
+    kind: Kind | Literal["latency"]
     message: int | None
     topic: str
     partition: int
     timeout_s: float
     broker: str | None
     endpoints: Endpoints
+    storage: bool = False
+    """Whether bookies are struck, and not brokers."""
+    watchdog: Path | None = None
+    """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
     def targets(self) -> list[Broker]:
         """The brokers on whose clients the fault acts: all, unless one was named."""
         return [broker for broker in self.endpoints.brokers if self.broker in (None, broker.id)]
+
+    def struck(self) -> Endpoints:
+        """The system as the `Site` sees it whose processes are struck."""
+        return self.endpoints.model_copy(update={"brokers": self.endpoints.bookies}) if self.storage else self.endpoints
 
 
 class Session:
@@ -56,18 +66,21 @@ class Session:
         self.admin: Admin = connect(scene.endpoints)
         self.triggers: TriggerServer | None = None
         self.guard: Guard | None = None
-        self.proxy_pid: int | None = None
+        self.site: Site = sites.connect(scene.struck())
         self.triggered = self.effective = False
-        self.killed: tuple[Broker, int] | None = None
+        self.killed: Victim | None = None
+        self.killed_ns = 0
 
     def warm_up(self) -> None:
         """Connect everything now, so that the fault strikes without delay when it is triggered."""
         scene = self.scene
-        if scene.kind in ("killTCP", "latency") and scene.endpoints.toxiproxy_url:
+        if scene.kind in ("killTCP", "dropTCP", "latency") and scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
-            self.guard = Guard(scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES)
-            ports = [broker.proxy_port for broker in scene.targets() if broker.proxy_port]
-            self.proxy_pid = sockets.listener_at(ports[0]) if ports else None
+            self.guard = Guard(
+                scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog
+            )
+        if scene.kind in ("killTCP", "kill"):
+            self.site.warm_up()
         if scene.kind == "moveLeader":
             self.admin.prepare_move()
         self.admin.unhealthy(None)
@@ -88,9 +101,13 @@ class Session:
 
     def announce(self, event: str, **detail: Any) -> None:
         """Append the line, and tell the producer, which stamps its counters at this moment."""
+        self.stamp(event)
+        self.note(event, **detail)
+
+    def stamp(self, event: str) -> None:
+        """Tell the producer alone: its first stamp of an event counts, and only once the line is there, too."""
         if self.triggers is not None:
             self.triggers.announce(event, self.scene.fault)
-        self.note(event, **detail)
 
     def leader(self) -> str | None:
         """Who leads the topic's partition now, if that can be told."""
@@ -103,6 +120,7 @@ class Session:
         """Drop the connections. Toxics must be gone before."""
         if self.triggers is not None:
             self.triggers.close()
+        self.site.close()
         self.admin.close()
 
 
