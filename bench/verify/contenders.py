@@ -3,7 +3,8 @@
     python bench/verify/contenders.py NAME FOLDER…
 
 It answers each line with one of its own: the seconds it took, and what it found, so that whoever is quick because it is
-wrong is found out. The first answer comes unasked: from the start of the process until then everything is cold.
+wrong is found out. The first answer comes unasked: from the start of the process until then everything is cold. Imports
+are a part of that, so each contender makes its own.
 """
 
 import json
@@ -44,7 +45,7 @@ def by_oracle() -> Iterator[Contender]:
     """The naive judge."""
     from dedup_spark import oracle
 
-    yield lambda folders: _sum(oracle.judge(folder) for folder in folders)
+    yield lambda folders: _sum([oracle.judge(folder) for folder in folders])
 
 
 @contextmanager
@@ -52,7 +53,11 @@ def here() -> Iterator[Contender]:
     """The local engine, whole verdict."""
     from dedup_spark import local
 
-    yield lambda folders: _of(local.verify(folders))
+    def ask(folders: Folders) -> Found:
+        report = local.verify(folders)
+        return _sum(report.runs, report.problems)
+
+    yield ask
 
 
 @contextmanager
@@ -71,11 +76,16 @@ def verdict(session: Any, folders: Folders) -> Found:
 
     opened, problems = open_folders(folders)
     runs, more = job.verify_in(session, opened)
-    return _of(Report(engine="spark", runs=tuple(runs), problems=(*problems, *more)))
+    return _sum(runs, (*problems, *more))
 
 
 def islands(session: Any, folders: Folders) -> Found:
-    """What was read, reduced to islands; the number of rows."""
+    """What was read, reduced to islands; the number of its rows."""
+    from dedup_spark.chunks import chunks_of, ends_of
+    from dedup_spark.evidence import open_folders
+    from dedup_spark.files import files_of, inspect
+    from dedup_spark.job import SparkWorkers
+
     opened, _ = open_folders(folders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(opened)}
     received = [inspect(file) for file in files_of(opened) if file.path.startswith("received/")]
@@ -92,13 +102,9 @@ def window(session: Any, folders: Folders) -> Found:
     return dict(session.sql(query.replace(received, "{received}"), received=read).first().asDict())
 
 
-def _of(report: Report) -> Found:
-    if report.problems:
-        raise ValueError(f"{report.problems}")
-    return _sum(report.runs)
-
-
-def _sum(runs: Any) -> Found:
+def _sum(runs: Sequence[Any], problems: Sequence[Any] = ()) -> Found:
+    if problems:
+        raise ValueError(f"{problems}")
     counts = [run.counts.model_dump() for run in runs]
     return {name: sum(each[name] for each in counts) for name in counts[0]}
 
