@@ -11,17 +11,20 @@ outcomes AS (SELECT * FROM read_parquet(getvariable('folder') || '/outcomes/*.pa
 sends AS (SELECT * FROM read_parquet(getvariable('folder') || '/sent/*.parquet')),
 states AS (
     SELECT
-        bool_or(source = 'sent') AS sent,
-        bool_or(source = 'told') AS told,
-        coalesce(bool_or(outcome = 0), false) AS ok,
-        coalesce(bool_and(outcome = 1), false) AS fail,
-        count(*) FILTER (source = 'read') AS copies
+        flags & 1 > 0 AS sent,
+        flags & 14 > 0 AS told,
+        flags & 2 > 0 AS ok,
+        flags & 14 = 4 AS fail,
+        copies
     FROM (
-        SELECT 'sent' AS source, stream, value, NULL AS outcome FROM sends
-        UNION ALL SELECT 'told', stream, value, outcome FROM outcomes
-        UNION ALL SELECT 'read', stream, value, NULL FROM reads
+        SELECT bit_or(flag) AS flags, sum(copy) AS copies
+        FROM (
+            SELECT stream, value, 1::UTINYINT AS flag, 0::UTINYINT AS copy FROM sends
+            UNION ALL SELECT stream, value, CASE outcome WHEN 0 THEN 2 WHEN 1 THEN 4 ELSE 8 END::UTINYINT, 0 FROM outcomes
+            UNION ALL SELECT stream, value, 0, 1 FROM reads
+        )
+        GROUP BY stream, value
     )
-    GROUP BY stream, value
 ),
 by_value AS (
     SELECT
@@ -42,14 +45,11 @@ by_value AS (
 ),
 elsewhere AS (
     SELECT count(DISTINCT (stream, value)) AS ack_mismatch
-    FROM outcomes AS o
-    WHERE outcome = 0 AND entry <> -1
-        AND (stream, value) IN (SELECT (stream, value) FROM reads)
-        AND NOT EXISTS (
-            FROM reads AS r
-            WHERE r.stream = o.stream AND r.value = o.value AND r.partition = o.partition
-                AND r.ledger = o.ledger AND r.entry = o.entry AND r.batch = o.batch
-        )
+    FROM (
+        FROM (FROM outcomes WHERE outcome = 0 AND entry <> -1)
+        ANTI JOIN reads USING (stream, value, partition, ledger, entry, batch)
+    )
+    SEMI JOIN reads USING (stream, value)
 ),
 by_position AS (
     SELECT count(*) FILTER (messages > 1) AS position_conflicts
