@@ -5,6 +5,7 @@ selector matches everything, and one that matches nothing succeeds. A pod that d
 at and left alone. The rights that this needs beyond those of `containers` are named at each call.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -191,9 +192,13 @@ def missing(pod: BrokerPod) -> PlatformError:
 
 def _said(pod: BrokerPod, error: Any) -> PlatformError:
     """A refusal with the API server's own words, which name the right or the security level that is missing."""
+    try:
+        words = str(json.loads(error.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        words = str(error.body)
     return PlatformError(
         where=f"{pod.namespace}/{pod.name}",
-        got=f"{error.status} {error.reason}: {' '.join(str(error.body).split())[:600]}",
+        got=f"{error.status} {error.reason}: {' '.join(words.split())[:600]}",
         rule="the fault needs the API server's leave",
         todo="give the service account the right, or the namespace the Pod Security level, that it names",
     )
