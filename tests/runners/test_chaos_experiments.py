@@ -5,6 +5,7 @@ activity, so only a real run shows that nothing was injected.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from chaoslib.experiment import ensure_experiment_is_valid
 from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Fault
 from dedup.faults import vacuous
-from dedup_runners import chaos
+from dedup_runners import chaos, lifelines
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import Scene
 from dedup_runners.triggers import TriggerClient
@@ -98,14 +99,29 @@ def test_a_bookie_is_found_among_bookies(tmp_path: Path) -> None:
 
 
 def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:
-    """Run a kill-tcp through `chaos run`, which waits for its experiment as in a pod; its events and its journal."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dedup_runners.chaos", str(folder), "cut"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        stdin=subprocess.DEVNULL,
-    )
+    """Run a kill-tcp through `chaos run`, as in a pod, whose conductor we are; its events and its journal."""
+    shared = folder / "shared"
+    shared.mkdir()
+    null = subprocess.DEVNULL
+    with lifelines.held(lifelines.CONDUCTOR, shared):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dedup_runners.chaos", str(folder), "cut"],
+            env={**os.environ, lifelines.VARIABLE: str(shared)},
+            stdout=null,
+            stderr=null,
+            stdin=null,
+        )
+        struck = strike(folder, timeout_s, producer, process)
+    assert lifelines.exit_code(shared, "chaos-cut") == process.returncode
+    return struck
+
+
+def strike(
+    folder: Path, timeout_s: float, producer: Callable[[int], None], process: "subprocess.Popen[bytes]"
+) -> tuple[list[str], dict[str, Any]]:
+    """Tell the waiting process what to do; the events of faults.jsonl and the journal when it has ended."""
     try:
+        until(lambda: lifelines.begun(folder / "shared", "chaos-cut"), BOUND_S, "the chaos process to live")
         chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
         producer(until(lambda: chaos.armed_port(folder, "cut") or 0, BOUND_S, "the fault to be armed"))
         process.wait(BOUND_S)

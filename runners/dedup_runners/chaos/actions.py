@@ -70,8 +70,9 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
     """Kill that broker or bookie and have its death proven; `seen` goes with the proof."""
     victim = session.site.victim(target)
     session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
-    session.killed, session.killed_ns = victim, time.monotonic_ns()
+    session.killed_ns = time.monotonic_ns()
     session.site.kill(victim, restart_after_s)
+    session.killed = victim
     session.stamp("injected")
     death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
     assert death is not None
