@@ -23,7 +23,7 @@ import httpx
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.waiting import WaitedTooLong, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
@@ -72,7 +72,7 @@ class PulsarAdmin:
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
 
-    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+    def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         part = self._parts(topic)[partition]
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
@@ -257,17 +257,18 @@ def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def last_ensemble(stats: dict[str, Any]) -> tuple[str, ...]:
+def last_ensemble(stats: dict[str, Any]) -> Ensemble:
     """The bookies of the newest ledger, from internal statistics with BookKeeper's metadata (a text, not JSON).
 
     An ensemble whose bookie was replaced is followed by another, from the entry that its number tells.
     """
     if not stats["ledgers"]:
-        return ()
-    metadata = str(stats["ledgers"][-1].get("metadata", ""))
+        return Ensemble()
+    newest = stats["ledgers"][-1]
+    metadata = str(newest.get("metadata", ""))
     _, _, ensembles = metadata.partition("ensembles={")
     found = re.findall(r"\d+=\[([^\]]*)\]", ensembles.partition("}")[0])
-    return tuple(found[-1].split(", ")) if found else ()
+    return Ensemble(int(newest["ledgerId"]), tuple(found[-1].split(", ")) if found else ())
 
 
 def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
