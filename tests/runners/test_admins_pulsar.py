@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dedup.endpoints import Broker
+from dedup_runners.admins import Ensemble
 from dedup_runners.admins.pulsar import extents, judged, last_ensemble, named
 
 
@@ -22,16 +23,16 @@ METADATA = (
 @pytest.mark.parametrize(
     ("ledgers", "expected"),
     [
-        ([], ()),
-        ([{"ledgerId": 5}], ()),
-        ([{"ledgerId": 5, "metadata": METADATA}], ("a:3181", "c:3181")),
+        ([], Ensemble()),
+        ([{"ledgerId": 5}], Ensemble(5)),
+        ([{"ledgerId": 5, "metadata": METADATA}], Ensemble(5, ("a:3181", "c:3181"))),
         (
             [{"ledgerId": 5, "metadata": METADATA}, {"ledgerId": 6, "metadata": METADATA.replace("c:", "d:")}],
-            ("a:3181", "d:3181"),
+            Ensemble(6, ("a:3181", "d:3181")),
         ),
     ],
 )
-def test_who_stores_what_is_sent_now(ledgers: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+def test_who_stores_what_is_sent_now(ledgers: list[dict[str, Any]], expected: Ensemble) -> None:
     assert last_ensemble({"ledgers": ledgers}) == expected
 
 

@@ -9,6 +9,7 @@ broker that does not own what is asked for redirects to the one that does.
 import json
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ import httpx
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.waiting import WaitedTooLong, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
@@ -71,7 +72,7 @@ class PulsarAdmin:
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
 
-    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+    def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         part = self._parts(topic)[partition]
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
@@ -100,6 +101,9 @@ class PulsarAdmin:
                 active = set(self._ask("GET", "/admin/v2/brokers", urls=[url], timeout_s=HEALTH_TIMEOUT_S).json())
                 if missing := sorted(expected - active):
                     return f"the broker at {url} says: broker {', '.join(missing)} is not active"
+            for bookie in self._endpoints.bookies:
+                if not _listens(bookie.id):
+                    return f"bookie {bookie.id} does not take connections"
             for part in self._parts(topic) if topic is not None else ():
                 if self._status(part) is None:
                     return f"{part} is not loaded by any broker"
@@ -251,17 +255,18 @@ def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def last_ensemble(stats: dict[str, Any]) -> tuple[str, ...]:
+def last_ensemble(stats: dict[str, Any]) -> Ensemble:
     """The bookies of the newest ledger, from internal statistics with BookKeeper's metadata (a text, not JSON).
 
     An ensemble whose bookie was replaced is followed by another, from the entry that its number tells.
     """
     if not stats["ledgers"]:
-        return ()
-    metadata = str(stats["ledgers"][-1].get("metadata", ""))
+        return Ensemble()
+    newest = stats["ledgers"][-1]
+    metadata = str(newest.get("metadata", ""))
     _, _, ensembles = metadata.partition("ensembles={")
     found = re.findall(r"\d+=\[([^\]]*)\]", ensembles.partition("}")[0])
-    return tuple(found[-1].split(", ")) if found else ()
+    return Ensemble(int(newest["ledgerId"]), tuple(found[-1].split(", ")) if found else ())
 
 
 def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
@@ -306,6 +311,16 @@ def _probe_failed(got: str) -> PlatformError:
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",
     )
+
+
+def _listens(address: str) -> bool:
+    """Whether something takes connections there. That a bookie is *known* says nothing: a dead one is, too."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), HEALTH_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _path(topic: str) -> str:
