@@ -18,6 +18,8 @@ from dedup.errors import PlatformError
 from dedup.stores import Place
 
 CLAIM: Final = "claim.json"
+TAKEN: Final = ("PreconditionFailed", "ConditionalRequestConflict")
+"""What a store answers when something is there, or when another is just writing it."""
 
 
 class AlreadyClaimed(PlatformError):
@@ -63,6 +65,11 @@ def _created(place: Place, content: bytes) -> bool:
         return True
     except FileExistsError:
         return False
+    except OSError as error:
+        answer = getattr(error.__cause__, "response", {})  # botocore's, of a store that said no
+        if answer.get("Error", {}).get("Code") in TAKEN:
+            return False
+        raise
 
 
 def _claimed(place: Place, found: str) -> AlreadyClaimed:

@@ -7,6 +7,7 @@ everything that is left is carried, and the manifest last of all, only if all el
 that has a manifest is whole. Only the pod that has claimed the attempt has anything to carry.
 """
 
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -15,13 +16,15 @@ from typing import Final
 
 from dedup import assignments, stores
 from dedup.assignments import Assignment
-from dedup.errors import DedupError, EnvironmentError_, SpecificationError
+from dedup.errors import DedupError, SpecificationError
 from dedup.histories import MANIFEST, OPEN_SUFFIX, TABLES
 from dedup.stores import Place
 from dedup_runners import claims, programs
+from dedup_runners.waiting import until
 
 LOOK_S: Final = 1.0
-TRIES: Final = 5
+CARRY_S: Final = 60.0
+"""How long after the end of the run a store may be out of reach."""
 RETRY_S: Final = 2.0
 
 
@@ -57,14 +60,14 @@ class Courier:
             if isinstance(target, Path):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 opened = target.with_name(target.name + OPEN_SUFFIX)
-                opened.write_bytes(source.read_bytes())
+                shutil.copyfile(source, opened)
                 opened.replace(target)
             else:
                 target.fs.put_file(str(source), target.path)
 
 
 def carry(assignment: Assignment) -> None:
-    """Carry the run's files until SIGTERM, and then the rest; EnvironmentError_ if not everything came through."""
+    """Carry the run's files until SIGTERM, and then the rest; PlatformError if not everything came through."""
     courier = Courier(assignment.folder, _place(assignment))
     over = threading.Event()
     with programs.stopping(over.set):
@@ -74,29 +77,17 @@ def carry(assignment: Assignment) -> None:
         if not claims.won(assignment.shared).exists():
             print("this pod has not claimed the attempt: nothing is carried")
             return
-        for _ in range(TRIES):
-            if (failure := _tried(courier.carry_rest)) is None:
-                return
-            threading.Event().wait(RETRY_S)
-    raise failure
+        until(lambda: _tried(courier.carry_rest), CARRY_S, "every file of the run to be in the store", RETRY_S)
 
 
-def _tried(work: Callable[[], None]) -> DedupError | None:
-    """Do it; the error, which has been told, if it could not be done now."""
+def _tried(work: Callable[[], None]) -> bool:
+    """Do it; False if it could not be done now, which has been told."""
     try:
         work()
-        return None
-    except OSError as error:
-        failure: DedupError = EnvironmentError_(
-            where="courier",
-            got=str(error),
-            rule="every file of a run goes to the store, and its manifest last",
-            todo="make the store writable, then run again: without its manifest this attempt is not judged",
-        )
-    except DedupError as error:
-        failure = error
-    print(failure, file=sys.stderr)
-    return failure
+    except (DedupError, OSError) as error:
+        print(f"{error}; trying again", file=sys.stderr)
+        return False
+    return True
 
 
 def _place(assignment: Assignment) -> Place:

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dedup import faults
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
@@ -93,6 +94,7 @@ class Course:
                 topic=self._topic,
                 partition=self._.run.seed % spec.workload.partitions,
                 timeout_s=spec.timeouts.run_s,
+                watchdog=self._.watchdog,
             )
             self._producer = self._.companions.client("producer")
             self._consumer = self._.companions.client("consumer")
@@ -112,7 +114,7 @@ class Course:
             )
         self._split_producing()
         with self._timed("heal"):
-            self._faults.wait(lambda: self._.report("heal", watch.last))
+            self._faults.wait(self._.site.restart_grace_s, lambda: self._.report("heal", watch.last))
 
     def _split_producing(self) -> None:
         """Tell the time between first send and last acknowledgement from the producer's own starting and ending."""
@@ -190,7 +192,7 @@ class Course:
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
-        killed = sum(1 for record in self._records if record.kind == "kill" and record.injected_ns is not None)
+        killed = faults.lives_ended(self._records)
         died = self._.site.exits() - self._exits_before
         problems = [f"{died} broker exits for {killed} kills: a broker died by itself"] if died > killed else []
         if gone := self._.dead():

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from dedup.endpoints import Broker
 from dedup_runners.admins import Ensemble
-from dedup_runners.admins.pulsar import extents, judged, last_ensemble
+from dedup_runners.admins.pulsar import extents, judged, last_ensemble, named
 
 
 def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
@@ -66,3 +67,25 @@ def test_deduplication_is_what_all_owners_say(statuses: list[str], in_force: boo
     found = judged(True, {f"t{number}": status for number, status in enumerate(statuses)})
     assert found.in_force is in_force
     assert all(status in found.proof for status in statuses)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "url", "expected"),
+    [
+        (["p-0.p.here.svc:8080", "p-1.p.here.svc:8080"], "http://p-1.p.here.svc:8080", "p-1.p.here.svc:8080"),
+        (["127.0.0.1:8080", "127.0.0.1:8081"], "http://127.0.0.1:8081", "127.0.0.1:8081"),
+        (["127.0.0.1:8080", "127.0.0.1:8081"], "http://elsewhere:8081", None),
+        (["127.0.0.1:8080"], None, None),
+    ],
+)
+def test_an_owner_is_known_by_host_and_port(brokers: list[str], url: str | None, expected: str | None) -> None:
+    known = [Broker(id=name, client_port=6660) for name in brokers]
+    assert named({"httpUrl": url, "brokerUrl": "pulsar://x:6650"}, known) == expected
+
+
+def test_an_owner_is_also_known_by_its_admin_address() -> None:
+    known = [
+        Broker(id="a", client_port=1, admin_url="http://h:1"),
+        Broker(id="b", client_port=1, admin_url="http://h:2"),
+    ]
+    assert named({"httpUrl": "http://h:2"}, known) == "b"

@@ -12,7 +12,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dedup.endpoints import Endpoints
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
@@ -184,10 +184,8 @@ class PulsarAdmin:
     def _owner(self, part: str) -> str:
         """Which broker owns the topic; asking makes the brokers decide, if none does yet."""
         found = self._ask("GET", f"/lookup/v2/topic/{_path(part)}").json()
-        ports = {urlsplit(found[key]).port for key in ("httpUrl", "brokerUrl") if found.get(key)}
-        for broker in self._endpoints.brokers:
-            if broker.client_port in ports or (broker.admin_url and urlsplit(broker.admin_url).port in ports):
-                return broker.id
+        if (owner := named(found, self._endpoints.brokers)) is not None:
+            return owner
         raise PlatformError(
             where=f"owner of {part}",
             got=str(found.get("brokerUrl")),
@@ -332,3 +330,13 @@ def _path(topic: str) -> str:
 
 def _namespace(topic: str) -> str:
     return "/".join(topic.split("://", 1)[1].split("/")[:2])
+
+
+def named(found: Mapping[str, Any], brokers: Iterable[Broker]) -> str | None:
+    """The broker that an answer to a lookup means, by the address of its REST interface.
+
+    By host and port: brokers in pods all have the same ports.
+    """
+    address = urlsplit(str(found.get("httpUrl"))).netloc
+    known = {broker.id: {broker.id, urlsplit(broker.admin_url or "").netloc} for broker in brokers}
+    return next((name for name, addresses in known.items() if address and address in addresses), None)
