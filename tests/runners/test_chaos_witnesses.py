@@ -13,7 +13,7 @@ import pytest
 
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup_runners.chaos import actions, keepers, pings, sessions, sockets
+from dedup_runners.chaos import actions, keepers, pings, processes, sessions, sockets
 from dedup_runners.chaos.experiments import render
 
 TIMEOUT_S = 5.0
@@ -81,7 +81,7 @@ def test_a_keeper_is_read_and_told(tmp_path: Path) -> None:
 def test_a_pid_that_was_given_to_another_process_is_not_killed(tmp_path: Path) -> None:
     mine = {"pid": os.getpid(), "create_time": time.time() - 86_400, "starts": 1, "exits": []}
     with pytest.raises(PlatformError, match="only a living broker is killed"):
-        actions._pid(broker(tmp_path, mine))
+        processes._pid(broker(tmp_path, mine))
 
 
 def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:

@@ -7,19 +7,15 @@ Which broker was hit and who led the topic at that time are always written side 
 without the topic cannot pass for one that mattered.
 """
 
-import os
-import signal
 import time
 from typing import Any, Final
 
-import psutil
-
-from dedup.endpoints import Broker
 from dedup.errors import PlatformError
 from dedup.faults import LATENCY_SHARE
-from dedup_runners.chaos import keepers, probes, sockets
+from dedup_runners.chaos import keepers, probes
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sessions import BYSTANDER, Session, current
+from dedup_runners.chaos.sockets import Connection
 from dedup_runners.waiting import until
 
 PULSE_ON_S: Final = 0.250
@@ -27,9 +23,8 @@ PULSE_ON_S: Final = 0.250
 LOOK_EVERY_S: Final = 0.005
 PINGS_BEFORE: Final = 5
 PINGS_AFTER: Final = 2
-EXIT_TIMEOUT_S: Final = 10.0
-RESTART_GRACE_S: Final = 30.0
-SAME_PROCESS_S: Final = 1.0
+DEATH_TIMEOUT_S: Final = 60.0
+"""A keeper tells at once how its process ended, a kubelet within seconds, on a busy machine later."""
 
 
 def reset_connections(duration_s: float, pause_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -37,8 +32,8 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
 
     In the `pause_s` between two pulses clients connect anew and send again what is then cut off again.
     """
-    session = _triggered(configuration)
-    guard = _guard(session)
+    session = triggered(configuration)
+    guard = guarded(session)
     watch = _Connections(session)
     guard.protect(duration_s)
     session.note("injecting", proxies=guard.proxies, duration_s=duration_s)
@@ -62,49 +57,59 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
 
 def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
-    session = _triggered(configuration)
-    leader = session.leader()
+    session = triggered(configuration)
+    leader = session.known_leader()
     target = _target(session, leader)
     if target is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
-    broker = session.scene.endpoints.broker(target)
-    pid = _pid(broker)
-    session.note("injecting", broker=target, leader=leader, pid=pid, restart_after_s=restart_after_s)
-    keepers.hold(broker, pid, time.monotonic_ns() + int(restart_after_s * 1e9))
-    os.kill(pid, signal.SIGKILL)
-    session.killed = (broker, pid)
-    exited = until(lambda: keepers.status(broker).exit_of(pid), EXIT_TIMEOUT_S, f"the death of broker {target}", 0.005)
-    assert exited is not None
-    if exited.code == keepers.KILLED and not psutil.pid_exists(pid):
-        _inject(session, broker=target, touched=[target], leader=leader, pid=pid, exit_code=exited.code)
+    return strike(session, target, restart_after_s, leader=leader)
+
+
+def strike(session: Session, target: str, restart_after_s: float, *, leader: str | None, **seen: Any) -> dict[str, Any]:
+    """Kill that broker or bookie and have its death proven; `seen` goes with the proof.
+
+    `leader` led when that was last asked. It is asked again at once: leadership outlasts a killed leader by seconds.
+    """
+    victim = session.site.victim(target)
+    session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
+    session.killed_ns = time.monotonic_ns()
+    session.site.kill(victim, restart_after_s)
+    session.killed = victim
+    session.stamp("injected")
+    leader = session.leader() or leader
+    death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
+    assert death is not None
+    if death.exit_code == keepers.KILLED:
+        witness = {**death.about, **seen, "exit_code": death.exit_code}
+        inject(session, broker=target, touched=[target], leader=leader, **witness)
     else:
-        session.note("no_effect", reason=f"broker {target} ended with exit code {exited.code}, not by our signal")
-    return {"broker": target, "pid": pid, "exit_code": exited.code}
+        session.note("no_effect", reason=f"broker {target} ended with exit code {death.exit_code}, not by our signal")
+    return {"broker": target, "exit_code": death.exit_code, **death.about}
 
 
 def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Block until the keeper has started the killed broker again; how long it was down."""
+    """Block until the killed broker runs again, which needs nothing of us; how long it was down."""
     session = current(configuration)
-    if session.killed is None:
+    victim, site = session.killed, session.site
+    if victim is None:
         return {}
-    broker, pid = session.killed
-    bound_s = restart_after_s + RESTART_GRACE_S
-    until(lambda: keepers.status(broker).pid not in (None, pid), bound_s, f"broker {broker.id} runs again")
-    exited, now = keepers.status(broker).exit_of(pid), keepers.status(broker).pid
-    down_s = (time.monotonic_ns() - exited.monotonic_ns) / 1e9 if exited else 0.0
-    session.note("restarted", broker=broker.id, pid=now, down_s=round(down_s, 3))
-    return {"pid": now, "down_s": down_s}
+    bound_s = restart_after_s + site.restart_grace_s
+    again = until(lambda: site.restarted(victim), bound_s, f"broker {victim.broker} runs again", 0.1)
+    assert again is not None
+    down_s = round((time.monotonic_ns() - session.killed_ns) / 1e9, 3)
+    session.note("restarted", broker=victim.broker, down_s=down_s, **again)
+    return {"down_s": down_s, **again}
 
 
 def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
     """Give the topic's partition another leader, or the topic another owner, without any failure."""
-    session = _triggered(configuration)
+    session = triggered(configuration)
     scene = session.scene
     session.note("injecting", topic=scene.topic, partition=scene.partition)
     before, after = session.admin.move_leader(scene.topic, scene.partition, scene.broker)
     if before != after:
-        _inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
+        inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
     else:
         session.note("no_effect", reason=f"broker {before} leads {scene.topic}/{scene.partition} as before")
     return {"from": before, "to": after}
@@ -114,7 +119,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     """Delay everything that flows from the brokers to the clients, from now until `clear`."""
     session = current(configuration)
     session.warm_up()
-    guard = _guard(session)
+    guard = guarded(session)
     before = probes.measured(session, PINGS_BEFORE)
     guard.protect(session.scene.timeout_s)
     session.note("injecting", proxies=guard.proxies, latency_ms=latency_ms)
@@ -136,7 +141,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
 
 def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
     """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
-    session = _triggered(configuration)
+    session = triggered(configuration)
     session.note("injecting", pretended=True)
     session.announce("injected", witness={}, touched=[], leader=session.leader())
     return {"pretended": True}
@@ -167,11 +172,9 @@ class _Connections:
     """Client connections at the targets: those that were there, and how many of them are gone."""
 
     def __init__(self, session: Session) -> None:
-        self._brokers = {broker.id: broker for broker in session.scene.targets() if broker.proxy_port}
-        self._pids = {name: keepers.status(broker).pid or 0 for name, broker in self._brokers.items()}
-        self._proxy = session.proxy_pid
-        self._seen: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
-        self._gone: dict[str, set[sockets.Connection]] = {name: set() for name in self._brokers}
+        self._site, names = session.site, [broker.id for broker in session.scene.targets() if broker.proxy_port]
+        self._seen: dict[str, set[Connection]] = {name: set() for name in names}
+        self._gone: dict[str, set[Connection]] = {name: set() for name in names}
         self._take()
         self._first = {name: len(seen) for name, seen in self._seen.items()}
 
@@ -192,12 +195,10 @@ class _Connections:
         while doomed & self._take() and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S)
 
-    def _take(self) -> set[sockets.Connection]:
+    def _take(self) -> set[Connection]:
         """Look, remember what is there and what is gone, and return what is there."""
-        ports = {broker.client_port: self._pids[name] for name, broker in self._brokers.items()}
-        held = sockets.held(ports, self._proxy)
-        for name, broker in self._brokers.items():
-            now = held[broker.client_port]
+        held = {name: now for name, now in self._site.connections().items() if name in self._seen}
+        for name, now in held.items():
             self._gone[name] |= self._seen[name] - now
             self._seen[name] |= now
         return set().union(*held.values())
@@ -214,12 +215,13 @@ def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) ->
         session.announce("injected", witness=seen, touched=touched, leader=leader)
 
 
-def _inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
+def inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
+    """Announce that the target has shown the effect: who was hit, and who led the topic then."""
     session.effective = True
     session.announce("injected", witness=witness, touched=touched, leader=leader)
 
 
-def _triggered(configuration: dict[str, Any]) -> Session:
+def triggered(configuration: dict[str, Any]) -> Session:
     """The session, if its trigger has come: no fault ever strikes without it."""
     session = current(configuration)
     if not session.triggered:
@@ -232,7 +234,8 @@ def _triggered(configuration: dict[str, Any]) -> Session:
     return session
 
 
-def _guard(session: Session) -> Guard:
+def guarded(session: Session) -> Guard:
+    """The guard of the proxies' toxics; PlatformError if there is no proxy in the clients' path."""
     if session.guard is None:
         raise PlatformError(
             where=f"fault {session.scene.fault}",
@@ -248,18 +251,3 @@ def _target(session: Session, leader: str | None) -> str | None:
     if session.scene.broker == BYSTANDER:
         return next((broker.id for broker in session.scene.endpoints.brokers if broker.id != leader), None)
     return session.scene.broker or leader
-
-
-def _pid(broker: Broker) -> int:
-    """The broker's process, if it is still the one that its keeper started: pids are used again."""
-    status = keepers.status(broker)
-    try:
-        if status.pid is not None:
-            age_s = psutil.Process(status.pid).create_time() - (status.create_time or 0)
-            if abs(age_s) < SAME_PROCESS_S:
-                return status.pid
-    except psutil.Error:
-        pass
-    raise PlatformError(
-        where=f"broker {broker.id}", got="no living process", rule="only a living broker is killed", todo="read its log"
-    )

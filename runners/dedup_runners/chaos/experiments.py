@@ -6,15 +6,19 @@ repeated by anyone who has Chaos Toolkit.
 """
 
 import json
+import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from dedup.endpoints import Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
+from dedup.fault_kinds import DropTCP
 from dedup_runners.chaos.sessions import Scene
 
+EXPERIMENT: Final = "experiment.json"
 HEAL_TIMEOUT_S: Final = 120.0
 STOP_SIGNAL: Final = signal.SIGUSR1
 """Ends a chaos process with its rollbacks played (SIGTERM only fails the activity that runs). SIGKILL is safe, too."""
@@ -23,6 +27,8 @@ PAUSE_S: Final = 0.1
 PAUSE_ROUND_TRIPS: Final = 5
 """Between two resets a client has time to connect (a few round trips) and to send again; else only the first reset
 could cause duplicates."""
+SILENCE_S: Final = 1.0
+SILENCE_ROUND_TRIPS: Final = 5
 
 Activity = dict[str, Any]
 
@@ -38,11 +44,12 @@ def render(
     timeout_s: float = 600.0,
     broker: str | None = None,
     pretend: bool = False,
+    watchdog: Path | None = None,
 ) -> dict[str, Any]:
     """The chaos experiment of one fault of a run; `fault=None` is the link's own latency.
 
-    `timeout_s` bounds the waiting for the trigger. For tests of the tester: `broker` strikes that broker whether or not
-    it leads the topic, `pretend` claims the fault and does nothing.
+    `timeout_s` bounds the waiting for the trigger, `watchdog` is the socket of a pod's watchdog. For tests of the
+    tester: `broker` strikes that broker whether or not it leads the topic, `pretend` claims the fault and does nothing.
     """
     scene = Scene(
         folder=folder,
@@ -54,6 +61,9 @@ def render(
         timeout_s=timeout_s,
         broker=broker,
         endpoints=endpoints,
+        storage=bool(fault and fault.needs_bookies),
+        by=fault.partition.by.value if fault and fault.partition else None,
+        watchdog=watchdog,
     )
     method = (
         _latency(latency_s)
@@ -67,15 +77,17 @@ def render(
         "configuration": scene.model_dump(mode="json"),
         "runtime": {"rollbacks": {"strategy": "always"}},
         "method": method,
-        "rollbacks": [_action("leave")],
+        "rollbacks": [*_undo(fault), _action("leave")],
     }
 
 
 def write(folder: Path, document: dict[str, Any]) -> Path:
     """Put a rendered experiment where `command` expects it: `chaos/<fault>/experiment.json` in the run's folder."""
-    path = folder / "chaos" / str(document["configuration"]["fault"]) / "experiment.json"
+    path = folder / "chaos" / str(document["configuration"]["fault"]) / EXPERIMENT
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1))
+    temporary = path.with_suffix(".open")
+    temporary.write_text(json.dumps(document, indent=1))
+    os.replace(temporary, path)
     return path
 
 
@@ -85,7 +97,7 @@ def command(folder: Path, fault_name: str) -> list[str]:
     return [
         *(sys.executable, "-m", "chaostoolkit", "--no-version-check", "--log-file", str(place / "log.txt")),
         *("--settings", str(place / "settings.yaml"), "run", "--rollback-strategy", "always"),
-        *("--journal-path", str(place / "journal.json"), str(place / "experiment.json")),
+        *("--journal-path", str(place / "journal.json"), str(place / EXPERIMENT)),
     ]
 
 
@@ -99,10 +111,41 @@ def _deed(fault: Fault, pretend: bool, latency_s: float) -> list[Activity]:
             _action("reset_connections", duration_s=fault.kill_tcp.duration_s, pause_s=pause_s),
             _action("clear"),
         ]
+    if fault.drop_tcp is not None:
+        return [_drop(fault.drop_tcp, latency_s), _action("clear")]
     if fault.kill is not None:
         restart = {"restart_after_s": fault.kill.restart_after_s}
+        if fault.needs_bookies:
+            deeds = ("kill_bookie", "await_bookie")
+            return [_activity("action", "bookies", deed, restart) for deed in deeds]
         return [_action("kill_broker", **restart), _action("await_restart", **restart)]
+    if fault.pod_delete is not None:
+        grace = {"grace_period_s": fault.pod_delete.grace_period_s}
+        return [
+            _activity("action", "deletions", "delete_pod", grace),
+            _activity("action", "deletions", "await_pod", {}),
+        ]
+    if fault.partition is not None:
+        cut = {"duration_s": fault.partition.duration_s}
+        return [
+            _activity("action", "partitions", "cut_off", cut),
+            _activity("action", "partitions", "join_again", {}),
+        ]
     return [_action("move_leader")]
+
+
+def _drop(drop: DropTCP, latency_s: float) -> Activity:
+    """Whoever is silent for long enough is not merely slow: several round trips, of a link with latency, too."""
+    silence_s = max(SILENCE_ROUND_TRIPS * latency_s, min(SILENCE_S, drop.duration_s / 2))
+    arguments = {"direction": drop.direction.value, "duration_s": drop.duration_s, "silence_s": silence_s}
+    return _activity("action", "drops", "drop_bytes", arguments)
+
+
+def _undo(fault: Fault | None) -> list[Activity]:
+    """What is tried once more when the method was cut short; what `leave` does stands in every experiment."""
+    if fault is None or fault.partition is None:
+        return []
+    return [_activity("action", "partitions", "join_again", {})]
 
 
 def _latency(latency_s: float) -> list[Activity]:
@@ -124,8 +167,16 @@ def _words(fault: Fault | None, latency_s: float) -> str:
     at = f"at message {fault.at.message}"
     if fault.kill_tcp is not None:
         return f"{at}, reset all client connections for {fault.kill_tcp.duration_s:g} s"
+    if fault.drop_tcp is not None:
+        return f"{at}, lose all bytes ({fault.drop_tcp.direction}) for {fault.drop_tcp.duration_s:g} s"
+    if fault.needs_bookies and fault.kill is not None:
+        return f"{at}, kill a bookie of the ledger and start it again after {fault.kill.restart_after_s:g} s"
     if fault.kill is not None:
         return f"{at}, kill the leader and start it again after {fault.kill.restart_after_s:g} s"
+    if fault.pod_delete is not None:
+        return f"{at}, delete the leader's pod, which has {fault.pod_delete.grace_period_s:g} s to end"
+    if fault.partition is not None:
+        return f"{at}, cut the leader off for {fault.partition.duration_s:g} s, by {fault.partition.by}"
     return f"{at}, move the leader"
 
 
@@ -137,6 +188,6 @@ def _probe(name: str, **arguments: float) -> Activity:
     return _activity("probe", "probes", name, arguments)
 
 
-def _activity(kind: str, module: str, name: str, arguments: dict[str, float]) -> Activity:
-    provider = {"type": "python", "module": f"dedup_runners.chaos.{module}", "func": name, "arguments": arguments}
+def _activity(kind: str, module: str, name: str, arguments: Mapping[str, float | str]) -> Activity:
+    provider = {"type": "python", "module": f"dedup_runners.chaos.{module}", "func": name, "arguments": dict(arguments)}
     return {"type": kind, "name": name.replace("_", "-"), "provider": provider}

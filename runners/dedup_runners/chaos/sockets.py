@@ -11,7 +11,7 @@ since only the process that listens at a port has established connections there.
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,6 +40,12 @@ def held(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Con
     return {port: found if proxied is None else found & proxied for port, found in at_broker.items()}
 
 
+def mine(but: int | None = None) -> set[Connection]:
+    """All established connections of this network namespace, from our end; without those that process `but` holds."""
+    inodes = set() if but is None else _inodes(but)
+    return {each for each, inode in established(_rows()) if inode not in inodes}
+
+
 def listener_at(port: int) -> int | None:
     """The process that listens at `port`, if the system tells."""
     try:
@@ -59,14 +65,22 @@ def parse(row: str) -> tuple[Connection, str] | None:
     return Connection(_unhex(fields[1]), _unhex(fields[2])), fields[9]
 
 
+def established(rows: Iterable[str]) -> list[tuple[Connection, str]]:
+    """The established connections among the rows of a table, with their inodes."""
+    return [found for row in rows if (found := parse(row)) is not None]
+
+
 def _by_table(ports: set[int], proxy_pid: int | None) -> dict[int, set[Connection]]:
     """Both ends of a connection on one host are in the table: the broker's row, and the row of whoever holds it."""
-    rows = [row for table in TABLES if table.exists() for row in table.read_text().splitlines()]
-    established = [found for row in rows if (found := parse(row)) is not None]
+    found = established(_rows())
     proxys = None if proxy_pid is None else _inodes(proxy_pid)
-    proxied = {Connection(each.there, each.here) for each, inode in established if proxys is None or inode in proxys}
-    at_broker = {each for each, _ in established} & proxied
+    proxied = {Connection(each.there, each.here) for each, inode in found if proxys is None or inode in proxys}
+    at_broker = {each for each, _ in found} & proxied
     return {port: {each for each in at_broker if each.here[1] == port} for port in ports}
+
+
+def _rows() -> list[str]:
+    return [row for table in TABLES if table.exists() for row in table.read_text().splitlines()]
 
 
 def _inodes(pid: int) -> set[str]:

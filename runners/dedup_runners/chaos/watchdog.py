@@ -8,13 +8,18 @@ fault is removed and the deed appended to faults.jsonl.
 
 It runs as `python -I -S watchdog.py '{"url": …, "toxic": …, "proxies": […], "fault": …, "lines": …}'`: standard library
 only, in a session of its own and forked away from its parent, so that whatever ends the injector does not end it.
+
+In a pod a process cannot outlive its container. There it is a sidecar, `python -I -S watchdog.py --serve SOCKET`, for
+all faults of the pod: an injector connects to the Unix socket, its first line is those orders, and it goes on as above.
 """
 
 import http.client
 import json
 import os
 import select
+import socket
 import sys
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -22,6 +27,10 @@ CALL_TIMEOUT_S = 2.0
 HEAL_TIMEOUT_S = 60.0
 RETRY_S = 0.1
 NEVER_S = 24 * 3600.0
+DOWNSTREAM = "downstream"
+UPSTREAM = "upstream"
+STREAMS = (DOWNSTREAM, UPSTREAM)
+ACCEPTED = b"guarded\n"
 
 
 class Toxiproxy:
@@ -48,23 +57,29 @@ class Toxiproxy:
             raise OSError(f"{method} {path}: status {response.status}: {answer[:200].decode(errors='replace')}")
         return json.loads(answer) if answer else None
 
-    def add(self, proxy: str, toxic: str, kind: str, attributes: dict[str, int]) -> None:
-        """Put a toxic on what flows from the broker to the client."""
-        wanted = {"name": toxic, "type": kind, "stream": "downstream", "attributes": attributes}
+    def add(self, proxy: str, toxic: str, kind: str, attributes: dict[str, int], stream: str = DOWNSTREAM) -> None:
+        """Put a toxic on what flows from the broker to the client, or (`UPSTREAM`) the other way."""
+        wanted = {"name": _named(toxic, stream), "type": kind, "stream": stream, "attributes": attributes}
         self.call("POST", f"/proxies/{proxy}/toxics", wanted)
 
-    def remove(self, proxy: str, toxic: str) -> None:
+    def remove(self, proxy: str, toxic: str, streams: tuple[str, ...] = STREAMS) -> None:
         """Take it away again; one that is not there is no error."""
-        self.call("DELETE", f"/proxies/{proxy}/toxics/{toxic}", accepted=(404,))
+        for stream in streams:
+            self.call("DELETE", f"/proxies/{proxy}/toxics/{_named(toxic, stream)}", accepted=(404,))
 
     def holders(self, toxic: str) -> list[str]:
-        """The proxies that hold a toxic of this name now."""
-        proxies = self.call("GET", "/proxies")
+        """The proxies that hold the toxic now, on either stream."""
+        proxies, names = self.call("GET", "/proxies"), {_named(toxic, stream) for stream in STREAMS}
         assert isinstance(proxies, dict)
-        return [name for name, proxy in proxies.items() if toxic in [each["name"] for each in proxy["toxics"]]]
+        return [name for name, proxy in proxies.items() if names & {each["name"] for each in proxy["toxics"]}]
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _named(toxic: str, stream: str) -> str:
+    """A proxy's toxics have names of their own, whichever stream they are on."""
+    return toxic if stream == DOWNSTREAM else f"{toxic}-up"
 
 
 def remove_everywhere(toxiproxy: Toxiproxy, toxic: str, proxies: list[str], timeout_s: float) -> list[str]:
@@ -118,9 +133,9 @@ def append(lines: str, fault: str, event: str, detail: dict[str, object]) -> Non
         os.close(descriptor)
 
 
-def main(orders: dict[str, object]) -> None:
+def guard(orders: dict[str, object], stream: int) -> None:
     """Guard one fault until it is healed, by its injector or by us."""
-    reason, in_force = listen(0)
+    reason, in_force = listen(stream)
     if reason == "healed":
         return
     lines, fault, proxies = str(orders["lines"]), str(orders["fault"]), orders["proxies"]
@@ -134,7 +149,33 @@ def main(orders: dict[str, object]) -> None:
         append(lines, fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
 
 
+def attend(injector: socket.socket) -> None:
+    """Guard the fault of one injector that has connected; what does not begin with orders is no injector."""
+    with injector:
+        first = b""
+        while not first.endswith(b"\n"):
+            byte = injector.recv(1)
+            if not byte:
+                return
+            first += byte
+        injector.sendall(ACCEPTED)
+        guard(json.loads(first), injector.fileno())
+
+
+def serve(path: str) -> None:
+    """Guard the faults of all who connect to the Unix socket, each in a thread, until this process is ended."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{path}.{os.getpid()}")
+        listener.listen()
+        os.replace(f"{path}.{os.getpid()}", path)  # who sees it can connect; one left by a watchdog before us is gone
+        while True:
+            injector, _ = listener.accept()
+            threading.Thread(target=attend, args=(injector,)).start()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve(sys.argv[2])
     if os.fork() == 0:
-        main(json.loads(sys.argv[1]))
+        guard(json.loads(sys.argv[1]), 0)
     os._exit(0)

@@ -1,0 +1,100 @@
+"""Where brokers run, seen by whoever hurts them: one small door, with a machine, a cluster or nothing behind it.
+
+A fault needs few things of a broker beyond its protocol: to kill its process and prove the death, to see it come back,
+and to see which client connections it holds. A `Site` gives them, and says what it cannot give instead of guessing. On
+this machine brokers are processes under keepers (`processes`); in a cluster they are containers that the kubelet
+keeps, reached by exec (`pods`); and of a system that is not ours to touch only our own end of the connections can be
+seen (`outside`).
+"""
+
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from dedup.endpoints import Endpoints
+from dedup_runners.chaos.sockets import Connection
+
+
+class Victim(NamedTuple):
+    """One life of one broker, which a kill is to end. `about` names it: a process id, or a pod and its container."""
+
+    broker: str
+    life: str
+    """The process id, or the container's id: whatever comes after has another."""
+    about: dict[str, Any]
+
+
+class Death(NamedTuple):
+    """The end of that life, by the word of the broker's keeper or kubelet. 137 is SIGKILL."""
+
+    exit_code: int
+    about: dict[str, Any]
+
+
+class Site(Protocol):
+    """All brokers of one system. Every call is bounded; what cannot be done or seen raises PlatformError."""
+
+    restart_grace_s: float
+    """How much later than asked a killed broker may start again, here."""
+
+    def warm_up(self) -> None:
+        """Connect whatever looking and killing need, so that a fault strikes within milliseconds. Harmless twice."""
+        ...
+
+    def connections(self) -> dict[str, set[Connection]]:
+        """The clients' connections that each broker holds now, by its id, as the broker's own kernel tells.
+
+        A broker that cannot be looked into now is left out: not seeing a connection is not seeing it gone.
+        """
+        ...
+
+    def idle(self) -> bool:
+        """Whether no client is connected to any broker: none at the brokers, and none at our own end."""
+        ...
+
+    def victim(self, broker: str) -> Victim:
+        """The broker's present life; PlatformError if it has none, or if it may not be killed here."""
+        ...
+
+    def kill(self, victim: Victim, down_s: float) -> None:
+        """Have the broker stay down for `down_s` seconds, then SIGKILL it. It comes back even if we are gone by then.
+
+        Returns at the first sign that it is gone; the proof is `death`.
+        """
+        ...
+
+    def death(self, victim: Victim) -> Death | None:
+        """How that life ended; None while its keeper has not said so."""
+        ...
+
+    def restarted(self, victim: Victim) -> dict[str, Any] | None:
+        """The broker's next life, which really runs and is not held any more: its names; None while there is none."""
+        ...
+
+    def exits(self) -> int:
+        """How many lives of all these brokers have ended so far: of one `Site` the number never falls."""
+        ...
+
+    def close(self) -> None:
+        """Drop all connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def connect(endpoints: Endpoints) -> Site:
+    """The site of these brokers. The cluster's client library is imported only when there are pods."""
+    if all(broker.status_file for broker in endpoints.brokers):
+        from dedup_runners.chaos.processes import Processes
+
+        return Processes(endpoints)
+    if all(broker.pod for broker in endpoints.brokers):
+        from dedup_runners.chaos.pods import Pods
+
+        return Pods.of_this_cluster(endpoints)
+    from dedup_runners.chaos.outside import Outside
+
+    return Outside(endpoints)
