@@ -18,9 +18,9 @@ END_S: Final = 60.0
 
 
 class LocalPod:
-    """The running programs of one assignment, by the names of their containers."""
+    """The running programs of one assignment, by the names of their containers; `without` some that are not started."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, *without: str) -> None:
         self._assignment = assignment
         self._home = assignment.folder.parent
         told, folder = self._home / FILE, assignment.folder
@@ -33,7 +33,7 @@ class LocalPod:
         }
         if assignment.artifacts is not None:
             commands[COURIER] = ["dedup_runners.courier", told]
-        self.programs = {name: self._start(name, words) for name, words in commands.items()}
+        self.programs = {name: self._start(name, words) for name, words in commands.items() if name not in without}
 
     def said(self, name: str) -> str:
         """What a program wrote, as `kubectl logs` shows it."""
