@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from dedup.assignments import FILE, Assignment
 from dedup_runners import lifelines
+from dedup_runners.waiting import until
 
 COURIER: Final = "courier"
 END_S: Final = 60.0
@@ -48,6 +49,7 @@ class LocalPod:
             if name != COURIER:
                 program.wait(timeout_s)
         if COURIER in self.programs:
+            until(lambda: self.said(COURIER), END_S, "the courier to begin")
             self.programs[COURIER].terminate()
         return {name: program.wait(END_S) for name, program in self.programs.items()}
 
