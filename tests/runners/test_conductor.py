@@ -11,11 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka as ck
 import pytest
-from tests.runners import assigned
+from tests.runners import assigned, mock_brokers
 from tests.runners.local_pods import COURIER, LocalPod
 
 from dedup import stores
@@ -23,73 +21,32 @@ from dedup.assignments import EXIT_CLAIMED, Assignment
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.histories import MANIFEST, damages, read_manifest
-from dedup.manifests import Deduplication
 from dedup.orphans import EXIT_CODE
 from dedup_runners import claims, lifelines
-from dedup_runners.conductor import FAILURE, carry_out
+from dedup_runners.conductor import FAILURE
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
 pytestmark = pytest.mark.timeout(120)
 
-STREAMS = 4  # the mock cluster's topics have four partitions
 BOUND_S = 60.0
 NOTICED_S = 5.0
 
 
-class StandIn:
-    """An admin, and a site, of brokers that are always well."""
-
-    restart_grace_s = 0.0
-
-    def topic_name(self, run_topic: str, deduplication: bool) -> str:
-        return run_topic
-
-    def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
-        assert partitions == STREAMS
-
-    def delete_topic(self, topic: str) -> None:
-        pass
-
-    def unhealthy(self, topic: str | None) -> str | None:
-        return None
-
-    def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
-        return Deduplication(asked=asked, in_force=asked, proof="a stand-in's word")
-
-    def versions(self) -> dict[str, str]:
-        return {}
-
-    def idle(self) -> bool:
-        return True
-
-    def exits(self) -> int:
-        return 0
-
-
 @pytest.fixture(scope="module")
 def endpoints() -> Iterator[Endpoints]:
-    cluster = ck.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": "3", "log_level": 0})
-    brokers = cluster.list_topics(timeout=10).brokers.values()
-    bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    yield assigned.NOWHERE.model_copy(update={"client_bootstrap": bootstrap, "direct_bootstrap": bootstrap})
-    cluster.close()
+    with mock_brokers.mock_cluster() as running:
+        yield running
 
 
 def assign(folder: Path, endpoints: Endpoints, messages: int) -> Assignment:
-    return assigned.assignment(folder, endpoints=endpoints, workload={"messages": messages, "partitions": STREAMS})
-
-
-def conduct(assignment: Assignment) -> None:
-    stand_in: Any = StandIn()
-    with lifelines.held(lifelines.CONDUCTOR, assignment.shared):
-        carry_out(assignment, stand_in, stand_in)
+    return assigned.assignment(folder, endpoints=endpoints, workload=mock_brokers.workload(messages))
 
 
 def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -> None:
     told = assign(tmp_path / "pod", endpoints, 20_000)
     with LocalPod(told, lifelines.CONDUCTOR) as pod:
-        conduct(told)
+        mock_brokers.conduct(told)
         assert pod.ended(BOUND_S) == {"producer": 0, "consumer": 0}, pod.everything_said()
     manifest = read_manifest(told.folder)
     assert not damages(told.folder, manifest)
@@ -110,7 +67,7 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
 
         threading.Thread(target=kill_when_it_sends, daemon=True).start()
         with pytest.raises(PlatformError, match="producer: got exit code 137; it left no word"):
-            conduct(told)
+            mock_brokers.conduct(told)
         assert time.monotonic() - noticed_s[0] < NOTICED_S
         assert pod.ended(BOUND_S) == {"producer": -signal.SIGKILL, "consumer": EXIT_CODE}
     assert json.loads((told.folder / FAILURE).read_text())["stage"] == "Produce"
@@ -121,7 +78,7 @@ def test_a_producer_that_gives_up_says_why(endpoints: Endpoints, tmp_path: Path)
     told = assign(tmp_path / "pod", endpoints, 20_000)
     (told.folder / "sent").write_text("a file where the history has a folder")
     with LocalPod(told, lifelines.CONDUCTOR), pytest.raises(PlatformError, match=r"producer: got exit code 4; .*sent"):
-        conduct(told)
+        mock_brokers.conduct(told)
     assert not (told.folder / MANIFEST).exists()
 
 
