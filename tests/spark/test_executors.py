@@ -8,6 +8,8 @@ or, where it may not, there is none.
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,9 +21,9 @@ from tests.spark.test_job import assert_agree
 from dedup_runners.waiting import until
 from dedup_spark import evidence, job, oracle
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1000)]
 
-BOUND_S = 240.0
+BOUND_S = 400.0
 VALUES = range(1, 2_001)
 HISTORY = History(
     sent=[(0, value) for value in VALUES],
@@ -37,8 +39,9 @@ SETTINGS = {
 }
 
 
-def submitted(folder: Path, output: Path, **more: str) -> subprocess.Popen[str]:
-    """The job under spark-submit, with two executors of one core."""
+@contextmanager
+def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """The job under spark-submit, with two executors of one core; nothing of it is left afterwards."""
     pyspark = find_spec("pyspark")
     assert pyspark is not None and pyspark.origin is not None
     home = Path(pyspark.origin).parent
@@ -46,7 +49,7 @@ def submitted(folder: Path, output: Path, **more: str) -> subprocess.Popen[str]:
     settings = [word for item in (SETTINGS | more).items() for word in ("--conf", "=".join(item))]
     master = ["--master", "local-cluster[2,1,512]"]
     where = {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(scratch / "work"), "SPARK_LOCAL_DIRS": str(scratch)}
-    return subprocess.Popen(
+    submit = subprocess.Popen(
         [home / "bin/spark-submit", *master, *settings, job.__file__, "--output", output, folder],
         env=os.environ | where | {"PYSPARK_PYTHON": sys.executable},
         cwd=scratch,
@@ -54,6 +57,14 @@ def submitted(folder: Path, output: Path, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+    with submit:
+        try:
+            yield submit
+        finally:
+            if submit.poll() is None:
+                for each in [*psutil.Process(submit.pid).children(recursive=True), submit]:
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
 
 
 def kill_one_at_work(submit: subprocess.Popen[str]) -> None:
@@ -76,9 +87,9 @@ def kill_one_at_work(submit: subprocess.Popen[str]) -> None:
 
 def test_what_an_executor_held_is_done_again_when_it_dies(tmp_path: Path) -> None:
     write_history(tmp_path / "run", HISTORY, row_group_rows=100)
-    submit = submitted(tmp_path / "run", tmp_path / "report.json")
-    kill_one_at_work(submit)
-    said = submit.communicate(timeout=BOUND_S)[0]
+    with submitted(tmp_path / "run", tmp_path / "report.json") as submit:
+        kill_one_at_work(submit)
+        said = submit.communicate(timeout=BOUND_S)[0]
     assert submit.returncode == 0, said
     report = evidence.Report.model_validate_json((tmp_path / "report.json").read_bytes())
     assert report.problems == ()
@@ -87,9 +98,9 @@ def test_what_an_executor_held_is_done_again_when_it_dies(tmp_path: Path) -> Non
 
 def test_there_is_no_report_if_it_may_not_be_done_again(tmp_path: Path) -> None:
     write_history(tmp_path / "run", HISTORY)
-    submit = submitted(tmp_path / "run", tmp_path / "report.json", **{"spark.task.maxFailures": "1"})
-    kill_one_at_work(submit)
-    said = submit.communicate(timeout=BOUND_S)[0]
+    with submitted(tmp_path / "run", tmp_path / "report.json", **{"spark.task.maxFailures": "1"}) as submit:
+        kill_one_at_work(submit)
+        said = submit.communicate(timeout=BOUND_S)[0]
     assert submit.returncode == 4, said
     assert "the verification job ended before its end" in said
     assert not (tmp_path / "report.json").exists()
