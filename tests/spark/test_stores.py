@@ -43,8 +43,8 @@ def test_what_is_found_in_a_store_is_what_is_found_in_a_folder(root: Place, tmp_
         write_history(tmp_path / f"runs/it's [{number}] 100% + {{a,b}}/attempt-1", golden.history)
     put(tmp_path, root)
     folders = run_folders(root)
-    assert [str(folder.relative_to(root)) for folder in folders] == [
-        str(folder.relative_to(tmp_path)) for folder in run_folders(tmp_path)
+    assert [str(folder).removeprefix(str(root)) for folder in folders] == [
+        str(folder).removeprefix(str(tmp_path)) for folder in run_folders(tmp_path)
     ]
     report = local.verify(folders)
     assert (len(report.runs), report.problems) == (len(goldens), ())
