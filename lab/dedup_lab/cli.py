@@ -113,6 +113,14 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    findings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URI",
+            help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
+            show_default=False,
+        ),
+    ] = None,
     trust_csv: Annotated[
         bool,
         typer.Option(
@@ -143,8 +151,9 @@ def verify(
     from dedup.stores import place
     from dedup_lab import verifications
 
-    judged = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, console=_console())
-    raise typer.Exit(judged([place(path) for path in paths], as_json=output is Format.JSON))
+    tables = None if findings is None else place(findings)
+    judged = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=tables)
+    raise typer.Exit(judged([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
 
 
 @app.command()
