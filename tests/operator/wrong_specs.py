@@ -267,8 +267,8 @@ KEYS: Final = (
     ),
     Wrong(
         "a key of the design that is not there yet",
-        (("spec/suspend", True),),
-        "spec.suspend",
+        (("spec/retention", {}),),
+        "spec.retention",
         'unknown field "spec.retention"',
     ),
     Wrong(
