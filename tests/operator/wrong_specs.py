@@ -29,6 +29,10 @@ NAME: Final = "a name is lower-case letters, digits and dashes, begins with a le
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete and partition"
+OBJECT: Final = "the name of an object in Kubernetes is lower-case letters, digits, dashes and dots"
+PLACE: Final = "a place for artifacts is exactly one of s3 and pvc"
+S3: Final = "spec/artifacts/s3"
+BUCKET: Final = ((f"{S3}/bucket", "results"),)
 ENUM: Final = 'supported values: "{}"'
 
 
@@ -263,9 +267,9 @@ KEYS: Final = (
     ),
     Wrong(
         "a key of the design that is not there yet",
-        (("spec/suspend", True),),
-        "spec.suspend",
-        'unknown field "spec.suspend"',
+        (("spec/retention", {}),),
+        "spec.retention",
+        'unknown field "spec.retention"',
     ),
     Wrong(
         "a key in the wrong place",
@@ -308,6 +312,30 @@ KEYS: Final = (
     Wrong(
         "an experiment without a name", (("metadata", {}),), "this key is required", "name or generateName is required"
     ),
+)
+
+PLACES: Final = (
+    Wrong("two places", (("spec/artifacts", {"s3": {"bucket": "abc"}, "pvc": {"claimName": "c"}}),), PLACE),
+    Wrong("no place", (("spec/artifacts", {}),), PLACE),
+    Wrong("a bucket in capitals", ((f"{S3}/bucket", "Results"),), "a bucket's name is 3 to 63 lower-case letters"),
+    *(
+        Wrong(f"a prefix {what}", (*BUCKET, (f"{S3}/prefix", prefix)), "a prefix is names with / between them")
+        for what, prefix in (
+            *(("from the root", "/a"), ("that climbs", "a/../b"), ("with an end", "a/"), ("of nothing", "a//b")),
+        )
+    ),
+    *(
+        Wrong(f"an endpoint {what}", (*BUCKET, (f"{S3}/endpoint", endpoint)), "an endpoint is http:// or https://")
+        for what, endpoint in (
+            *(("of a file", "file:///etc"), ("with a path", "http://s3/a"), ("with a password", "http://u:p@s3")),
+        )
+    ),
+    Wrong("a region in words", (*BUCKET, (f"{S3}/region", "Frankfurt am Main")), "a region is lower-case letters"),
+    Wrong("another's Secret", (*BUCKET, (f"{S3}/secretRef", {"name": "theirs/s3"})), OBJECT),
+    Wrong("a Secret without a name", (*BUCKET, (f"{S3}/secretRef", {})), "this key is required", "Required value"),
+    Wrong("keys in the open", (*BUCKET, (f"{S3}/secretKey", "x")), "no such key", 'unknown field "spec.artifacts'),
+    Wrong("another's volume", (("spec/artifacts", {"pvc": {"claimName": "../c"}}),), OBJECT),
+    Wrong("a token of two words", (("spec/runToken", "once more"),), "a token is letters, digits, dots"),
 )
 
 ACROSS: Final = (
@@ -406,7 +434,7 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *ACROSS)
+WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *ACROSS)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "as it is": (),
@@ -452,6 +480,13 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "a partition without any privilege": (
         *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "NetworkPolicy", "duration": "1s"})),
     ),
+    "artifacts in a bucket": (
+        *BUCKET,
+        *((f"{S3}/prefix", "team/a_b.c"), (f"{S3}/endpoint", "https://minio.minio:9000"), (f"{S3}/region", "eu-1")),
+        (f"{S3}/secretRef", {"name": "s3.keys"}),
+    ),
+    "artifacts on a volume": (("spec/artifacts", {"pvc": {"claimName": "results"}}),),
+    "suspended, and to be run again": (("spec/suspend", True), ("spec/runToken", "2026-11-21")),
     "a client by name": (
         (f"{KAFKA}/client", {"library": "confluent-kafka", "properties": {"linger.ms": "0"}}),
         ("spec/systems/1/client", {"library": "pulsar-client"}),
