@@ -62,7 +62,8 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
             yield submit
         finally:
             if submit.poll() is None:
-                for each in [*psutil.Process(submit.pid).children(recursive=True), submit]:
+                parent = psutil.Process(submit.pid)
+                for each in [*parent.children(recursive=True), parent]:
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
 
