@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -42,6 +43,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+FindingsFolder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER|URI",
+        help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
+        show_default=False,
+    ),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
 
 
@@ -90,8 +99,7 @@ def verify(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Run folders, folders with a CSV pair, or folders that hold some of either; paths, or "
-            "s3://BUCKET/PREFIX with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            help="Run folders, folders with a CSV pair, or what holds some of either, s3://BUCKET/PREFIX too.",
             show_default=False,
         ),
     ],
@@ -113,14 +121,7 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    findings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER|URI",
-            help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
-            show_default=False,
-        ),
-    ] = None,
+    findings: FindingsFolder = None,
     trust_csv: Annotated[
         bool,
         typer.Option(
@@ -151,17 +152,9 @@ def verify(
     from dedup.stores import place
     from dedup_lab import verifications
 
-    places = [place(path) for path in paths]
-    ended = verifications.verify(
-        places,
-        expect=expect,
-        alone=engine,
-        trust_csv=trust_csv,
-        as_json=output is Format.JSON,
-        findings=None if findings is None else place(findings),
-        console=_console(),
-    )
-    raise typer.Exit(ended)
+    ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, console=_console())
+    folder = None if findings is None else place(findings)
+    raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, findings=folder))
 
 
 @app.command()

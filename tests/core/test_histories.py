@@ -16,7 +16,7 @@ from tests.builders import History, write_history
 
 from dedup import histories
 from dedup.errors import EvidenceError
-from dedup.histories import SCHEMAS, damages, parquet_writer, read_manifest, segments, sha256_of
+from dedup.histories import MANIFEST, SCHEMAS, damages, parquet_writer, read_manifest, segments, sha256_of
 from dedup.manifests import EndPosition, Manifest
 
 SENT: Final[list[tuple[int, int]]] = [(0, value) for value in range(1, 21)]
@@ -167,6 +167,17 @@ def test_a_manifest_reads_as_it_was_written(folder: Path, tmp_path: Path) -> Non
     written = write_history(tmp_path / "other", History(SENT, OUTCOMES, RECEIVED), seed=2**48 - 1)
     assert read_manifest(tmp_path / "other") == written
     assert read_manifest(folder) != written
+
+
+def test_an_end_beyond_what_judges_can_reckon_with_is_refused(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    for entries, ledger in ((10**30, 0), (-1, 0), (5, 10**30)):
+        manifest["consumer"]["end"] = [{"partition": 0, "extents": [[ledger, entries]]}]
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        assert "consumer.end[0].extents[0]" in refusal(folder)
+    manifest["consumer"]["end"] = [{"partition": 0, "extents": [[10**18, 10**18]]}]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    assert read_manifest(folder).consumer.end[0].entries == 10**18
 
 
 def test_no_manifest_and_no_folder(folder: Path, tmp_path: Path) -> None:
