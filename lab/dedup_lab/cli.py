@@ -153,8 +153,7 @@ def verify(
     from dedup_lab import verifications
 
     ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, console=_console())
-    folder = None if findings is None else place(findings)
-    raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, findings=folder))
+    raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, findings=findings))
 
 
 @app.command()
