@@ -151,9 +151,8 @@ def verify(
     from dedup.stores import place
     from dedup_lab import verifications
 
-    tables = None if findings is None else place(findings)
-    judged = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=tables)
-    raise typer.Exit(judged([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
+    ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=findings)
+    raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
 
 
 @app.command()
