@@ -45,8 +45,8 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
     pyspark = find_spec("pyspark")
     assert pyspark is not None and pyspark.origin is not None
     (home := output.parent / "scratch").mkdir()  # executors write into a folder of their own there
-    for each in Path(pyspark.origin).parent.iterdir():
-        (home / each.name).symlink_to(each)
+    for part in Path(pyspark.origin).parent.iterdir():
+        (home / part.name).symlink_to(part)
     settings = [word for item in (SETTINGS | more).items() for word in ("--conf", "=".join(item))]
     master = ["--master", "local-cluster[2,1,512]"]
     where = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(home)}
