@@ -22,6 +22,7 @@ LATENCY_SHARE: Final = 0.95
 """How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
 INTERRUPTED: Final = "interrupted"
 NEEDS_LEADER: Final = ("killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition")
+MUST_LAST: Final = ("dropTCP", "partition")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
 
 Line = Mapping[str, Any]
@@ -73,7 +74,7 @@ def vacuous(record: FaultRecord) -> str | None:
         return _not_to_the_end(record)
     if record.kind in NEEDS_LEADER and (miss := _missed(record)):
         return miss
-    if record.kind == "dropTCP" and (gone := _silence_broken(record)):
+    if record.kind in MUST_LAST and (gone := _ended_early(record)):
         return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
@@ -137,7 +138,7 @@ def _record(
         target=_target(injected),
         injector=_injectors_word(said),
         target_witness=_target_witness(injected, _detail(said, "effect")),
-        client_witness=_noticed(fault, disturbances, began_ns, ended_ns),
+        client_witness=_noticed(fault, disturbances, began_ns, ended_ns) | _noticed_by_brokers(said),
         heal_proven="healed" in said and "heal_failed" not in said,
         leaked=_leaked(said),
         problems=tuple(_problems(said, journal)),
@@ -155,12 +156,13 @@ def _missed(record: FaultRecord) -> str | None:
     return None
 
 
-def _silence_broken(record: FaultRecord) -> str | None:
-    """Words unless the broker that led the topic when bytes began to be lost was silent to the end."""
-    at_end = record.target_witness.get("silent_at_end", [])
+def _ended_early(record: FaultRecord) -> str | None:
+    """Words unless the broker that led the topic when it was cut off showed it to the end."""
+    at_end = record.target_witness.get("at_end", [])
     if record.target_witness["leader"] in at_end:
         return None
-    return f"fault {record.name}: at its end the topic's leader was not silent any more: {', '.join(at_end) or 'none'}"
+    who = ", ".join(at_end) or "nobody"
+    return f"fault {record.name}: at its end the topic's leader was not cut off any more, but {who}"
 
 
 def _missed_leader(record: FaultRecord) -> str | None:
@@ -211,6 +213,11 @@ def _noticed(
         if began_ns <= each["monotonic_ns"] and (ended_ns is None or each["monotonic_ns"] <= ended_ns + CLIENT_TAIL_NS)
     )
     return dict(sorted(found.items()))
+
+
+def _noticed_by_brokers(said: Mapping[str, Line]) -> dict[str, int]:
+    """A bookie's clients are brokers: that one gave up on it counts, though no producer was told."""
+    return {"broker": 1} if "noticed" in said and "injecting" in said else {}
 
 
 def _leaked(said: Mapping[str, Line]) -> bool:

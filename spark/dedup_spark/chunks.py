@@ -143,9 +143,11 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
     _check(rows, chunk.kind)
-    found = find(rows | windows(chunk, len(rows["value"])), chunk.kind)
+    bits, parted = windows(chunk, len(rows["value"]))
+    found = find(rows | parted, chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
-    found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
+    for name, number in (("run", chunk.run), ("chunk", chunk.number), ("windows", bits)):
+        found[name] = found[name] + number
     note.rows = int(found["length"].sum())
     if chunk.kind == SENT:
         order = np.lexsort((found["value"], found["stream"]))
@@ -159,15 +161,17 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     return cut_at_buckets(found), note
 
 
-def windows(chunk: Chunk, rows: int) -> Columns:
-    """For each row of a chunk a bit for each fault: sent before its end, or told of after its beginning."""
-    if not chunk.borders:
-        return {}
+def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:
+    """A bit for each fault: sent before its end, or told of after its beginning. As a number if that is so for all
+    rows of the chunk alike, else as a column."""
+    at = [min(max(border - chunk.row, 0), rows) for border in chunk.borders]
+    if all(each in (0, rows) for each in at):
+        whole = rows if chunk.kind == SENT else 0
+        return sum(1 << number for number, each in enumerate(at) if each == whole), {}
     bits = np.zeros(rows, np.int64)
-    for number, border in enumerate(chunk.borders):
-        at = min(max(border - chunk.row, 0), rows)
-        bits[slice(0, at) if chunk.kind == SENT else slice(at, rows)] |= 1 << number
-    return {"windows": bits}
+    for number, border in enumerate(at):
+        bits[slice(0, border) if chunk.kind == SENT else slice(border, rows)] |= 1 << number
+    return 0, {"windows": bits}
 
 
 def _check(rows: Mapping[str, Any], kind: int) -> None:

@@ -129,15 +129,15 @@ def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
 DROPPED = Planned("cut", "dropTCP", 50)
 
 
-@pytest.mark.parametrize(("at_end", "reason"), [(["2", "1"], None), (["2"], "not silent any more"), ([], "none")])
+@pytest.mark.parametrize(("at_end", "reason"), [(["2", "1"], None), (["2"], "not cut off any more"), ([], "nobody")])
 def test_lost_bytes_are_lost_until_the_end(at_end: list[str], reason: str | None) -> None:
-    told = [*without("effect"), line("effect", 15, silent_at_end=at_end)]
+    told = [*without("effect"), line("effect", 15, at_end=at_end)]
     why = vacuous(record(told, planned=DROPPED))
     assert why is None if reason is None else reason in (why or "")
 
 
 def test_lost_bytes_whose_end_nobody_saw_prove_nothing() -> None:
-    assert "not silent any more" in (vacuous(record(without("effect"), planned=DROPPED)) or "")
+    assert "not cut off any more" in (vacuous(record(without("effect"), planned=DROPPED)) or "")
 
 
 def killed(touched: str, ensemble: list[str] | None) -> FaultRecord:
@@ -152,6 +152,15 @@ def test_a_bookie_matters_if_it_stored_what_was_sent() -> None:
     assert "stored by b0" in (vacuous(killed("b1", ["b0"])) or "")
     assert "stored by nobody" in (vacuous(killed("b1", [])) or "")
     assert "leader was broker 1" in (vacuous(killed("b1", None)) or "")
+
+
+def test_a_bookies_clients_are_brokers() -> None:
+    bookie = line("injected", 10, witness={"exit_code": 137, "ensemble": ["b1"]}, touched=["b1"], leader="1")
+    told, planned = replaced(bookie), Planned("cut", "kill", 50)
+    assert "no client noticed" in (vacuous(record(told, disturbances=[], planned=planned)) or "")
+    told.append(line("noticed", 18, by="broker", before=[1, ["b1"]], after=[2, ["b1"]]))
+    assert record(told, disturbances=[], planned=planned).client_witness == {"broker": 1}
+    assert vacuous(record(told, disturbances=[], planned=planned)) is None
 
 
 def test_a_broker_that_ended_besides_died_by_itself() -> None:

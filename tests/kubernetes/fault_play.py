@@ -37,8 +37,9 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
         site.warm_up()
         before = site.exits()
         admin.create_topic(folder.name, partitions=1, deduplication=True)
-        words = (str(folder), fault.name)
-        injector = start(folder, "injector", "dedup_runners.chaos", *words, **{lifelines.VARIABLE: str(SHARED)})
+        os.environ[lifelines.VARIABLE] = str(SHARED)
+        injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
+        del os.environ[lifelines.VARIABLE]
         chaos.prepare(
             folder,
             fault,
@@ -48,7 +49,10 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
             broker=broker,
             watchdog=SHARED / "watchdog.sock",
         )
-        port = until(lambda: chaos.armed_port(folder, fault.name), BOUND_S, "the fault to be armed")
+        until(lambda: armed(folder, fault) or injector.poll() is not None, BOUND_S, "the fault to be armed")
+        if (port := armed(folder, fault)) is None:
+            (record,) = chaos.records(folder, [fault], messages=messages)
+            sys.exit(f"never armed: {'; '.join(record.problems)}; {vacuous(record)}")
         producer = produce(endpoints, folder, messages, Trigger(fault=fault.name, message=fault.at.message, port=port))
         if die:
             until(lambda: "injected" in events(folder, "marks.jsonl"), BOUND_S, "the producer to know of the fault")
@@ -65,18 +69,20 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
         "codes": codes,
         "exits": exits,
         "lines": chaos.lines(folder / "faults.jsonl"),
+        "marks": chaos.lines(folder / "marks.jsonl"),
         "disturbances": chaos.lines(folder / "disturbances.jsonl")[:50],
     }
 
 
-def start(
-    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
-) -> Any:
+def armed(folder: Path, fault: Fault) -> int | None:
+    return chaos.armed_port(folder, fault.name)
+
+
+def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
     """A program of ours in a group of its own."""
     with open(folder / f"{name}.log", "wb") as log:
         command = [sys.executable, "-m", module, *arguments]
-        told = {**os.environ, **environment}
-        return subprocess.Popen(command, env=told, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
 
 
 def produce(endpoints: Endpoints, folder: Path, messages: int, trigger: Trigger) -> Any:

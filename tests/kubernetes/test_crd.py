@@ -17,7 +17,8 @@ from kubernetes.client import ApiClient
 from tests.core.specs import changed
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.requests import Answer, apply, ask
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong import Wrong
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
 from dedup.experiments import parse
 from dedup_operator import crd
@@ -157,4 +158,4 @@ def test_explain_has_what_the_models_say(client: ApiClient) -> None:
     (kind,) = (each for name, each in schemas.items() if name.endswith(f".{crd.KIND}"))
     assert kind["description"] == crd.schema()["description"]
     fault = kind["properties"]["spec"]["properties"]["faults"]["items"]["properties"]
-    assert fault["kill"]["description"].startswith("SIGKILL a broker and start it again later.")
+    assert fault["kill"]["description"].startswith("SIGKILL a broker or bookie and start it again later.")
