@@ -53,7 +53,7 @@ from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, session
 from dedup_spark.tables import Part, Tables
 
-ITEMS_A_TASK: Final = 8
+ITEMS_A_TASK: Final = 32
 TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
 """A worker judges so many rows at once, and as many more as belong to the same group."""
