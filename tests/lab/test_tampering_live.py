@@ -40,7 +40,7 @@ def run(found: dict[str, Any], folder: Path, hooks: Hooks) -> Summary:
     finally:
         platform.close()
     assert not quiet.failures
-    return reports.write(experiment, kept)
+    return reports.write(experiment, reports.gather(experiment, kept.root), kept.root)
 
 
 def codes(summary: Summary, verdict: Verdict) -> set[str]:
