@@ -219,7 +219,7 @@ def command(folder: Path, root: Place) -> list[str]:
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[str]:
-    with minio.served(tmp_path / "minio" / "data"):
+    with minio.served(tmp_path / "data"):
         yield f"s3://{minio.BUCKET}"
 
 
