@@ -2,10 +2,10 @@
 
     python -m dedup_spark.report --experiment FILE [--failures FILE] ROOT
 
-ROOT is the experiment's place (a path, or s3://bucket/prefix), below which its runs lie, each with the verification.json
-that the Spark job has left beside it (`dedup_spark.job --keep`). That is Spark's word: on what the checksums say, too.
-The oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
-Then all is concluded and written (dedup/reports.py), and the last line printed is a *bulletin*: one line of JSON for the
+ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
+that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
+oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
+Then all is concluded and written (dedup/reports.py). The last line printed is a *bulletin*: one line of JSON for the
 operator, who has no way into the store. FILE of --failures is {"SYSTEM": "why it could not be had"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
