@@ -1,0 +1,62 @@
+"""Who may do what: an account for the pods of runs, and one for Spark's driver.
+
+A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
+read); the clients in the same pod have no token. The driver makes executors. Neither may read Secrets.
+"""
+
+from typing import Any, Final
+
+from dedup_operator.objects.names import Owner, metadata, name_of
+
+RBAC: Final = "rbac.authorization.k8s.io"
+Object = dict[str, Any]
+Rule = dict[str, list[str]]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Rule:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+RUN_RULES: Final = (
+    _rule("", ["pods"], ["get", "list", "watch"]),
+    # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
+    _rule("", ["pods/exec"], ["get", "create"]),
+)
+DRIVER_RULES: Final = (
+    _rule(
+        "",
+        ["pods", "services", "configmaps", "persistentvolumeclaims"],
+        ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
+    ),
+)
+
+
+def run_account(owner: Owner) -> str:
+    return name_of(owner, "account", "run")
+
+
+def driver_account(owner: Owner) -> str:
+    return name_of(owner, "account", "driver")
+
+
+def accounts(owner: Owner) -> list[Object]:
+    """Both accounts, each with its role and the binding between them."""
+    return [
+        *_account(owner, run_account(owner), "run", RUN_RULES),
+        *_account(owner, driver_account(owner), "verification", DRIVER_RULES),
+    ]
+
+
+def _account(owner: Owner, name: str, component: str, rules: tuple[Rule, ...]) -> list[Object]:
+    meta = metadata(owner, name, component)
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": list(rules)},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": owner.namespace}],
+        },
+    ]
