@@ -7,7 +7,8 @@ and the rows that were recorded, and nothing is there that the manifest does not
 """
 
 import hashlib
-from pathlib import Path
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import pyarrow as pa
@@ -17,10 +18,14 @@ from pydantic import ValidationError
 from dedup.errors import EvidenceError
 from dedup.manifests import Manifest, Segment
 from dedup.refusals import location, short
+from dedup.stores import Place, below, parquet
 
 SCHEMA_VERSION: Final = 1
 OPEN_SUFFIX: Final = ".open"
 MANIFEST: Final = "manifest.json"
+VERIFICATION: Final = "verification.json"
+"""What judges said of a history; it lies beside the evidence and is no part of it."""
+
 TABLES: Final = ("sent", "outcomes", "received")
 
 SENT: Final = pa.schema([("stream", pa.int32()), ("value", pa.int64())])
@@ -67,10 +72,10 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: Place) -> str:
     """The hex digest of a file's bytes."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def segments(folder: Path, table: str) -> list[Path]:
@@ -78,7 +83,19 @@ def segments(folder: Path, table: str) -> list[Path]:
     return sorted((folder / table).glob("*.parquet"))
 
 
-def read_manifest(folder: Path) -> Manifest:
+def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
+    """The run folders at or below a place, whole or not: whatever holds a manifest, a table, or one of `others`."""
+    parts = {MANIFEST, *TABLES, *others}
+    found = set()
+    for name in below(root):
+        steps = PurePosixPath(name).parts
+        first = next((number for number, step in enumerate(steps) if step in parts), None)
+        if first is not None:
+            found.add(steps[:first])
+    return [root.joinpath(*steps) for steps in sorted(found)]
+
+
+def read_manifest(folder: Place) -> Manifest:
     """The manifest of a run folder, or EvidenceError: a folder without a valid one is never judged."""
     path = folder / MANIFEST
     try:
@@ -101,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise _unusable(path, error) from None
 
 
-def _unusable(path: Path, error: ValidationError) -> EvidenceError:
+def _unusable(path: Place, error: ValidationError) -> EvidenceError:
     problems = error.errors(include_url=False)
     version = next((problem for problem in problems if problem["loc"] == ("schema_version",)), None)
     first = version or problems[0]
@@ -121,15 +138,19 @@ def _unusable(path: Path, error: ValidationError) -> EvidenceError:
     return EvidenceError(where=f"{path}: {location(first['loc']) or 'document'}", got=got, rule=rule, todo=todo)
 
 
-def damages(folder: Path, manifest: Manifest) -> list[str]:
+def damages(folder: Place, manifest: Manifest) -> list[str]:
     """What keeps this folder from being evidence: one line a damage, none if it is whole."""
+    in_files = [damage for segment in manifest.files for damage in damages_of(folder, segment)]
+    return in_files + omissions(folder, manifest)
+
+
+def omissions(folder: Place, manifest: Manifest) -> list[str]:
+    """What the manifest does not say of the folder, or not rightly; no file is opened for it."""
     found = []
     named = {segment.path for segment in manifest.files}
-    for segment in manifest.files:
-        found.extend(damages_of(folder, segment))
+    names = below(folder)
     for table in TABLES:
-        for path in sorted((folder / table).glob("*")):
-            name = path.relative_to(folder).as_posix()
+        for name in (name for name in names if name.startswith(f"{table}/")):
             if name.endswith(OPEN_SUFFIX):
                 found.append(f"{name}: never closed; what it held is lost")
             elif name not in named:
@@ -142,27 +163,28 @@ def damages(folder: Path, manifest: Manifest) -> list[str]:
     return found
 
 
-def damages_of(folder: Path, segment: Segment) -> list[str]:
+def damages_of(folder: Place, segment: Segment) -> list[str]:
     """What keeps one file from being what the manifest recorded."""
     path = folder / segment.path
-    if not path.is_file():
-        return [f"{segment.path}: missing"]
-    if path.stat().st_size != segment.bytes:
-        return [f"{segment.path}: {path.stat().st_size} bytes, {segment.bytes} in the manifest"]
     try:
+        if not path.is_file():
+            return [f"{segment.path}: missing"]
+        if (size := path.stat().st_size) != segment.bytes:
+            return [f"{segment.path}: {size} bytes, {segment.bytes} in the manifest"]
         digest = sha256_of(path)
     except OSError as error:
-        return [f"{segment.path}: cannot be read: {error.strerror}"]
+        return [f"{segment.path}: cannot be read: {error.strerror or error}"]
     if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]
     return _strange_columns(path, segment.path) if path.suffix == ".parquet" else []
 
 
-def _strange_columns(path: Path, name: str) -> list[str]:
+def _strange_columns(path: Place, name: str) -> list[str]:
     """A file that was recorded as it is, but by another program or a newer one."""
     schema = SCHEMAS.get(name.split("/")[0].removesuffix(".parquet"))
     try:
-        found = pq.read_schema(path)
+        with parquet(path) as file:
+            found = file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         return [f"{name}: not a Parquet file: {short(str(error).splitlines()[0])}"]
     if schema is not None and not found.equals(schema):

@@ -10,15 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup.orphans import VARIABLE
+from dedup_runners import chaos
+from dedup_runners.companions import POLL_S, Companion
 
-POLL_S: Final = 0.02
 END_S: Final = 5.0
 
 
@@ -71,18 +71,18 @@ class Children:
         os.close(self._reading)
 
 
-class Child:
+class Child(Companion):
     """One started process."""
 
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, cancelled: threading.Event) -> None:
         self.name, self.log = name, log
         self._process, self._cancelled = process, cancelled
 
-    def tell(self, text: str) -> None:
+    def tell(self, config: str) -> None:
         """Write to the program's standard input and close it."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(text.encode())
+            self._process.stdin.write(config.encode())
             self._process.stdin.close()
         except BrokenPipeError:
             raise self.failure("ended before it was told what to do") from None
@@ -92,18 +92,6 @@ class Child:
         code = self._process.poll()
         if code is not None:
             self._close_input()
-        return code
-
-    def wait(self, timeout_s: float, during: Callable[[], None] = lambda: None) -> int:
-        """The exit code; calls `during` every now and then. PlatformError after the time."""
-        deadline = time.monotonic() + timeout_s
-        while (code := self.code()) is None:
-            self.pause()
-            during()
-            if time.monotonic() > deadline:
-                self.kill()
-                self.reap()
-                raise self.failure(f"not done after {timeout_s:g} s")
         return code
 
     def check_cancelled(self) -> None:
@@ -116,15 +104,14 @@ class Child:
         if self._cancelled.wait(POLL_S):
             raise Cancelled
 
-    def succeed(self, timeout_s: float, during: Callable[[], None] = lambda: None) -> None:
-        """Wait for exit code 0; PlatformError with the program's own last line otherwise."""
-        if code := self.wait(timeout_s, during):
-            raise self.failure(f"exit code {code}")
-
     def failure(self, what: str) -> PlatformError:
         return PlatformError(
             where=self.name, got=what, rule=last_line(self.log) or "it left no word", todo=f"read {self.log}"
         )
+
+    def give_up(self) -> None:
+        self.kill()
+        self.reap()
 
     def kill(self) -> None:
         """SIGKILL the process and everything in its session."""
@@ -145,6 +132,22 @@ class Child:
                 self._process.stdin.close()
             except BrokenPipeError:
                 pass  # it ended before it read its input
+
+
+class OfRun(NamedTuple):
+    """Starts the programs of one run (companions.Companions)."""
+
+    children: Children
+    run_id: str
+    folder: Path
+
+    def client(self, role: str) -> Child:
+        argv = python(f"dedup_runners.{role}", "-")
+        return self.children.start(f"{role} of {self.run_id}", argv, self.folder / f"{role}.log")
+
+    def fault(self, name: str) -> Child:
+        log = self.folder / "chaos" / name / "output.txt"
+        return self.children.start(f"fault {name}", chaos.command(self.folder, name), log)
 
 
 def python(module: str, *arguments: str) -> list[str]:

@@ -14,11 +14,11 @@ from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
 from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
-from dedup_lab.children import Cancelled, Children
-from dedup_lab.progress import Progress
+from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
-from dedup_lab.runs import NO_HOOKS, Hooks, LocalRun, Situation
 from dedup_lab.systems import RunningSystem
+from dedup_runners.courses import NO_HOOKS, Course, Hooks, Situation
+from dedup_runners.progress import Progress
 
 CANCEL_S = 60.0
 
@@ -51,7 +51,7 @@ class LocalPlatform:
         self._systems: dict[str, RunningSystem] = {}
         self._children = Children()
         self._job: _Job | None = None
-        self._run: tuple[str, int, LocalRun] | None = None
+        self._run: tuple[str, int, Course] | None = None
         self._done: set[Task] = set()
 
     def observe(self, task: Task, attempt: int) -> Observation:
@@ -133,7 +133,7 @@ class LocalPlatform:
         if task.system is None:
             self._done.add(task)
 
-    def _running(self) -> LocalRun:
+    def _running(self) -> Course:
         assert self._run is not None
         return self._run[2]
 
@@ -148,7 +148,7 @@ class LocalPlatform:
             raise Cancelled
         self._systems[system.name] = running
 
-    def _new_run(self, task: Task, attempt: int) -> LocalRun:
+    def _new_run(self, task: Task, attempt: int) -> Course:
         assert task.run_id is not None
         run, system = self._runs[task.run_id], self._system(task)
         running = self._systems[system.name]
@@ -160,17 +160,20 @@ class LocalPlatform:
                 rule="a run begins on a whole system",
                 todo=f"read {self._results.logs(system.name)}; the next run starts the system afresh",
             )
-        return LocalRun(
+        folder = self._results.attempt(run.run_id, attempt)
+        folder.mkdir(parents=True)
+        return Course(
             Situation(
                 experiment=self._experiment,
                 system=system,
                 variant=next(each for each in self._experiment.spec.variants if each.name == run.variant),
                 run=run,
                 attempt=attempt,
-                folder=self._results.attempt(run.run_id, attempt),
+                folder=folder,
                 endpoints=running.endpoints,
                 admin=running.admin,
-                children=self._children,
+                site=running.site,
+                companions=OfRun(self._children, run.run_id, folder),
                 dead=running.dead,
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from dedup.experiments import Experiment
 from dedup.plans import plan
 from dedup.stages import Stage, Task
-from dedup_lab import progress
+from dedup_runners import progress
 
 STAGE_WORDS: Final = {
     Stage.PROVISION: "starting",

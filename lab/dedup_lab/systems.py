@@ -10,6 +10,8 @@ from dedup.experiments import System
 from dedup_lab import kafka, labs, pulsar
 from dedup_lab.labs import Lab
 from dedup_runners.admins import Admin, connect
+from dedup_runners.chaos import sites
+from dedup_runners.chaos.sites import Site
 
 
 class RunningSystem(NamedTuple):
@@ -18,6 +20,7 @@ class RunningSystem(NamedTuple):
     lab: Lab
     endpoints: Endpoints
     admin: Admin
+    site: Site
 
     @classmethod
     def start(cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None]) -> Self:
@@ -35,7 +38,7 @@ class RunningSystem(NamedTuple):
             endpoints = module.start(lab, version=system.version, proxied=proxied, progress=progress)
             admin = connect(endpoints)
             warm_up(admin)
-            return cls(lab, endpoints, admin)
+            return cls(lab, endpoints, admin, sites.connect(endpoints))
         except BaseException:
             lab.close()
             raise
@@ -49,6 +52,7 @@ class RunningSystem(NamedTuple):
         return None
 
     def close(self) -> None:
+        self.site.close()
         self.admin.close()
         self.lab.close()
 

@@ -8,17 +8,18 @@ hold what its table must, is a problem in the note: it costs its own run the ver
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dedup.histories import SCHEMAS, TABLES, segments
+from dedup.histories import SCHEMAS, TABLES
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
+from dedup.stores import parquet, place, reached
 from dedup_spark.columns import Column, Columns, firsts, taken
+from dedup_spark.files import Inspected
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
 from dedup_spark.positions import Ends, gaps_within, rises, spans_of
 
@@ -60,28 +61,28 @@ class Note:
     disputes: int = 0
 
 
-def chunks_of(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
-    """What there is to read in whole run folders; `run` is the index of the folder."""
-    listed = (
-        (run, kind, part)
-        for run, folder in enumerate(folders)
-        for table, kind in KINDS.items()
-        for part in _parts(segments(folder, table), chunk_rows)
-    )
-    return [
-        Chunk(number, run, kind, str(path.resolve()), first, final, row)
-        for number, (run, kind, (path, first, final, row)) in enumerate(listed)
-    ]
+def chunks_of(files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
+    """What there is to read in whole files, run by run and table by table."""
+    tables: dict[tuple[int, int], list[Inspected]] = {}
+    for each in files:
+        table, _, name = each.file.path.partition("/")
+        if table in KINDS and name.endswith(".parquet"):
+            tables.setdefault((each.file.run, KINDS[table]), []).append(each)
+    chunks: list[Chunk] = []
+    for (run, kind), listed in sorted(tables.items()):
+        for path, first, final, row in _parts(sorted(listed, key=attrgetter("file.path")), chunk_rows):
+            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row))
+    return chunks
 
 
-def _parts(paths: Sequence[Path], chunk_rows: int) -> Iterator[tuple[Path, int, int, int]]:
+def _parts(files: Sequence[Inspected], chunk_rows: int) -> Iterator[tuple[str, int, int, int]]:
     row = 0
-    for path in paths:
-        metadata = pq.read_metadata(path)
+    for file, _, groups in files:
+        path = str(place(file.folder) / file.path)
         first = rows = 0
-        for group in range(metadata.num_row_groups):
-            rows += metadata.row_group(group).num_rows
-            if rows >= chunk_rows or group == metadata.num_row_groups - 1:
+        for group, held in enumerate(groups):
+            rows += held
+            if rows >= chunk_rows or group == len(groups) - 1:
                 yield path, first, group, row
                 first, row, rows = group + 1, row + rows, 0
 
@@ -97,7 +98,8 @@ def ends_of(manifest: Manifest) -> Ends:
 
 def read(chunk: Chunk) -> dict[str, Any]:
     """The columns of a chunk; messages read must be numbered in the order of arrival."""
-    with pq.ParquetFile(chunk.path) as file:
+    path = place(chunk.path)
+    with reached(path), parquet(path) as file:
         groups = list(range(chunk.first, chunk.final + 1))
         schema = SCHEMAS[TABLES[chunk.kind]]
         table = file.read_row_groups(groups, columns=schema.names, use_threads=False)

@@ -1,20 +1,25 @@
-"""What goes into the job and what comes out: whole folders in, a report out.
+"""What goes into the job and what comes out: folders with a manifest in, a report out.
 
-A damaged folder is found before Spark sees it, by the checksums of its manifest: one unreadable file inside a Spark job
-would end the job, and with it the verdicts of all the other runs.
+A damaged folder is found before its rows are counted, by the checksums of its manifest: one unreadable file inside a
+Spark job would end the job, and with it the verdicts of all the other runs. What the manifest itself and the names in a
+folder tell is looked at here; the files are the workers' (dedup_spark/files.py).
 """
 
-import os
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+import json
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from dedup.anomalies import Verification
 from dedup.errors import DedupError, EvidenceError
-from dedup.histories import damages, read_manifest
+from dedup.histories import VERIFICATION, omissions, read_manifest
 from dedup.manifests import Manifest
+from dedup.stores import Place, reached, write_whole
+
+AT_ONCE: Final = 16
+"""So many folders are looked at, or written to, at the same time: a store takes its time for each."""
 
 
 class Problem(BaseModel):
@@ -36,23 +41,27 @@ class Report(BaseModel):
     problems: tuple[Problem, ...] = ()
 
 
-def whole_folders(folders: Sequence[Path]) -> tuple[list[tuple[Path, Manifest]], list[Problem]]:
-    """The folders that are evidence, each with its manifest, and the problems of those that are not."""
-    whole, problems = [], []
-    for folder in folders:
-        try:
+def open_folders(folders: Sequence[Place]) -> tuple[list[tuple[Place, Manifest]], list[Problem]]:
+    """The folders with a manifest that names all that is there, each with it; and the problems of those without."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        opened = list(pool.map(_open, folders))
+    sound = [(folder, found) for folder, found in zip(folders, opened, strict=True) if isinstance(found, Manifest)]
+    return sound, [found for found in opened if isinstance(found, Problem)]
+
+
+def _open(folder: Place) -> Manifest | Problem:
+    try:
+        with reached(folder):
             manifest = read_manifest(folder)
-            found = damages(folder, manifest)
-            if found:
-                raise damaged(folder, found)
-        except DedupError as error:
-            problems.append(Problem(path=str(folder), error=str(error)))
-        else:
-            whole.append((folder, manifest))
-    return whole, problems
+            found = omissions(folder, manifest)
+        if found:
+            raise damaged(folder, found)
+    except DedupError as error:
+        return Problem(path=str(folder), error=str(error))
+    return manifest
 
 
-def damaged(folder: Path, found: Sequence[str]) -> EvidenceError:
+def damaged(folder: Place, found: Sequence[str]) -> EvidenceError:
     """The error of a folder whose files are not what its manifest recorded."""
     return EvidenceError(
         where=str(folder),
@@ -62,14 +71,21 @@ def damaged(folder: Path, found: Sequence[str]) -> EvidenceError:
     )
 
 
-def write_report(report: Report, path: Path) -> None:
+def write_report(report: Report, where: Place) -> None:
     """Write a report whole or not at all."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            file.write(report.model_dump_json(indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    with reached(where):
+        write_whole(where, report.model_dump_json(indent=1))
+
+
+def keep(report: Report, folders: Collection[Place]) -> None:
+    """Write beside each history what the report says of it, as the local lab keeps what its judges said."""
+    said: dict[str, dict[str, object]] = {problem.path: {"problem": problem.error} for problem in report.problems}
+    said |= {run.path: {report.engine: run.model_dump(mode="json")} for run in report.runs}
+
+    def write(folder: Place) -> None:
+        answer = {"spark": None, "oracle": None, "problem": None} | said[str(folder)]
+        with reached(folder):
+            write_whole(folder / VERIFICATION, json.dumps(answer, indent=1))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(write, folders))

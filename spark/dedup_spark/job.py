@@ -1,10 +1,13 @@
 """The verification job: any number of run folders in, one exact verdict's worth of evidence each out.
 
-    python -m dedup_spark.job --output FILE [--cores N] PATH…
+    python -m dedup_spark.job --output FILE [--keep] [--cores N] PATH…
 
-It writes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence
-(no valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never
-spoils the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+A PATH is a run folder, or holds some anywhere below it; it and FILE may lie in a store (s3://bucket/prefix). FILE
+becomes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence (no
+valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never spoils
+the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+
+The same file is the main file of a SparkApplication: where spark-submit has started it, the session is spark-submit's.
 
 Spark shares out the work, sorts and spills, and knows nothing of histories: its workers run the same functions as the
 local engine, on tables of whole numbers. Every table that a worker returns has one more column, `note`: a few rows hold
@@ -19,8 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,23 +35,29 @@ from pyspark.util import PythonEvalType
 
 from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
+from dedup.histories import run_folders
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
+from dedup.stores import Place, place, reached
 from dedup_spark import blocks, judging, rereads, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
-from dedup_spark.evidence import Problem, Report, whole_folders, write_report
+from dedup_spark.evidence import Problem, Report, keep, open_folders, write_report
+from dedup_spark.files import File, Inspected, inspect
 from dedup_spark.findings import Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
-from dedup_spark.sessions import GONE, local_session
+from dedup_spark.sessions import GONE, session
 
-CHUNKS_A_TASK: Final = 8
+FILE: Final = "run int, folder string, path string, rows long, bytes long, sha256 string"
+CHUNK: Final = "number int, run int, kind int, path string, first int, final int, row long"
+ITEMS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
 """A worker judges so many rows at once, and as many more as belong to the same group."""
 
+Item = TypeVar("Item", File, Chunk)
 Batches = Iterator[pa.RecordBatch]
 Output = tuple[Columns, Sequence[object]]
 """What a worker makes of its rows: other rows, and what it has to tell the driver."""
@@ -58,14 +66,14 @@ Work = Callable[[Iterator[Columns]], Iterator[Output]]
 """What a worker does with portions of its rows, each of them whole groups."""
 
 
-def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
-    """Verify run folders in a session of its own; runs and problems are in the order of `folders`."""
-    whole, problems = whole_folders(folders)
-    if not whole:
+def verify(folders: Sequence[Place], cores: int | None = None) -> Report:
+    """Verify run folders in spark-submit's session, else in one of its own; each folder is in `runs` or `problems`."""
+    opened, problems = open_folders(folders)
+    if not opened:
         return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
-        with local_session(cores) as spark:
-            runs, more = verify_in(spark, whole)
+        with session(cores) as spark:
+            runs, more = verify_in(spark, opened)
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
@@ -77,9 +85,9 @@ def verify(folders: Sequence[Path], cores: int | None = None) -> Report:
 
 
 def verify_in(
-    spark: SparkSession, folders: Sequence[tuple[Path, Manifest]], chunk_rows: int = CHUNK_ROWS
+    spark: SparkSession, folders: Sequence[tuple[Place, Manifest]], chunk_rows: int = CHUNK_ROWS
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders in an existing session."""
+    """Verify folders in an existing session."""
     with closing(SparkWorkers(spark)) as workers:
         return judging.verify(folders, workers, chunk_rows)
 
@@ -95,14 +103,18 @@ class SparkWorkers:
         self._kept: list[DataFrame] = []
         self._islands: list[DataFrame] = []
 
+    def inspect(self, files: Sequence[File]) -> list[Inspected]:
+        return _told(map_in_arrow(self._shared_out(files, FILE), _on_each(File, _inspect), ()))
+
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        self._islands = [self._keep(map_in_arrow(self._shared_out(chunks), _on_chunks(partial(_reduce, ends)), ISLAND))]
+        listed = self._shared_out(chunks, CHUNK)
+        self._islands = [self._keep(map_in_arrow(listed, _on_each(Chunk, partial(_reduce, ends)), ISLAND))]
         return _told(self._islands[0])
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         others = ~(col("run").isin(sorted({chunk.run for chunk in chunks})) & (col("kind") == READ))
         self._islands = [islands.where(others) for islands in self._islands]
-        rows = map_in_arrow(self._shared_out(chunks), _on_chunks(_rows), rereads.ROW)
+        rows = map_in_arrow(self._shared_out(chunks, CHUNK), _on_each(Chunk, _rows), rereads.ROW)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
         clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND))
         kept = clean.where(col("kind") == READ)
@@ -128,12 +140,9 @@ class SparkWorkers:
         self._kept.append(frame)
         return frame.persist()
 
-    def _shared_out(self, chunks: Sequence[Chunk]) -> DataFrame:
-        tasks = min(max(self._cores, len(chunks) // CHUNKS_A_TASK), TASKS_A_CORE * self._cores)
-        listed = self._spark.createDataFrame(
-            list(chunks), "number int, run int, kind int, path string, first int, final int, row long"
-        )
-        return listed.repartition(tasks)
+    def _shared_out(self, items: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
+        tasks = min(max(self._cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * self._cores)
+        return self._spark.createDataFrame(list(items), columns).repartition(tasks)
 
     def _grouped(
         self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
@@ -162,11 +171,11 @@ def _told(frame: DataFrame) -> list[Any]:
 # What runs in Spark's Python workers.
 
 
-def _on_chunks(work: Callable[[Chunk], Output]) -> Callable[[Batches], Batches]:
+def _on_each(item: Callable[..., Item], work: Callable[[Item], Output]) -> Callable[[Batches], Batches]:
     def each(batches: Batches) -> Batches:
         for batch in batches:
             for row in batch.to_pylist():
-                yield from _batches(*work(Chunk(**row)))
+                yield from _batches(*work(item(**row)))
 
     return each
 
@@ -206,6 +215,10 @@ def _batches(columns: Columns, told: Sequence[object]) -> Batches:
     arrays = [pa.concat_arrays([pa.array(columns[name]), pa.nulls(len(notes), pa.int64())]) for name in names]
     arrays.append(pa.array([None] * rows + notes, pa.binary()))
     yield pa.RecordBatch.from_arrays(arrays, [*names, "note"])
+
+
+def _inspect(file: File) -> Output:
+    return {}, [inspect(file)]
 
 
 def _reduce(ends: Mapping[int, Ends], chunk: Chunk) -> Output:
@@ -253,13 +266,24 @@ def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
-    parser.add_argument("--output", type=Path, required=True, help="the report, JSON; written whole or not at all")
-    parser.add_argument("--cores", type=int, default=None, help="how many cores to use (default: all)")
-    parser.add_argument("path", type=Path, nargs="+", help="a run folder")
+    parser.add_argument("--output", required=True, help="the report, JSON; written whole or not at all, and last")
+    parser.add_argument("--keep", action="store_true", help="write a verification.json beside each history as well")
+    parser.add_argument("--cores", type=int, default=None, help="how many cores of this machine to use (default: all)")
+    parser.add_argument("path", nargs="+", help="a run folder, or what holds some; a path, or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
     leave_with_parent()
     try:
-        write_report(verify(asked.path, asked.cores), asked.output)
+        histories: list[Place] = []
+        others: list[Place] = []
+        for root in map(place, asked.path):
+            with reached(root):
+                found = run_folders(root)
+            histories += found
+            others += [] if found else [root]
+        report = verify([*histories, *others], asked.cores)
+        if asked.keep:
+            keep(report, histories)
+        write_report(report, place(asked.output))
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

@@ -1,5 +1,6 @@
 """The course of a verification, whoever does the work: in this process (local.py) or on Spark (job.py).
 
+    files of all runs ─── inspect ─> damages, groups       what the manifests recorded, held against what is there
     chunks of all runs ── reduce ──> islands, notes        where the rows lie
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
@@ -28,14 +29,15 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 from typing import Protocol
 
 from dedup.anomalies import Verification
 from dedup.manifests import Manifest
+from dedup.stores import Place
 from dedup_spark.borders import Carry, carry, gaps, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.evidence import Problem, damaged
+from dedup_spark.files import File, Inspected, files_of
 from dedup_spark.findings import Findings
 from dedup_spark.islands import READ
 from dedup_spark.positions import Ends
@@ -45,6 +47,9 @@ class Workers(Protocol):
     """Who holds the islands."""
 
     name: str
+
+    def inspect(self, files: Sequence[File]) -> list[Inspected]:
+        """Hold files against what was recorded of them, in any order."""
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         """Reduce chunks to islands and keep those; a note each."""
@@ -60,14 +65,20 @@ class Workers(Protocol):
 
 
 def verify(
-    folders: Sequence[tuple[Path, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
+    folders: Sequence[tuple[Place, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify whole folders; one whose files do not hold what its manifest says becomes a problem."""
-    chunks = chunks_of([folder for folder, _ in folders], chunk_rows)
+    """Verify folders; one whose files are not, or do not hold, what its manifest says becomes a problem."""
+    inspected = workers.inspect(list(files_of(folders)))
+    wrong = _damages(inspected)
+    chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends)
     told = _by_run(notes, len(folders))
-    wrong = {run: found for run, (_, manifest) in enumerate(folders) if (found := _faults(manifest, told[run]))}
+    wrong |= {
+        run: found
+        for run, (_, manifest) in enumerate(folders)
+        if run not in wrong and (found := _faults(manifest, told[run]))
+    }
     notes = [note for note in notes if note.run not in wrong]
     unclear = suspects(notes)
     if unclear:
@@ -94,7 +105,16 @@ def verify(
     )
 
 
-def _problem(folder: Path, found: Sequence[str]) -> Problem:
+def _damages(files: Sequence[Inspected]) -> dict[int, list[str]]:
+    """What is wrong with the files of each run that is damaged, in the order of their names."""
+    wrong: dict[int, list[str]] = {}
+    for file, damages, _ in sorted(files):
+        if damages:
+            wrong.setdefault(file.run, []).extend(damages)
+    return wrong
+
+
+def _problem(folder: Place, found: Sequence[str]) -> Problem:
     return Problem(path=str(folder), error=str(damaged(folder, found)))
 
 

@@ -9,17 +9,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dedup.anomalies import Engine
+from dedup.stores import Place
 from dedup_spark import blocks, judging, rereads, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, Mask, firsts, joined, taken
-from dedup_spark.evidence import Report, whole_folders
+from dedup_spark.evidence import Report, open_folders
+from dedup_spark.files import File, Inspected, inspect
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BUCKET, ISLAND, READ
 from dedup_spark.positions import Ends
@@ -28,10 +29,10 @@ PORTION: Final = 1 << 20
 """So many islands are judged at once, and as many more as belong to the same values."""
 
 
-def verify(folders: Sequence[Path], chunk_rows: int = CHUNK_ROWS) -> Report:
+def verify(folders: Sequence[Place], chunk_rows: int = CHUNK_ROWS) -> Report:
     """Verify run folders in this process; runs and problems are in the order of `folders`."""
-    whole, problems = whole_folders(folders)
-    runs, more = judging.verify(whole, LocalWorkers(), chunk_rows)
+    opened, problems = open_folders(folders)
+    runs, more = judging.verify(opened, LocalWorkers(), chunk_rows)
     return Report(engine=Engine.LOCAL, runs=tuple(runs), problems=(*problems, *more))
 
 
@@ -43,6 +44,10 @@ class LocalWorkers:
     def __init__(self) -> None:
         self._islands: list[Columns] = []
         self._threads = os.cpu_count() or 1
+
+    def inspect(self, files: Sequence[File]) -> list[Inspected]:
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(inspect, files))
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         with ThreadPoolExecutor(self._threads) as pool:

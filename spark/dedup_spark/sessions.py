@@ -3,7 +3,10 @@
 Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints
 warnings that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that
 it spills and says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder;
-its last line is quoted when Spark does not start."""
+its last line is quoted when Spark does not start.
+
+In a cluster all that is settled before: spark-submit has started a JVM with the settings of whoever deploys, and us as
+its program. Then the session is what it makes of them."""
 
 import os
 import shutil
@@ -33,6 +36,25 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
+
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Where spark-submit's JVM listens for the program that it has started."""
+
+
+@contextmanager
+def session(cores: int | None = None) -> Iterator[SparkSession]:
+    """The session that spark-submit has prepared, if it started us; else one on this machine (`cores`: see there)."""
+    if SUBMITTED not in os.environ:
+        with local_session(cores) as spark:
+            yield spark
+        return
+    spark = SparkSession.Builder().getOrCreate()
+    try:
+        yield spark
+    finally:
+        with suppress(*GONE):
+            spark.stop()
 
 
 @contextmanager

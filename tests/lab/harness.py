@@ -15,7 +15,7 @@ import yaml
 from dedup.experiments import Experiment, parse
 from dedup.stages import Stage, State, Task, current, finished, schedule
 from dedup.summaries import Summary
-from dedup_lab.progress import Progress
+from dedup_runners.progress import Progress
 
 ROOT: Final = Path(__file__).parents[2]
 RUN_TIMEOUT_S: Final = 1500.0

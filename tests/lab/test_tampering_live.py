@@ -15,10 +15,10 @@ from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
 from dedup_lab import experiments, reports, results
 from dedup_lab.platform import LocalPlatform
-from dedup_lab.runs import Hooks
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
+from dedup_runners.courses import Hooks
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from dedup.anomalies import Verification
 from dedup_spark.chunks import CHUNK_ROWS
-from dedup_spark.evidence import Problem, whole_folders
+from dedup_spark.evidence import Problem, open_folders
 from dedup_spark.job import verify_in
 from dedup_spark.sessions import local_session
 
@@ -26,8 +26,8 @@ def spark_judges() -> Iterator[Judge]:
     with local_session(2) as spark:
 
         def judge(folders: list[Path], chunk_rows: int = CHUNK_ROWS) -> tuple[list[Verification], list[Problem]]:
-            whole, problems = whole_folders(folders)
+            opened, problems = open_folders(folders)
             assert not problems
-            return verify_in(spark, whole, chunk_rows)
+            return verify_in(spark, opened, chunk_rows)
 
         yield judge

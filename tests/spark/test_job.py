@@ -84,10 +84,12 @@ def test_a_damaged_folder_is_a_problem_of_its_own(tmp_path: Path) -> None:
     segment = tmp_path / "damaged" / "sent" / "00000.parquet"
     segment.write_bytes(segment.read_bytes()[:-1])
     paths = [tmp_path / "whole", tmp_path / "damaged", tmp_path / "nowhere"]
-    whole, problems = evidence.whole_folders(paths)
-    assert [folder for folder, _ in whole] == [tmp_path / "whole"]
-    assert [problem.path for problem in problems] == [str(tmp_path / "damaged"), str(tmp_path / "nowhere")]
-    assert "sent/00000.parquet" in problems[0].error and "no such folder" in problems[1].error
+    report = local.verify(paths)
+    assert [run.path for run in report.runs] == [str(tmp_path / "whole")]
+    problems = {problem.path: problem.error for problem in report.problems}
+    assert problems.keys() == {str(tmp_path / "damaged"), str(tmp_path / "nowhere")}
+    assert "sent/00000.parquet: " in problems[str(tmp_path / "damaged")]
+    assert "no such folder" in problems[str(tmp_path / "nowhere")]
 
 
 def test_the_report_is_written_whole_even_if_nothing_could_be_verified(
@@ -157,12 +159,12 @@ def test_when_the_jvm_dies_one_line_says_so(
     def session(cores: int | None) -> Iterator[Any]:
         yield SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 
-    def reduce(workers: Any, *_: object) -> None:
+    def inspect(workers: Any, *_: object) -> None:
         workers._keep(DeadFrame())
         raise death
 
-    monkeypatch.setattr(job, "local_session", session)
-    monkeypatch.setattr(job.SparkWorkers, "reduce", reduce)
+    monkeypatch.setattr(job, "session", session)
+    monkeypatch.setattr(job.SparkWorkers, "inspect", inspect)
     write_history(tmp_path / "run", history_of(1))
     assert job.main(["--output", str(tmp_path / "report.json"), str(tmp_path / "run")]) == 4
     said = capfd.readouterr().err

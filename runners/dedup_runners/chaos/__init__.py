@@ -8,11 +8,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.endpoints import Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup.faults import Planned, assemble
 from dedup.manifests import FaultRecord
-from dedup_runners.chaos import keepers
 from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED, LINES
 
@@ -20,10 +19,8 @@ __all__ = [
     "STOP_SIGNAL",
     "armed_port",
     "command",
-    "exits",
     "lines",
     "prepare",
-    "process_of",
     "records",
     "render",
     "write",
@@ -79,16 +76,6 @@ def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> t
         disturbances=lines(folder / "disturbances.jsonl"),
         journals={each.name: _journal(folder / "chaos" / each.name / "journal.json") for each in planned},
     )
-
-
-def exits(broker: Broker) -> int:
-    """How many processes of this broker have ended so far."""
-    return len(keepers.status(broker).exits)
-
-
-def process_of(broker: Broker) -> int:
-    """The broker's process now; 0 while it is down."""
-    return keepers.status(broker).pid or 0
 
 
 def lines(path: Path) -> list[dict[str, object]]:

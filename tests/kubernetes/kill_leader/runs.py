@@ -1,9 +1,9 @@
 """One run: produce, kill the leader at message N, hold it down, consume, and fetch the history.
 
 Producer and consumer are those of the project, in a pod beside Toxiproxy, on the clients' path. The order of things is
-the lab's (dedup_lab.runs); what the lab's chaos process does beside them, a person's hand does here: this module. So
-there is no chaos journal, and the record of the fault says what was seen: by the agent in the pod, by the kubelet
-(exit code 137), by the clients.
+every run's (dedup_runners.courses); what the lab's chaos process does beside them, a person's hand does here: this
+module. So there is no chaos journal, and the record of the fault says what was seen: by the agent in the pod, by the
+kubelet (exit code 137), by the clients.
 """
 
 import io
@@ -24,9 +24,9 @@ from dedup.faults import Planned, assemble
 from dedup.histories import MANIFEST
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, deduplicates
-from dedup_lab.runs import other_files
 from dedup_runners import chaos
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
+from dedup_runners.courses import other_files
 from dedup_runners.waiting import until
 
 DATA: Final = PurePosixPath("/data")

@@ -1,4 +1,4 @@
-"""The faults of one run, seen from the lab: a chaos process for each, started, armed, and waited for.
+"""The faults of one run, seen by whoever leads it: a chaos process for each, started, armed, and waited for.
 
 What a fault does, and how to read what it left, is `dedup_runners.chaos`; what became of it, `dedup.faults`.
 """
@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup.manifests import FaultRecord
-from dedup_lab.children import Child, Children
 from dedup_runners import chaos
 from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S
+from dedup_runners.companions import Companion, Companions
 
-ARM_S: Final = 30.0
+ARM_S: Final = 60.0
+RESTART_S: Final = 330.0
+"""A container that was killed several times waits up to five minutes for its next start."""
 
 Rendering = Callable[..., dict[str, Any]]
 
@@ -25,37 +27,33 @@ class ArmedFaults:
     def __init__(self, folder: Path, faults: list[Fault], latency_s: float) -> None:
         self._folder, self._latency_s = folder, latency_s
         self._faults: list[Fault | None] = [*([None] if latency_s else []), *faults]
-        self._processes: dict[str, Child] = {}
+        self._programs: dict[str, Companion] = {}
 
-    def start(self, children: Children, render: Rendering, **scene: Any) -> None:
+    def start(self, companions: Companions, render: Rendering, **scene: Any) -> None:
         """Start a chaos process for each fault; they arm themselves while other things start."""
         for fault in self._faults:
             name = fault.name if fault else LATENCY_FAULT
             chaos.write(self._folder, render(fault, folder=self._folder, latency_s=self._latency_s, **scene))
-            self._processes[name] = children.start(
-                f"fault {name}",
-                chaos.command(self._folder, name),
-                self._folder / "chaos" / name / "output.txt",
-            )
+            self._programs[name] = companions.fault(name)
 
     def ports(self) -> dict[str, int]:
         """Where the producer finds each of them, once all are armed; PlatformError if one is not."""
-        return {name: self._port(name, child) for name, child in self._processes.items()}
+        return {name: self._port(name, program) for name, program in self._programs.items()}
 
     def wait(self, during: Callable[[], None]) -> None:
         """Return when every chaos process has healed its fault and ended."""
-        bound_s = 2 * HEAL_TIMEOUT_S + max((fault.lasts_s for fault in self._faults if fault), default=0.0)
-        for child in self._processes.values():
-            child.wait(bound_s, during)
+        bound_s = RESTART_S + HEAL_TIMEOUT_S + max((fault.lasts_s for fault in self._faults if fault), default=0.0)
+        for program in self._programs.values():
+            program.wait(bound_s, during)
 
     def records(self, messages: int) -> tuple[FaultRecord, ...]:
         """What became of each fault, by everyone's word."""
         return chaos.records(self._folder, self._faults, messages=messages)
 
-    def _port(self, name: str, child: Child) -> int:
+    def _port(self, name: str, program: Companion) -> int:
         deadline = time.monotonic() + ARM_S
         while (port := chaos.armed_port(self._folder, name)) is None:
-            child.pause()
-            if child.code() is not None or time.monotonic() > deadline:
-                raise child.failure("the fault was never armed")
+            program.pause()
+            if program.code() is not None or time.monotonic() > deadline:
+                raise program.failure("the fault was never armed")
         return port

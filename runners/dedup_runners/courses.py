@@ -1,7 +1,7 @@
-"""One attempt of one run on this machine, stage by stage, from an empty folder to a manifest.
+"""One attempt of one run, stage by stage, from an empty folder to a manifest: the same for the lab and for a pod.
 
-Prepare: everything that takes time to start is started first (chaos processes, producer, consumer), then a fresh topic
-is made while they load. A producer is told its configuration only when every chaos process is armed.
+Prepare: everything that takes time to start (chaos processes, producer, consumer: companions.py) is started first, and
+a fresh topic is made while it loads. A producer is told its configuration only when every chaos process is armed.
 Produce: the producer runs; the chaos processes strike and heal.
 Settle: the system is whole again, the clients' connections are gone, deduplication is proven from the broker.
 Consume: the topic is read to the end position taken then, and the manifest is written, last of all.
@@ -21,14 +21,13 @@ from dedup.experiments import Experiment, System, Variant
 from dedup.histories import MANIFEST, TABLES, sha256_of
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport, Segment
 from dedup.plans import Run, deduplicates
-from dedup_lab import progress
-from dedup_lab.children import Child, Children, python
-from dedup_lab.faults import ArmedFaults, Rendering
-from dedup_lab.results import write_atomically
-from dedup_runners import chaos
+from dedup_runners import chaos, progress
 from dedup_runners.admins import Admin
-from dedup_runners.chaos import sockets
-from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
+from dedup_runners.chaos.sites import Site
+from dedup_runners.companions import Companion, Companions
+from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig, Trigger
+from dedup_runners.faults import ArmedFaults, Rendering
+from dedup_runners.journals import save_report
 from dedup_runners.waiting import until
 
 WHOLE_S: Final = 120.0
@@ -47,7 +46,7 @@ NO_HOOKS: Final = Hooks()
 
 
 class Situation(NamedTuple):
-    """What a run needs to know of its surroundings."""
+    """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there."""
 
     experiment: Experiment
     system: System
@@ -57,13 +56,15 @@ class Situation(NamedTuple):
     folder: Path
     endpoints: Endpoints
     admin: Admin
-    children: Children
+    site: Site
+    companions: Companions
     dead: Callable[[], str | None]
     report: Callable[[str, progress.Progress], None]
-    hooks: Hooks
+    hooks: Hooks = NO_HOOKS
+    watchdog: Path | None = None
 
 
-class LocalRun:
+class Course:
     """The four stages of one attempt; each is called once, in order, and raises PlatformError if it cannot be done."""
 
     def __init__(self, situation: Situation) -> None:
@@ -75,33 +76,31 @@ class LocalRun:
         self._faults = ArmedFaults(
             situation.folder, situation.experiment.spec.faults, situation.system.network.latency_s
         )
-        self._producer: Child | None = None
-        self._consumer: Child | None = None
+        self._producer: Companion | None = None
+        self._consumer: Companion | None = None
         self._deduplication: Deduplication | None = None
         self._records: tuple[FaultRecord, ...] = ()
-        self._exits_before = self._exits()
+        self._exits_before = situation.site.exits()
 
     def prepare(self) -> None:
         """Start what takes time to load, make a fresh topic meanwhile, and tell the producer what to do."""
         with self._timed("prepare"):
-            spec, folder = self._.experiment.spec, self._.folder
-            folder.mkdir(parents=True)
+            spec = self._.experiment.spec
             self._faults.start(
-                self._.children,
+                self._.companions,
                 self._.hooks.render,
                 endpoints=self._.endpoints,
                 topic=self._topic,
                 partition=self._.run.seed % spec.workload.partitions,
                 timeout_s=spec.timeouts.run_s,
             )
-            self._producer = self._start("producer")
-            self._consumer = self._start("consumer")
+            self._producer = self._.companions.client("producer")
+            self._consumer = self._.companions.client("consumer")
             self._.admin.create_topic(
                 self._topic, partitions=spec.workload.partitions, deduplication=deduplicates(self._.variant)
             )
             config = self._.hooks.configure(self._producer_config(self._faults.ports()))
-            write_atomically(folder / "config" / "producer.json", config.model_dump_json(indent=1))
-            self._producer.tell(config.model_dump_json())
+            self._tell(self._producer, "producer", config)
 
     def produce(self) -> None:
         """Let the producer run to its end, and the faults to theirs."""
@@ -128,7 +127,7 @@ class LocalRun:
         with self._timed("settle"):
             admin, topic = self._.admin, self._topic
             until(lambda: admin.unhealthy(topic) is None, WHOLE_S, f"{topic} to be whole again after the faults")
-            until(self._connections_gone, CONNECTIONS_GONE_S, "the producer's connections to be gone")
+            until(self._.site.idle, CONNECTIONS_GONE_S, "the producer's connections to be gone")
             self._deduplication = admin.deduplication_in_force(topic, deduplicates(self._.variant))
             self._records = self._faults.records(self._.experiment.spec.workload.messages)
 
@@ -137,24 +136,23 @@ class LocalRun:
         assert self._consumer is not None
         watch = progress.Watch(self._.folder, "consumer")
         with self._timed("consume"):
-            config = self._consumer_config()
-            write_atomically(self._.folder / "config" / "consumer.json", config.model_dump_json(indent=1))
-            self._consumer.tell(config.model_dump_json())
+            self._tell(self._consumer, "consumer", self._consumer_config())
             self._consumer.succeed(
                 self._.experiment.spec.timeouts.run_s, lambda: self._.report("consume", watch.read(PROGRESS_EVERY_S))
             )
         manifest = self._manifest()
-        write_atomically(self._.folder / MANIFEST, manifest.model_dump_json(indent=1))
+        save_report(self._.folder / MANIFEST, manifest)
         try:
             self._.admin.delete_topic(self._topic)
         except PlatformError:
             pass  # the history is complete; a topic left behind goes with its system
         return manifest
 
-    def _start(self, role: str) -> Child:
-        return self._.children.start(
-            f"{role} of {self._.run.run_id}", python(f"dedup_runners.{role}", "-"), self._.folder / f"{role}.log"
-        )
+    def _tell(self, program: Companion, role: str, config: RunnerConfig) -> None:
+        folder = self._.folder / "config"
+        folder.mkdir(exist_ok=True)
+        save_report(folder / f"{role}.json", config)
+        program.tell(config.model_dump_json())
 
     def _producer_config(self, ports: dict[str, int]) -> ProducerConfig:
         spec, client = self._.experiment.spec, self._.system.client
@@ -190,19 +188,10 @@ class LocalRun:
             metrics_port=0,
         )
 
-    def _connections_gone(self) -> bool:
-        """No established connection is left at any broker's client port."""
-        brokers = {broker.client_port: chaos.process_of(broker) for broker in self._.endpoints.brokers}
-        return not any(sockets.held(brokers, None).values())
-
-    def _exits(self) -> int:
-        """How often the brokers' processes have ended so far."""
-        return sum(chaos.exits(broker) for broker in self._.endpoints.brokers)
-
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
         killed = sum(1 for record in self._records if record.kind == "kill" and record.injected_ns is not None)
-        died = self._exits() - self._exits_before
+        died = self._.site.exits() - self._exits_before
         problems = [f"{died} broker exits for {killed} kills: a broker died by itself"] if died > killed else []
         if gone := self._.dead():
             problems.append(gone)

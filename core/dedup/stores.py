@@ -1,0 +1,115 @@
+"""Where a history lies: in a folder, or below a prefix of an object store, as `s3://bucket/prefix` says.
+
+A *place* is a path with the words of `pathlib` (`/`, `name`, `open`, `read_bytes`), whichever of the two it is. A
+folder stays a plain `pathlib.Path`, and costs what it always did. Keys and the store's address come from the
+environment, in the variables that every client of S3 knows (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_ENDPOINT_URL, AWS_REGION); they are in no argument and no file of ours.
+
+A store differs from a folder in three ways that matter here. Folders are only parts of names: an empty one is not
+there. An object appears whole, with its last byte, or not at all: nothing needs to be renamed. And any call may find
+that the store is out of reach, which says nothing about what lies in it.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from upath import UPath
+
+from dedup.errors import EnvironmentError_, SpecificationError
+
+Place = Path | UPath
+"""A file or folder, or an object or what lies below a prefix."""
+
+SCHEMES: Final = ("s3", "s3a")
+"""The second is what Hadoop calls the first."""
+
+
+def place(text: str) -> Place:
+    """The place that a path or a URI names. SpecificationError for a URI of another kind."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return Path(text)
+    bucket = rest.partition("/")[0]
+    if scheme not in SCHEMES or not bucket:
+        raise SpecificationError(
+            where=text,
+            got=f"a URI of {scheme}" if bucket else "a URI without a bucket",
+            rule="histories lie in folders or in S3",
+            todo="give a path, or s3://BUCKET/PREFIX",
+        )
+    region = os.environ.get("AWS_REGION")
+    options: dict[str, Any] = {"client_kwargs": {"region_name": region}} if region else {}
+    # What a listing said once may not hold any more: others write into the store.
+    found: UPath = UPath(f"s3://{rest.rstrip('/')}", use_listings_cache=False, **options)
+    return found
+
+
+def in_store(where: Place) -> bool:
+    """Whether it lies in an object store."""
+    return not isinstance(where, Path)
+
+
+@contextmanager
+def reached(where: Place) -> Iterator[None]:
+    """What is done meanwhile with a place; EnvironmentError_ if its store cannot be reached or does not let us in."""
+    if isinstance(where, Path):
+        yield
+        return
+    from botocore.exceptions import BotoCoreError  # half a second that only users of a store pay
+
+    try:
+        yield
+    except (BotoCoreError, PermissionError, TimeoutError) as error:
+        raise EnvironmentError_(
+            where=str(where),
+            got=str(error) or type(error).__name__,
+            rule="the store must answer, and open to the keys in the environment",
+            todo="check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists",
+        ) from None
+
+
+def below(root: Place) -> list[str]:
+    """The names of all that lies below a place, relative to it and with `/`; of a folder, its folders too.
+
+    There is nothing below a place that is not there.
+    """
+    if isinstance(root, Path):
+        return sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
+    start = root.path.rstrip("/") + "/"
+    try:
+        return sorted(name.removeprefix(start) for name in root.fs.find(start))
+    except FileNotFoundError:  # no such bucket
+        return []
+
+
+@contextmanager
+def parquet(where: Place) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, opened; of one in a store only what is asked for is fetched."""
+    if isinstance(where, Path):
+        with pq.ParquetFile(where) as file:
+            yield file
+    else:
+        with where.open("rb") as stream, pq.ParquetFile(stream) as file:
+            yield file
+
+
+def write_whole(where: Place, text: str) -> None:
+    """Write a file or an object so that whoever looks finds the old one or the new one, never a part of it."""
+    content = text.encode()
+    if not isinstance(where, Path):
+        where.fs.pipe_file(where.path, content)
+        return
+    with tempfile.NamedTemporaryFile(dir=where.parent, prefix=f".{where.name}.", delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, where)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
