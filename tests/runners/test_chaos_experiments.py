@@ -6,6 +6,7 @@ activity, so only a real run shows that nothing was injected.
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,15 @@ def test_durations_reach_the_actions(tmp_path: Path) -> None:
 
 
 def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:
-    """Run a kill-tcp through `chaos run`; the events of faults.jsonl and the journal."""
-    chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
+    """Run a kill-tcp through `chaos run`, which waits for its experiment as in a pod; its events and its journal."""
     process = subprocess.Popen(
-        chaos.command(folder, "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        [sys.executable, "-m", "dedup_runners.chaos", str(folder), "cut"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
     )
     try:
+        chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
         producer(until(lambda: chaos.armed_port(folder, "cut") or 0, BOUND_S, "the fault to be armed"))
         process.wait(BOUND_S)
     finally:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from dedup.errors import PlatformError
+from dedup_runners.chaos import guards, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.watchdog import listen
 from dedup_runners.waiting import until
@@ -78,16 +83,30 @@ def told(lines: Path) -> list[dict[str, Any]]:
 
 
 def vanish(guard: Guard) -> None:
-    """What the watchdog sees of an injector that was killed: the end of its pipe."""
-    assert guard._process.stdin is not None
-    guard._process.stdin.close()
-    guard._process.wait(BOUND_S)
+    """What the watchdog sees of an injector that was killed: the end of its line."""
+    guard._line.close()
     guard.toxiproxy.close()
 
 
-def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+@pytest.fixture(params=["its own", "a sidecar"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | None]:
+    """Where a fault finds its watchdog: the socket of one that serves all, or None to start one of its own."""
+    if request.param == "its own":
+        yield None
+        return
+    path = tmp_path / "watchdog.sock"
+    process = subprocess.Popen([sys.executable, "-I", "-S", watchdog.__file__, "--serve", str(path)])
+    try:
+        until(path.is_socket, BOUND_S, "the watchdog to listen")
+        yield path
+    finally:
+        process.kill()
+        process.wait(BOUND_S)
+
+
+def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None) -> None:
     lines = tmp_path / "faults.jsonl"
-    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines, place)
     guard.protect(3600)
     guard.set("reset_peer", {"timeout": 0})
     toxiproxy.toxics["a"].append({"name": "dedup-other"})
@@ -99,9 +118,11 @@ def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_pat
     assert toxiproxy.names == ["dedup-other"]
 
 
-def test_a_fault_that_outlasts_its_deadline_is_healed(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+def test_a_fault_that_outlasts_its_deadline_is_healed(
+    toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None
+) -> None:
     lines = tmp_path / "faults.jsonl"
-    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines, place)
     guard.set("latency", {"latency": 100})
     guard.protect(-100)
     until(lambda: told(lines), BOUND_S, "the watchdog's word")
@@ -110,15 +131,50 @@ def test_a_fault_that_outlasts_its_deadline_is_healed(toxiproxy: FakeToxiproxy, 
     vanish(guard)
 
 
-def test_a_fault_that_was_healed_is_left_alone(toxiproxy: FakeToxiproxy, tmp_path: Path) -> None:
+def test_a_fault_that_was_healed_is_left_alone(toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None) -> None:
     lines = tmp_path / "faults.jsonl"
-    guard = Guard(toxiproxy.url, "cut", PROXIES, lines)
+    guard = Guard(toxiproxy.url, "cut", PROXIES, lines, place)
     guard.protect(3600)
     guard.set("reset_peer", {"timeout": 0})
     assert guard.release() == ["a", "b"]
     assert guard.release() == []
     assert toxiproxy.names == []
     assert told(lines) == []
+
+
+def test_one_watchdog_guards_many_faults_and_starts_again_where_it_was(
+    toxiproxy: FakeToxiproxy, tmp_path: Path
+) -> None:
+    lines, path = tmp_path / "faults.jsonl", tmp_path / "watchdog.sock"
+    path.touch()  # what a watchdog before it has left
+    process = subprocess.Popen([sys.executable, "-I", "-S", watchdog.__file__, "--serve", str(path)])
+    try:
+        until(path.is_socket, BOUND_S, "the watchdog to listen")
+        lasting, dying = (Guard(toxiproxy.url, name, PROXIES, lines, path) for name in ("lasting", "dying"))
+        for guard in (lasting, dying):
+            guard.protect(3600)
+            guard.set("latency", {"latency": 100})
+        vanish(dying)
+        until(lambda: told(lines), BOUND_S, "the watchdog's word")
+        assert [each["fault"] for each in told(lines)] == ["dying"]
+        assert toxiproxy.names == [lasting.toxic, lasting.toxic]
+        assert lasting.release() == ["a", "b"]
+    finally:
+        process.kill()
+        process.wait(BOUND_S)
+
+
+def test_without_the_pods_watchdog_no_fault_strikes(
+    toxiproxy: FakeToxiproxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "START_TIMEOUT_S", 0.05)
+    path = tmp_path / "watchdog.sock"
+    with pytest.raises(PlatformError, match="the pod's watchdog to listen"):
+        Guard(toxiproxy.url, "cut", PROXIES, tmp_path / "faults.jsonl", path)
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(path))
+        with pytest.raises(PlatformError, match="no fault strikes unguarded"):
+            Guard(toxiproxy.url, "cut", PROXIES, tmp_path / "faults.jsonl", path)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def prepare(
     timeout_s: float = 600.0,
     broker: str | None = None,
     pretend: bool = False,
+    watchdog: Path | None = None,
 ) -> Path:
     """Write `chaos/<fault>/experiment.json` into the run's folder (see `experiments.render`)."""
     document = render(
@@ -50,6 +51,7 @@ def prepare(
         timeout_s=timeout_s,
         broker=broker,
         pretend=pretend,
+        watchdog=watchdog,
     )
     return write(folder, document)
 

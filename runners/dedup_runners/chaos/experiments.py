@@ -6,6 +6,7 @@ repeated by anyone who has Chaos Toolkit.
 """
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from dedup.endpoints import Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
 from dedup_runners.chaos.sessions import Scene
 
+EXPERIMENT: Final = "experiment.json"
 HEAL_TIMEOUT_S: Final = 120.0
 STOP_SIGNAL: Final = signal.SIGUSR1
 """Ends a chaos process with its rollbacks played (SIGTERM only fails the activity that runs). SIGKILL is safe, too."""
@@ -38,11 +40,12 @@ def render(
     timeout_s: float = 600.0,
     broker: str | None = None,
     pretend: bool = False,
+    watchdog: Path | None = None,
 ) -> dict[str, Any]:
     """The chaos experiment of one fault of a run; `fault=None` is the link's own latency.
 
-    `timeout_s` bounds the waiting for the trigger. For tests of the tester: `broker` strikes that broker whether or not
-    it leads the topic, `pretend` claims the fault and does nothing.
+    `timeout_s` bounds the waiting for the trigger, `watchdog` is the socket of a pod's watchdog. For tests of the
+    tester: `broker` strikes that broker whether or not it leads the topic, `pretend` claims the fault and does nothing.
     """
     scene = Scene(
         folder=folder,
@@ -54,6 +57,7 @@ def render(
         timeout_s=timeout_s,
         broker=broker,
         endpoints=endpoints,
+        watchdog=watchdog,
     )
     method = (
         _latency(latency_s)
@@ -73,9 +77,11 @@ def render(
 
 def write(folder: Path, document: dict[str, Any]) -> Path:
     """Put a rendered experiment where `command` expects it: `chaos/<fault>/experiment.json` in the run's folder."""
-    path = folder / "chaos" / str(document["configuration"]["fault"]) / "experiment.json"
+    path = folder / "chaos" / str(document["configuration"]["fault"]) / EXPERIMENT
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1))
+    temporary = path.with_suffix(".open")
+    temporary.write_text(json.dumps(document, indent=1))
+    os.replace(temporary, path)
     return path
 
 
@@ -85,7 +91,7 @@ def command(folder: Path, fault_name: str) -> list[str]:
     return [
         *(sys.executable, "-m", "chaostoolkit", "--no-version-check", "--log-file", str(place / "log.txt")),
         *("--settings", str(place / "settings.yaml"), "run", "--rollback-strategy", "always"),
-        *("--journal-path", str(place / "journal.json"), str(place / "experiment.json")),
+        *("--journal-path", str(place / "journal.json"), str(place / EXPERIMENT)),
     ]
 
 

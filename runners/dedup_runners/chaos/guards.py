@@ -1,10 +1,14 @@
 """The injector's end of the watchdog, and the toxics that it guards.
 
-A `Guard` exists before the first toxic does. It is told the deadline in one write to a pipe, so that asking for
-protection costs the fault no time, and it is released only after Toxiproxy itself has shown that nothing is left.
+A `Guard` exists before the first toxic does. It is told the deadline in one write, so that asking for protection costs
+the fault no time, and it is released only after Toxiproxy itself has shown that nothing is left.
+
+The line to the watchdog is one end of a pair of sockets, whose other end a watchdog of our own has as its standard
+input; or, in a pod, a connection to the sidecar that outlives this container.
 """
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dedup.errors import PlatformError
 from dedup_runners.chaos import watchdog
 from dedup_runners.chaos.watchdog import Toxiproxy, remove_everywhere
+from dedup_runners.waiting import until
 
 START_TIMEOUT_S: Final = 10.0
 REMOVE_TIMEOUT_S: Final = 10.0
@@ -23,17 +29,19 @@ GRACE_S: Final = 5.0
 class Guard:
     """A watchdog over one fault's toxics, and the way to set and remove them."""
 
-    def __init__(self, url: str, fault: str, proxies: Sequence[str], lines: Path) -> None:
+    def __init__(
+        self, url: str, fault: str, proxies: Sequence[str], lines: Path, watchdog_socket: Path | None = None
+    ) -> None:
         self.toxic, self.proxies = f"dedup-{fault}-{time.monotonic_ns()}", list(proxies)
         self.toxiproxy = Toxiproxy(url)
-        orders = {"url": url, "toxic": self.toxic, "proxies": self.proxies, "fault": fault, "lines": str(lines)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(orders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        orders: dict[str, object] = {
+            "url": url,
+            "toxic": self.toxic,
+            "proxies": self.proxies,
+            "fault": fault,
+            "lines": str(lines),
+        }
+        self._line = _own_watchdog(orders) if watchdog_socket is None else _sidecar(orders, watchdog_socket)
         self._released = False
 
     def protect(self, duration_s: float) -> None:
@@ -59,14 +67,43 @@ class Guard:
             return []
         left = remove_everywhere(self.toxiproxy, self.toxic, self.proxies, REMOVE_TIMEOUT_S)
         self._tell("healed")
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(START_TIMEOUT_S)
+        self._line.close()
         self.toxiproxy.close()
         self._released = True
         return left
 
     def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
-        self._process.stdin.flush()
+        self._line.sendall(line.encode() + b"\n")
+
+
+def _own_watchdog(orders: dict[str, object]) -> socket.socket:
+    """Start a watchdog that outlives this process."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        program = [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(orders)]
+        null = subprocess.DEVNULL
+        starter = subprocess.Popen(program, stdin=theirs.fileno(), stdout=null, stderr=null, start_new_session=True)
+    starter.wait(START_TIMEOUT_S)  # it forks at once, and its child is the watchdog
+    return ours
+
+
+def _sidecar(orders: dict[str, object], path: Path) -> socket.socket:
+    """Have the pod's watchdog guard us; PlatformError if it does not say so."""
+    until(path.is_socket, START_TIMEOUT_S, f"the pod's watchdog to listen at {path}")
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(START_TIMEOUT_S)
+    try:
+        line.connect(str(path))
+        line.sendall(json.dumps(orders).encode() + b"\n")
+        said = line.recv(len(watchdog.ACCEPTED), socket.MSG_WAITALL)
+    except OSError as error:
+        said = str(error).encode()
+    if said == watchdog.ACCEPTED:
+        return line
+    line.close()
+    raise PlatformError(
+        where=f"watchdog at {path}",
+        got=said.decode(errors="replace") or "no answer",
+        rule="no fault strikes unguarded",
+        todo="look at the watchdog's container",
+    )

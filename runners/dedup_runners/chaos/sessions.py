@@ -42,6 +42,8 @@ class Scene(BaseModel):
     timeout_s: float
     broker: str | None
     endpoints: Endpoints
+    watchdog: Path | None = None
+    """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
     def targets(self) -> list[Broker]:
         """The brokers on whose clients the fault acts: all, unless one was named."""
@@ -67,7 +69,9 @@ class Session:
         scene = self.scene
         if scene.kind in ("killTCP", "latency") and scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
-            self.guard = Guard(scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES)
+            self.guard = Guard(
+                scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog
+            )
         if scene.kind in ("killTCP", "kill"):
             self.site.warm_up()
         if scene.kind == "moveLeader":

@@ -8,13 +8,18 @@ fault is removed and the deed appended to faults.jsonl.
 
 It runs as `python -I -S watchdog.py '{"url": …, "toxic": …, "proxies": […], "fault": …, "lines": …}'`: standard library
 only, in a session of its own and forked away from its parent, so that whatever ends the injector does not end it.
+
+In a pod a process cannot outlive its container. There it is a sidecar, `python -I -S watchdog.py --serve SOCKET`, for
+all faults of the pod: an injector connects to the Unix socket, its first line is those orders, and it goes on as above.
 """
 
 import http.client
 import json
 import os
 import select
+import socket
 import sys
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -22,6 +27,7 @@ CALL_TIMEOUT_S = 2.0
 HEAL_TIMEOUT_S = 60.0
 RETRY_S = 0.1
 NEVER_S = 24 * 3600.0
+ACCEPTED = b"guarded\n"
 
 
 class Toxiproxy:
@@ -118,9 +124,9 @@ def append(lines: str, fault: str, event: str, detail: dict[str, object]) -> Non
         os.close(descriptor)
 
 
-def main(orders: dict[str, object]) -> None:
+def guard(orders: dict[str, object], stream: int) -> None:
     """Guard one fault until it is healed, by its injector or by us."""
-    reason, in_force = listen(0)
+    reason, in_force = listen(stream)
     if reason == "healed":
         return
     lines, fault, proxies = str(orders["lines"]), str(orders["fault"]), orders["proxies"]
@@ -134,7 +140,33 @@ def main(orders: dict[str, object]) -> None:
         append(lines, fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
 
 
+def attend(injector: socket.socket) -> None:
+    """Guard the fault of one injector that has connected; what does not begin with orders is no injector."""
+    with injector:
+        first = b""
+        while not first.endswith(b"\n"):
+            byte = injector.recv(1)
+            if not byte:
+                return
+            first += byte
+        injector.sendall(ACCEPTED)
+        guard(json.loads(first), injector.fileno())
+
+
+def serve(path: str) -> None:
+    """Guard the faults of all who connect to the Unix socket, each in a thread, until this process is ended."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{path}.{os.getpid()}")
+        listener.listen()
+        os.replace(f"{path}.{os.getpid()}", path)  # who sees it can connect; one left by a watchdog before us is gone
+        while True:
+            injector, _ = listener.accept()
+            threading.Thread(target=attend, args=(injector,)).start()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve(sys.argv[2])
     if os.fork() == 0:
-        main(json.loads(sys.argv[1]))
+        guard(json.loads(sys.argv[1]), 0)
     os._exit(0)

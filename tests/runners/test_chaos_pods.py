@@ -1,0 +1,247 @@
+"""Brokers in pods, behind a fake of the one door to them: what is asked of a container, and what is believed of it."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace as Object
+from typing import Any
+
+import pytest
+
+from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.errors import PlatformError
+from dedup_runners.chaos import containers, pods, sites, sockets
+from dedup_runners.chaos.containers import MARK, ExecShell, Seen, ShellLost
+from dedup_runners.chaos.pods import Pods
+from dedup_runners.chaos.sites import Death
+from dedup_runners.chaos.sockets import Connection
+
+PORT = 9094
+OURS = "10.0.0.9"
+FIRST = Seen(uid="u", consents=True, life="one", running=True, restarts=0, ends={})
+
+
+def row(there: str, port: int = PORT) -> str:
+    """A line of the kernel's table of a broker at 127.0.0.1."""
+    host, _, number = there.partition(":")
+    word = "".join(f"{int(part):02X}" for part in reversed(host.split(".")))
+    return f" 0: 0100007F:{port:04X} {word}:{int(number):04X} 01 0:0 0:0 0 0 0 77 1\n"
+
+
+@dataclass
+class Container:
+    """A broker's container made of words: `table` is what its kernel shows, `pid` what its hold folder does."""
+
+    seen: Seen = FIRST
+    table: str = ""
+    pid: str = "7"
+    told: list[str] = field(default_factory=list)
+    deaf: bool = False
+    immortal: bool = False
+    gone: bool = False
+
+    def shell(self) -> "Container":
+        self.gone = False
+        return self
+
+    def send(self, line: str) -> None:
+        if self.gone:
+            raise ShellLost
+        self.told.append(line)
+
+    def answer(self, timeout_s: float) -> str:
+        if self.deaf or self.gone:
+            raise ShellLost
+        if "kill -9" in self.told[-1]:
+            return pods.UNDONE
+        return {"cat /proc": self.table, "echo read": "ready\n"}.get(self.told[-1][:9], self.pid)
+
+    def ended(self, timeout_s: float) -> bool:
+        self.gone = not self.immortal
+        return self.gone
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass
+class Fakes:
+    """`Containers` by the names of their pods."""
+
+    by_name: dict[str, Container]
+
+    def look(self, pod: BrokerPod) -> Seen:
+        return self.by_name[pod.name].seen
+
+    def shell(self, pod: BrokerPod) -> Container:
+        return self.by_name[pod.name].shell()
+
+
+def endpoints(**pod: Any) -> Endpoints:
+    brokers = [
+        Broker(
+            id=str(number),
+            client_port=PORT,
+            pod=BrokerPod(namespace="here", name=f"k-{number}", container="broker", **{"hold": "/hold", **pod}),
+        )
+        for number in (0, 1)
+    ]
+    return Endpoints(system="kafka", client_bootstrap="x:1", direct_bootstrap="x:1", brokers=brokers)
+
+
+@pytest.fixture
+def fakes() -> Fakes:
+    return Fakes({"k-0": Container(), "k-1": Container()})
+
+
+@pytest.fixture
+def site(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Pods:
+    monkeypatch.setattr(sockets, "TABLES", ())
+    monkeypatch.setattr(pods, "REOPEN_S", 0.0)
+    site = Pods(endpoints(), fakes, {OURS})
+    site.warm_up()
+    return site
+
+
+def test_a_clients_connection_is_one_of_this_pod_at_the_clients_port(site: Pods, fakes: Fakes) -> None:
+    fakes.by_name["k-0"].table = row(f"{OURS}:5000") + row("10.0.0.8:5000") + row(f"{OURS}:5001", port=9092)
+    assert site.connections() == {"0": {Connection(("127.0.0.1", PORT), (OURS, 5000))}, "1": set()}
+    assert not site.idle()
+    fakes.by_name["k-0"].table = row("10.0.0.8:5000")
+    assert site.idle()
+
+
+def test_a_broker_that_cannot_be_looked_into_has_not_lost_its_connections(site: Pods, fakes: Fakes) -> None:
+    fakes.by_name["k-0"].table = row(f"{OURS}:5000")
+    fakes.by_name["k-0"].deaf = True
+    assert site.connections() == {"1": set()}
+    assert not site.idle()
+    fakes.by_name["k-0"].deaf = False
+    assert site.connections().keys() == {"0", "1"}
+
+
+def test_a_kill_holds_strikes_and_is_believed_when_the_kubelet_says_137(site: Pods, fakes: Fakes) -> None:
+    one = fakes.by_name["k-1"]
+    victim = site.victim("1")
+    site.kill(victim, 19.2)
+    hold, strike = one.told[-1].index(" + 20)) >/hold/until"), one.told[-1].index("kill -9")
+    assert hold < strike
+    assert site.death(victim) is None
+    one.seen = FIRST._replace(running=False, ends={"one": 137})
+    about = {"pod": "k-1", "container": "one", "restarts": 0}
+    assert site.death(victim) == Death(137, about)
+    assert site.exits() == 1
+    assert site.restarted(victim) is None
+    one.seen, one.pid = FIRST._replace(life="two", restarts=1, ends={"one": 137}), ""
+    assert site.restarted(victim) is None, "it is held"
+    one.pid = "7\n"
+    assert site.restarted(victim) == {"container": "two", "pid": 7}
+    assert site.exits() == 1
+    assert site.victim("1").life == "two"
+
+
+def test_another_lifes_end_is_not_this_ones(site: Pods, fakes: Fakes) -> None:
+    victim = site.victim("1")
+    fakes.by_name["k-1"].seen = FIRST._replace(life="three", restarts=2, ends={"two": 137})
+    assert site.death(victim) is None
+
+
+def test_a_kill_that_found_no_process_says_so(site: Pods, fakes: Fakes) -> None:
+    fakes.by_name["k-1"].immortal = True
+    with pytest.raises(PlatformError, match=r"pod here/k-1: got no process in /hold/pid that could be killed"):
+        site.kill(site.victim("1"), 1.0)
+
+
+def test_a_pod_without_consent_is_never_entered(fakes: Fakes) -> None:
+    other = fakes.by_name["k-1"]
+    other.seen = FIRST._replace(consents=False)
+    site = Pods(endpoints(), fakes, {OURS})
+    site.warm_up()
+    with pytest.raises(PlatformError, match=r"got no label dedup\.dev/faults=allowed; only pods that consent are hurt"):
+        site.victim("1")
+    assert site.connections().keys() == {"0"}
+    assert other.told == []
+
+
+def test_a_chart_that_cannot_hold_is_not_killed(fakes: Fakes) -> None:
+    with pytest.raises(PlatformError, match="no folder for the hold"):
+        Pods(endpoints(hold=None), fakes, {OURS}).victim("0")
+
+
+def test_a_broker_that_is_down_is_not_killed(site: Pods, fakes: Fakes) -> None:
+    site.kill(site.victim("1"), 1.0)
+    fakes.by_name["k-1"].seen = FIRST._replace(running=False)
+    with pytest.raises(PlatformError, match="only a living broker is killed"):
+        site.victim("1")
+
+
+def test_a_pod_in_anothers_place_adds_to_the_exits(site: Pods, fakes: Fakes) -> None:
+    fakes.by_name["k-0"].seen = FIRST._replace(restarts=2)
+    assert site.exits() == 2
+    fakes.by_name["k-0"].seen = FIRST._replace(uid="v", life="new")
+    assert site.exits() == 3
+    assert site.exits() == 3
+
+
+def test_what_a_pod_says_of_its_container() -> None:
+    ended = Object(container_id="one", exit_code=137)
+    status = Object(
+        name="broker",
+        container_id="two",
+        restart_count=1,
+        state=Object(running=Object(), terminated=None),
+        last_state=Object(terminated=ended),
+    )
+    metadata = Object(uid="u", labels={"dedup.dev/faults": "allowed"})
+    pod = Object(metadata=metadata, status=Object(container_statuses=[status]))
+    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137})
+    unborn = Object(metadata=Object(uid="u", labels=None), status=Object(container_statuses=None))
+    assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {})
+
+
+class Channel:
+    """The web socket of an exec, as the client library shows it; it says its lines one by one, and then it ends."""
+
+    def __init__(self, *says: str) -> None:
+        self.says, self.heard, self.wrote = list(says), "", ""
+
+    def is_open(self) -> bool:
+        return bool(self.says)
+
+    def write_stdin(self, text: str) -> None:
+        self.wrote += text
+
+    def update(self, timeout: float) -> None:
+        self.heard += self.says.pop(0) if self.says else ""
+
+    def peek_stdout(self) -> str:
+        return self.heard
+
+    def read_stdout(self) -> str:
+        said, self.heard = self.heard, ""
+        return said
+
+
+def test_an_answer_is_what_comes_before_the_mark() -> None:
+    shell = ExecShell(Channel("a\nb", f"c\n{MARK}", f"\nd\n{MARK}\n", "more"))
+    shell.send("cat x")
+    assert shell.answer(1) == "a\nbc\n"
+    assert shell.answer(1) == "d\n"
+
+
+def test_a_shell_that_ends_in_the_middle_of_an_answer_is_lost() -> None:
+    channel = Channel("half")
+    shell = ExecShell(channel)
+    with pytest.raises(ShellLost):
+        shell.answer(1)
+    assert shell.ended(1)
+    with pytest.raises(ShellLost):
+        shell.send("echo")
+
+
+def test_the_site_follows_from_what_is_known_of_the_brokers() -> None:
+    stranger = Broker(id="0", client_port=PORT)
+    with sites.connect(endpoints().model_copy(update={"brokers": [stranger]})) as site:
+        assert site.exits() == 0
+        with pytest.raises(PlatformError, match="got a system that is not ours to touch"):
+            site.victim("0")
+    with pytest.raises(PlatformError, match="from a pod that has a service account"):
+        sites.connect(endpoints())
