@@ -1,9 +1,9 @@
 """The judgement of all runs of an experiment, as one SparkApplication (kubeflow's operator, v1beta2).
 
-It reads every run's folder below the experiment's place in the store and writes its report there. Spark's driver and
-executors are of Pod Security's level "restricted"; the operator's webhook puts volumes, environment and security
-contexts into their pods, and without it they would silently be lost. Keys of S3 come from a Secret into the
-environment, and never into Spark's configuration, which everybody can read.
+It reads every run's folder below the experiment's place in the store. Its report goes there, and beside each history
+goes what it says of it. Spark's driver and executors are of Pod Security's level "restricted"; the operator's webhook
+puts volumes, environment and security contexts into their pods, and without it they would silently be lost. Keys of S3
+come from a Secret into the environment, and never into Spark's configuration, which everybody can read.
 """
 
 from typing import Any, Final
@@ -42,7 +42,7 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             "image": settings.spark_image.reference,
             "imagePullPolicy": settings.spark_image.pull_policy,
             "mainApplicationFile": PROGRAM,
-            "arguments": ["--output", f"{root}/{REPORT}", root],
+            "arguments": ["--output", f"{root}/{REPORT}", "--keep", root],
             # A job that failed has told why; tried again it would fail again.
             "restartPolicy": {"type": "Never"},
             "sparkConf": {
