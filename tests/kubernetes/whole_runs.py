@@ -97,9 +97,9 @@ class Place:
 
     def apply(self, text: str) -> None:
         """`kubectl apply`."""
-        kubectl: list[str | Path] = [binaries.find(KUBECTL), "--kubeconfig", self.cluster.kubeconfig, "--namespace", self.namespace]
+        at: list[str | Path] = ["--kubeconfig", self.cluster.kubeconfig, "--namespace", self.namespace]
         done = subprocess.run(
-            [*kubectl, "apply", "--server-side", "--validate=strict", "--filename=-"],
+            [binaries.find(KUBECTL), *at, "apply", "--server-side", "--validate=strict", "--filename=-"],
             input=text,
             capture_output=True,
             text=True,
