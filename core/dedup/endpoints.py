@@ -28,12 +28,15 @@ class BrokerPod(BaseModel):
 
 
 class Broker(BaseModel):
-    """One broker of a running system."""
+    """One broker of a running system, or one of its bookies."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    """Kafka: the node id ("1"); Pulsar: the broker id as its load manager names it ("127.0.0.1:8080")."""
+    """Kafka: the node id ("1"); Pulsar: the broker id as its load manager names it ("127.0.0.1:8080").
+
+    A bookie's is BookKeeper's ("127.0.0.1:3181").
+    """
     client_port: int
     """The port on which the broker itself listens for clients (what a proxy points at)."""
     proxy: str | None = None
@@ -67,6 +70,8 @@ class Endpoints(BaseModel):
     toxiproxy_url: str | None = None
     """Toxiproxy's own HTTP interface; None when nothing stands in the path."""
     brokers: list[Broker]
+    bookies: list[Broker] = []
+    """Pulsar's storage, as far as it is ours to strike: `id` is the address by which brokers know it."""
 
     def broker(self, broker_id: str) -> Broker:
         """The broker of that id; KeyError when there is none."""

@@ -13,61 +13,23 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
 from dedup.errors import SpecificationError
+from dedup.fault_kinds import LATENCY_FAULT as LATENCY_FAULT
+from dedup.fault_kinds import Fault as Fault
+from dedup.parts import PATTERNS, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal
 
-LATENCY_FAULT: Final = "latency"
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 
-_NAME: Final = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
-_VERSION: Final = r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$"
-PATTERNS: Final = {
-    _NAME: (
-        "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit",
-        "rename it, such as kafka-1",
-    ),
-    _VERSION: ("a version is numbers with dots between them", "write it like 4.3.1"),
-}
-"""What a regular expression asks for, in words: the rule, and what to do."""
-
-Name = Annotated[str, Field(pattern=_NAME, max_length=40)]
-Version = Annotated[str, Field(pattern=_VERSION, max_length=32)]
-
+_ADDED: Final = {"allowPrivilegedFaults": False, "dropTCP": None, "podDelete": None, "partition": None}
+"""Keys of the spec and its faults that are younger than the digest: left at their defaults they do not enter it."""
 _CHANGES: Final = "the command line's changes"
-
-
-class Part(BaseModel):
-    """A part of an experiment: frozen, camelCase in the file, unknown keys refused, nothing coerced."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        strict=True,
-    )
-
-
-def _check_one_of(part: Part, kinds: dict[str, Part | None], what: str) -> None:
-    """Exactly one of `kinds` is given. A key without a value gives nothing, though it looks as if it did."""
-    given = [key for key, kind in kinds.items() if kind is not None]
-    fields = type(part).model_fields
-    named = {fields[name].alias for name in part.model_fields_set}
-    empty = [key for key in kinds if key in named and key not in given]
-    if not given and len(empty) == 1:
-        raise refusal(empty[0], "no value", f"{what} needs a mapping here", "write one ({} takes every default)")
-    if len(given) != 1:
-        *most, last = kinds
-        rule = f"{what} is exactly one of {', '.join(most)} and {last}"
-        raise ValueError(f"{rule}; give one of these keys" if not given else f"{rule}; keep one of them")
 
 
 class Expectation(StrEnum):
@@ -132,7 +94,7 @@ class System(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        _check_one_of(self, {"kafka": self.kafka, "pulsar": self.pulsar}, "a system")
+        check_one_of(self, {"kafka": self.kafka, "pulsar": self.pulsar}, "a system")
         if self.client.library not in (None, self.library):
             raise refusal(
                 "client.library",
@@ -173,66 +135,6 @@ class Variant(Part):
     expect: Expectation = Field(description="what the histories must show for the experiment to pass")
 
 
-class At(Part):
-    """When a fault begins: when the producer's own counter passes this message."""
-
-    message: int = Field(ge=1, description="the fault begins when this many messages were sent; at most the last")
-
-
-class KillTCP(Part):
-    """Reset every client connection to every broker, over and over, for a time."""
-
-    target: Literal["Clients"] = Field("Clients", description="the connections between clients and brokers")
-    duration_s: Seconds = Field(alias="duration", gt=0, le=3600, description="how long, more than 0s and at most 1h")
-
-
-class Kill(Part):
-    """SIGKILL the broker that leads the partition (Kafka) or owns the topic (Pulsar); start it again later."""
-
-    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
-    restart_after_s: Seconds = Field(
-        alias="restartAfter", ge=0, le=3600, description="how long the broker stays down, at most 1h"
-    )
-
-
-class MoveLeader(Part):
-    """Move the partition's leader, or the topic's ownership, to another broker without any failure."""
-
-    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
-
-
-class Fault(Part):
-    """One fault: when it begins, and exactly one kind of it."""
-
-    name: Name = Field(description="what results call this fault; unique among the faults")
-    at: At = Field(description="when it begins")
-    kill_tcp: KillTCP | None = Field(None, alias="killTCP", description="reset the clients' connections")
-    kill: Kill | None = Field(None, description="SIGKILL a broker and start it again later")
-    move_leader: MoveLeader | None = Field(None, description="move the leadership without any failure; {} is enough")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        _check_one_of(self, {"killTCP": self.kill_tcp, "kill": self.kill, "moveLeader": self.move_leader}, "a fault")
-        if self.name == LATENCY_FAULT:
-            raise refusal(
-                "name", f'"{LATENCY_FAULT}"', "the system's own network latency has this name", "choose another"
-            )
-        return self
-
-    @property
-    def kind(self) -> Literal["killTCP", "kill", "moveLeader"]:
-        if self.kill_tcp is not None:
-            return "killTCP"
-        return "kill" if self.kill is not None else "moveLeader"
-
-    @property
-    def lasts_s(self) -> float:
-        """How long it stays before it is healed, in seconds."""
-        if self.kill_tcp is not None:
-            return self.kill_tcp.duration_s
-        return self.kill.restart_after_s if self.kill is not None else 0.0
-
-
 class Timeouts(Part):
     """Bounds on the stages: a stage that takes longer is cancelled and counts as an error."""
 
@@ -263,6 +165,9 @@ class Spec(Part):
     seed: int = Field(0, ge=0, le=2**53, description="decides the order of the runs and every other choice")
     faults: Annotated[list[Fault], Field(max_length=16)] = Field(
         default_factory=list, description="what goes wrong in every run; none if left out"
+    )
+    allow_privileged_faults: bool = Field(
+        False, description="whether a fault may add a container with NET_ADMIN to a broker's pod (Kubernetes only)"
     )
     timeouts: Timeouts = Field(Timeouts(), description="bounds on the stages")
 
@@ -297,6 +202,7 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
+        self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
                 "workload.messages",
@@ -306,6 +212,25 @@ class Spec(Part):
             )
         self._check_run_names()
         return self
+
+    def _check_faults_possible(self) -> None:
+        """What a fault strikes must be there in every system, and what it needs must be granted."""
+        without = next((system.name for system in self.systems if system.pulsar is None), None)
+        for index, fault in enumerate(self.faults):
+            if fault.needs_bookies and without is not None:
+                raise refusal(
+                    f"faults[{index}].kill.target",
+                    "Bookie",
+                    f"system {without} is a Kafka, and only a Pulsar has bookies",
+                    "write Leader, or test the Pulsar by itself",
+                )
+            if fault.privileged and not self.allow_privileged_faults:
+                raise refusal(
+                    f"faults[{index}].partition.by",
+                    "NetFilter",
+                    "it adds a container with NET_ADMIN to a broker's pod",
+                    "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
+                )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""
@@ -346,7 +271,12 @@ class Experiment(Part):
 
     def digest(self) -> str:
         """A sha256 of everything that decides what the experiment does; equal digests mean the same experiment."""
-        canonical = json.dumps(self.spec.model_dump(mode="json", by_alias=True), sort_keys=True)
+        document = self.spec.model_dump(mode="json", by_alias=True)
+        for part in (document, *document["faults"]):
+            for key, default in _ADDED.items():
+                if key in part and part[key] == default:
+                    del part[key]
+        canonical = json.dumps(document, sort_keys=True)
         return hashlib.sha256(f"{self.name}\n{canonical}".encode()).hexdigest()
 
     def with_changes(

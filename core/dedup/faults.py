@@ -21,7 +21,7 @@ CLIENT_TAIL_NS: Final = 5_000_000_000
 LATENCY_SHARE: Final = 0.95
 """How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
 INTERRUPTED: Final = "interrupted"
-NEEDS_LEADER: Final = ("killTCP", "kill", "moveLeader")
+NEEDS_LEADER: Final = ("killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
 
 Line = Mapping[str, Any]
@@ -71,8 +71,10 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name}: the injector claims it, but the target shows no effect"
     if record.kind == "latency":
         return _not_to_the_end(record)
-    if record.kind in NEEDS_LEADER and (miss := _missed_leader(record)):
+    if record.kind in NEEDS_LEADER and (miss := _missed(record)):
         return miss
+    if record.kind == "dropTCP" and (gone := _silence_broken(record)):
+        return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
     if record.unacknowledged is None or record.remaining is None:
@@ -82,6 +84,15 @@ def vacuous(record: FaultRecord) -> str | None:
     if record.remaining <= 0:
         return f"fault {record.name}: every message had been sent before the effect"
     return None
+
+
+def lives_ended(records: Iterable[FaultRecord]) -> int:
+    """How many brokers these faults have ended; one that ended besides died by itself."""
+    return sum(
+        record.injected_ns is not None
+        and (record.kind == "podDelete" or (record.kind == "kill" and "ensemble" not in record.target_witness))
+        for record in records
+    )
 
 
 def _not_to_the_end(record: FaultRecord) -> str | None:
@@ -133,8 +144,26 @@ def _record(
     )
 
 
+def _missed(record: FaultRecord) -> str | None:
+    """Words if the fault did not touch whoever led the topic's partition at the effect, or stored what was sent."""
+    ensemble, touched = record.target_witness.get("ensemble"), record.target_witness.get("touched", [])
+    if ensemble is None:
+        return _missed_leader(record)
+    if not set(touched) & set(ensemble):
+        hit, stored = ", ".join(touched) or "none", ", ".join(ensemble) or "nobody"
+        return f"fault {record.name}: it touched bookie {hit}, but what was sent was stored by {stored}"
+    return None
+
+
+def _silence_broken(record: FaultRecord) -> str | None:
+    """Words unless the broker that led the topic when bytes began to be lost was silent to the end."""
+    at_end = record.target_witness.get("silent_at_end", [])
+    if record.target_witness["leader"] in at_end:
+        return None
+    return f"fault {record.name}: at its end the topic's leader was not silent any more: {', '.join(at_end) or 'none'}"
+
+
 def _missed_leader(record: FaultRecord) -> str | None:
-    """Words if the fault did not touch whoever led the topic's partition at the effect."""
     leader, touched = record.target_witness.get("leader"), record.target_witness.get("touched", [])
     if leader is None:
         return f"fault {record.name}: who led the topic at the effect is not known"
@@ -154,7 +183,8 @@ def _target_witness(injected: Line, effect: Line) -> dict[str, Any]:
 
 def _target(injected: Line) -> str:
     touched = injected.get("touched") or []
-    return f"broker {', '.join(touched)}" if touched else ""
+    what = "bookie" if "ensemble" in (injected.get("witness") or {}) else "broker"
+    return f"{what} {', '.join(touched)}" if touched else ""
 
 
 def _injectors_word(said: Mapping[str, Line]) -> dict[str, Any]:

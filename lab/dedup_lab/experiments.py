@@ -24,6 +24,14 @@ from dedup_runners import clients
 
 def check(experiment: Experiment) -> None:
     """Everything that can be known to be wrong before a broker is started; raises a one-line error."""
+    for index, fault in enumerate(experiment.spec.faults):
+        if fault.needs_pods:
+            raise SpecificationError(
+                where=f"spec.faults[{index}].{fault.kind}",
+                got=f"fault {fault.name}",
+                rule="it needs brokers in pods, and here they are processes",
+                todo="kubectl apply the experiment, or write a kill or a dropTCP",
+            )
     for index, system in enumerate(experiment.spec.systems):
         read_lock(system.kind, system.version)
         for variant in experiment.spec.variants:

@@ -88,7 +88,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
     _metadata(lab, jvm, zookeeper, nodes[0])
     progress("start Pulsar", 2, steps)
     for number, port in enumerate(ports[4 * brokers :], 1):
-        name = f"pulsar-bookie-{number}"
+        name = _bookie(number)
         path = _write(lab.data(name) / "bookkeeper.conf", bookie_settings(zookeeper, port, lab.data(name)))
         jvm.start(lab, name, BOOKIE_FLAGS, "org.apache.bookkeeper.server.Main", ["--conf", str(path)])
     progress("start Pulsar", 2 + bookies, steps)
@@ -96,7 +96,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
         path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
     url = _proxies(lab, nodes, progress) if proxied else None
-    endpoints = _endpoints(lab, nodes, url)
+    endpoints = _endpoints(lab, nodes, ports[4 * brokers :], url)
     pulsar_round_trip(
         endpoints.client_bootstrap,
         endpoints.admin_urls,
@@ -227,7 +227,11 @@ def _proxies(lab: Lab, nodes: list[Node], progress: Progress) -> str:
         return client.url
 
 
-def _endpoints(lab: Lab, nodes: list[Node], toxiproxy_url: str | None) -> Endpoints:
+def _bookie(number: int) -> str:
+    return f"pulsar-bookie-{number}"
+
+
+def _endpoints(lab: Lab, nodes: list[Node], bookies: list[int], toxiproxy_url: str | None) -> Endpoints:
     def service(ports: list[int]) -> str:
         return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port in ports)
 
@@ -250,5 +254,14 @@ def _endpoints(lab: Lab, nodes: list[Node], toxiproxy_url: str | None) -> Endpoi
                 admin_url=admin_url,
             )
             for node, admin_url in zip(nodes, admin_urls, strict=True)
+        ],
+        bookies=[
+            Broker(
+                id=f"127.0.0.1:{port}",
+                client_port=port,
+                status_file=lab.kept[_bookie(number)].status_file,
+                hold_file=lab.kept[_bookie(number)].hold_file,
+            )
+            for number, port in enumerate(bookies, 1)
         ],
     )

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from dedup.experiments import LATENCY_FAULT, PATTERNS, Fault, Spec, System, Workload
+from dedup.experiments import LATENCY_FAULT, Fault, Spec, System, Workload
+from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
 
 LIMITS: Final = {
@@ -115,7 +116,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Fault: (
-        _one_of("a fault", "killTCP", "kill", "moveLeader"),
+        _one_of("a fault", "killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition"),
         Rule(
             f"self.name != '{LATENCY_FAULT}'",
             "the system's own network latency has this name; choose another",
@@ -138,7 +139,27 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
                 "make the fault shorter or give the run more time",
                 field="faults",
             )
-            for kind, lasts in (("killTCP", "duration"), ("kill", "restartAfter"))
+            for kind, lasts in (
+                ("killTCP", "duration"),
+                ("dropTCP", "duration"),
+                ("kill", "restartAfter"),
+                ("podDelete", "gracePeriod"),
+                ("partition", "duration"),
+            )
+        ),
+        Rule(
+            "self.systems.all(system, has(system.pulsar)) || "
+            "self.faults.all(fault, !has(fault.kill) || fault.kill.target != 'Bookie')",
+            "one of the systems is a Kafka, and only a Pulsar has bookies; "
+            "write Leader as kill.target, or test the Pulsar by itself",
+            field="faults",
+        ),
+        Rule(
+            "self.allowPrivilegedFaults || "
+            "self.faults.all(fault, !has(fault.partition) || fault.partition.by != 'NetFilter')",
+            "a partition by NetFilter adds a container with NET_ADMIN to a broker's pod; "
+            "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
+            field="faults",
         ),
         Rule(
             "self.systems.all(one, self.systems.all(other, one.name == other.name || "

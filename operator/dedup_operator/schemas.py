@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dedup import quantities
-from dedup.experiments import PATTERNS
+from dedup.parts import PATTERNS
 from dedup_operator.rules import LIMITS, Rule, duration, keys_within, matching, rules_of, written
 
 Schema = dict[str, Any]
@@ -57,9 +57,14 @@ def _field(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
     around: Schema = {"description": told, "type": schema.pop("type")}
     if not field.is_required() and field.get_default(call_default_factory=True) is not None:
         around["default"] = default = _default(around["type"], own)
-        if default not in ({}, []):
-            around["description"] = f"{told} Default: {default}."  # kubectl explain does not show it otherwise
+        if default not in ({}, []):  # kubectl explain does not show it otherwise
+            around["description"] = f"{told} Default: {_written(default)}."
     return around | {key: each for key, each in schema.items() if key != "description"}
+
+
+def _written(default: object) -> str:
+    """A default as it stands in the file."""
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _default(kind: str, own: Schema) -> object:

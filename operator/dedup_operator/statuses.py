@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from dedup.experiments import Name, Part
+from dedup.parts import Name, Part
 
 _LARGEST: Final = 2**53
 

@@ -13,10 +13,9 @@ from typing import Final, Protocol
 
 from dedup.errors import PlatformError
 from dedup_runners import lifelines
+from dedup_runners.lifelines import BEGIN_S
 
 POLL_S: Final = 0.02
-BEGIN_S: Final = 120.0
-"""How much later than the conductor another container of its pod may start."""
 
 
 class Companion(ABC):

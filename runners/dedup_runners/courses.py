@@ -93,6 +93,7 @@ class Course:
                 topic=self._topic,
                 partition=self._.run.seed % spec.workload.partitions,
                 timeout_s=spec.timeouts.run_s,
+                watchdog=self._.watchdog,
             )
             self._producer = self._.companions.client("producer")
             self._consumer = self._.companions.client("consumer")
@@ -112,7 +113,7 @@ class Course:
             )
         self._split_producing()
         with self._timed("heal"):
-            self._faults.wait(lambda: self._.report("heal", watch.last))
+            self._faults.wait(self._.site.restart_grace_s, lambda: self._.report("heal", watch.last))
 
     def _split_producing(self) -> None:
         """Tell the time between first send and last acknowledgement from the producer's own starting and ending."""

@@ -15,8 +15,6 @@ from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S
 from dedup_runners.companions import Companion, Companions
 
 ARM_S: Final = 60.0
-RESTART_S: Final = 330.0
-"""A container that was killed several times waits up to five minutes for its next start."""
 
 Rendering = Callable[..., dict[str, Any]]
 
@@ -40,9 +38,11 @@ class ArmedFaults:
         """Where the producer finds each of them, once all are armed; PlatformError if one is not."""
         return {name: self._port(name, program) for name, program in self._programs.items()}
 
-    def wait(self, during: Callable[[], None]) -> None:
-        """Return when every chaos process has healed its fault and ended."""
-        bound_s = RESTART_S + HEAL_TIMEOUT_S + max((fault.lasts_s for fault in self._faults if fault), default=0.0)
+    def wait(self, restart_grace_s: float, during: Callable[[], None]) -> None:
+        """Return when every chaos process has healed its fault and ended; a killed broker may be late by the grace."""
+        bound_s = (
+            restart_grace_s + 2 * HEAL_TIMEOUT_S + max((fault.lasts_s for fault in self._faults if fault), default=0.0)
+        )
         for program in self._programs.values():
             program.wait(bound_s, during)
 

@@ -11,17 +11,22 @@ there the parent's pipe does the same (dedup.orphans).
 
 import fcntl
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dedup.experiments import MAX_TIMEOUT_S
 from dedup.orphans import EXIT_CODE
+from dedup_runners.waiting import until
 
 VARIABLE: Final = "DEDUP_SHARED"
 CONDUCTOR: Final = "conductor"
+BEGIN_S: Final = 120.0
+"""How much later than another one a container of the same pod may start."""
+ORDERS_S: Final = 4.0 * MAX_TIMEOUT_S
+"""Longer than all stages of a run may take."""
 DIED: Final = 137
 """The exit code of a program that ended without a word, as a kubelet would call it."""
 
@@ -78,15 +83,24 @@ def last_words(folder: Path, name: str) -> str:
         return ""
 
 
-def leave_with(name: str, folder: Path | None = None) -> None:
-    """End this process, without ceremony, as soon as the program `name`, which must have begun, is gone."""
-    folder = folder or shared()
+def await_orders(file: Path) -> None:
+    """Wait until the conductor has written `file` for this program; outside a pod nothing is waited for.
+
+    From then on, and while it waits, this process leaves as soon as the conductor is gone, which bounds all waiting.
+    """
+    folder = shared()
     if folder is not None:
-        file = (folder / f"{name}.alive").open()
-        threading.Thread(target=_leave_after, args=(file.fileno(), file), name=f"{name}'s life", daemon=True).start()
+        until(lambda: begun(folder, CONDUCTOR), BEGIN_S, f"the {CONDUCTOR} of this pod begins")
+        _leave_with(folder / f"{CONDUCTOR}.alive")
+        until(file.exists, ORDERS_S, f"{file} is written")
 
 
-def _leave_after(descriptor: int, _file: object) -> None:
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    sys.stderr.flush()
-    os._exit(EXIT_CODE)
+def _leave_with(lifeline: Path) -> None:
+    """End this process, without ceremony, as soon as the program that holds the lifeline is gone."""
+    file = lifeline.open()
+
+    def leave() -> None:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        os._exit(EXIT_CODE)
+
+    threading.Thread(target=leave, name=f"{lifeline.stem}'s life", daemon=True).start()

@@ -1,4 +1,4 @@
-"""How both runners begin and end: one config in, exit code 0 with a report or one line on standard error."""
+"""How our programs begin and end: one config in, exit code 0 with a report or one line on standard error."""
 
 import gc
 import importlib
@@ -8,45 +8,73 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
+from dedup.assignments import EXIT_CLAIMED
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
 from dedup.orphans import leave_with_parent
-from dedup_runners.configs import C, RunnerConfig, read
+from dedup_runners import lifelines
+from dedup_runners.claims import AlreadyClaimed
+from dedup_runners.configs import C, read
 
 STDIN = "-"
+
+
+class Ending(NamedTuple):
+    """How a program ended: its exit code, and the line that a person is told if it is not 0."""
+
+    code: int = 0
+    words: str = ""
 
 
 def main(kind: type[C], work: Callable[[C], None], arguments: list[str]) -> int:
     """Run `work` on the config that the only argument names; the process's exit code."""
     leave_with_parent()
+    if len(arguments) != 1:
+        print(f"usage: python -m dedup_runners.… CONFIG|{STDIN}", file=sys.stderr)
+        return 2
+    source, role = arguments[0], kind.__name__.removesuffix("Config").lower()
+    with lifelines.held(role) as ended:
+        ending = attempt(role, lambda: work(_config(source, kind)))
+        ended(*ending)
+    return ending.code
+
+
+def attempt(role: str, work: Callable[[], None]) -> Ending:
+    """Do the work of a program, and say on standard error in one line what it could not do."""
     try:
-        if len(arguments) != 1:
-            print(f"usage: python -m dedup_runners.… CONFIG|{STDIN}", file=sys.stderr)
-            return 2
-        if arguments[0] == STDIN:
-            _import_early()
-        work(read(arguments[0], kind))
-    except DedupError as error:
+        work()
+        return Ending()
+    except AlreadyClaimed as error:
         print(error, file=sys.stderr)
-        return EXIT_ERROR
+        return Ending(EXIT_CLAIMED, str(error))
+    except DedupError as error:
+        words = str(error)
     except OSError as error:
-        print(_refused(kind, error), file=sys.stderr)
-        return EXIT_ERROR
+        words = str(_refused(role, error))
     except Exception as error:
         traceback.print_exc()
-        print(
+        words = str(
             PlatformError(
-                where=kind.__name__.removesuffix("Config").lower(),
+                where=role,
                 got=f"{type(error).__name__}: {error}",
-                rule="this is a defect of the runner, or of the client library",
+                rule="this is a defect of the program, or of a library that it uses",
                 todo="see the traceback above it in the log",
-            ),
-            file=sys.stderr,
+            )
         )
-        return EXIT_ERROR
-    return 0
+    print(words, file=sys.stderr)
+    return Ending(EXIT_ERROR, words)
+
+
+def _config(source: str, kind: type[C]) -> C:
+    """The config of a runner, awaited if it comes later; what it may ask for is loaded meanwhile."""
+    if source == STDIN or lifelines.shared() is not None:
+        _import_early()
+    if source != STDIN:
+        lifelines.await_orders(Path(source))
+    return read(source, kind)
 
 
 def leave(code: int) -> NoReturn:
@@ -88,9 +116,9 @@ def without_garbage_collection() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _refused(kind: type[RunnerConfig], error: OSError) -> EnvironmentError_:
+def _refused(role: str, error: OSError) -> EnvironmentError_:
     return EnvironmentError_(
-        where=kind.__name__.removesuffix("Config").lower(),
+        where=role,
         got=str(error),
         rule="a runner needs its folder, and its metrics port if it is given one",
         todo="make the folder writable or the port free, then run again",

@@ -15,9 +15,6 @@ from dedup.experiments import (
     Experiment,
     Fault,
     Kafka,
-    Kill,
-    KillTCP,
-    MoveLeader,
     Network,
     Pulsar,
     Switch,
@@ -25,6 +22,7 @@ from dedup.experiments import (
     json_schema,
     parse,
 )
+from dedup.fault_kinds import Direction, DropTCP, Kill, KillTCP, Means, MoveLeader, Partition, PodDelete, Victim
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:
@@ -56,6 +54,49 @@ def test_a_fault_is_of_one_kind() -> None:
     assert fault("kill", {"restartAfter": "0s"}).kill == Kill.model_validate({"restartAfter": "0s"})
     assert fault("moveLeader", {}).kind == "moveLeader"
     assert fault("moveLeader", {}).move_leader == MoveLeader()
+    assert fault("dropTCP", {"duration": "1s"}).drop_tcp == DropTCP.model_validate(
+        {"duration": "1s", "direction": Direction.BOTH}
+    )
+    assert fault("podDelete", {}).pod_delete == PodDelete.model_validate({"gracePeriod": "30s"})
+    partition = {"by": "NetworkPolicy", "duration": "5s"}
+    assert fault("partition", partition).partition == Partition.model_validate(
+        {"by": Means.NETWORK_POLICY, "duration": "5s"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "lasts_s"),
+    [
+        ("killTCP", {"duration": "20ms"}, 0.02),
+        ("dropTCP", {"duration": "1s"}, 1),
+        ("kill", {"restartAfter": "2s"}, 2),
+        ("moveLeader", {}, 0),
+        ("podDelete", {"gracePeriod": "3s"}, 3),
+        ("partition", {"by": "NetworkPolicy", "duration": "4s"}, 4),
+    ],
+)
+def test_a_fault_knows_what_it_needs(kind: str, settings: object, lasts_s: float) -> None:
+    document = changed(("spec/faults", [{"name": "f", "at": {"message": 1}, kind: settings}]))
+    (fault,) = parse(document, source="e").spec.faults
+    assert (fault.kind, fault.lasts_s) == (kind, lasts_s)
+    assert fault.through_proxy is (kind in ("killTCP", "dropTCP"))
+    assert fault.needs_pods is (kind in ("podDelete", "partition"))
+    assert not fault.privileged
+    assert not fault.needs_bookies
+
+
+def test_a_bookie_is_struck_where_there_are_some() -> None:
+    fault = {"name": "f", "at": {"message": 1}, "kill": {"target": "Bookie", "restartAfter": "1s"}}
+    document = changed(("spec/systems", [{"name": "p", "pulsar": {}}]), ("spec/faults", [fault]))
+    (found,) = parse(document, source="e").spec.faults
+    assert found.kill == Kill.model_validate({"target": Victim.BOOKIE, "restartAfter": "1s"})
+    assert found.needs_bookies
+
+
+def test_a_privileged_fault_is_allowed_by_name() -> None:
+    fault = {"name": "f", "at": {"message": 1}, "partition": {"by": "NetFilter", "duration": "1s"}}
+    document = changed(("spec/allowPrivilegedFaults", True), ("spec/faults", [fault]))
+    assert parse(document, source="e").spec.faults[0].privileged
 
 
 def test_durations_are_seconds_inside() -> None:
@@ -216,7 +257,9 @@ def test_the_defaults_of_the_schema_can_be_written_in_a_file() -> None:
     for part, key, each in properties(schema):
         default = each.get("default")
         if default is not None and "type" in each:
-            kind = {"string": str, "integer": int, "number": float, "object": dict, "array": list}[each["type"]]
+            kind = {"string": str, "integer": int, "number": float, "object": dict, "array": list, "boolean": bool}[
+                each["type"]
+            ]
             assert isinstance(default, kind), f"{part}.{key}"
 
 

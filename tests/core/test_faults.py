@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, vacuous
+from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, vacuous
 from dedup.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
@@ -124,6 +124,40 @@ def test_a_moved_leader_has_touched_whoever_led_before() -> None:
 def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
     times = [6, 7, 20 + CLIENT_TAIL_NS, 21 + CLIENT_TAIL_NS]
     assert record(disturbances=[disturbance(at) for at in times]).client_witness == {"disconnect": 2}
+
+
+DROPPED = Planned("cut", "dropTCP", 50)
+
+
+@pytest.mark.parametrize(("at_end", "reason"), [(["2", "1"], None), (["2"], "not silent any more"), ([], "none")])
+def test_lost_bytes_are_lost_until_the_end(at_end: list[str], reason: str | None) -> None:
+    told = [*without("effect"), line("effect", 15, silent_at_end=at_end)]
+    why = vacuous(record(told, planned=DROPPED))
+    assert why is None if reason is None else reason in (why or "")
+
+
+def test_lost_bytes_whose_end_nobody_saw_prove_nothing() -> None:
+    assert "not silent any more" in (vacuous(record(without("effect"), planned=DROPPED)) or "")
+
+
+def killed(touched: str, ensemble: list[str] | None) -> FaultRecord:
+    witness = {"exit_code": 137} | ({} if ensemble is None else {"ensemble": ensemble})
+    struck = line("injected", 10, witness=witness, touched=[touched], leader="1")
+    return record(replaced(struck), planned=Planned("cut", "kill", 50))
+
+
+def test_a_bookie_matters_if_it_stored_what_was_sent() -> None:
+    assert vacuous(killed("b1", ["b0", "b1"])) is None
+    assert killed("b1", ["b0", "b1"]).target == "bookie b1"
+    assert "stored by b0" in (vacuous(killed("b1", ["b0"])) or "")
+    assert "stored by nobody" in (vacuous(killed("b1", [])) or "")
+    assert "leader was broker 1" in (vacuous(killed("b1", None)) or "")
+
+
+def test_a_broker_that_ended_besides_died_by_itself() -> None:
+    deleted = record(planned=Planned("cut", "podDelete", 50))
+    assert lives_ended([killed("1", None), deleted]) == 2
+    assert lives_ended([killed("b1", ["b1"]), record(), record(without("injected"))]) == 0
 
 
 def latency(**over: object) -> FaultRecord:

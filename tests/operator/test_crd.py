@@ -18,7 +18,8 @@ from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wron
 
 from dedup.anomalies import Counts
 from dedup.errors import SpecificationError
-from dedup.experiments import PATTERNS, Part, json_schema, load, parse
+from dedup.experiments import json_schema, load, parse
+from dedup.parts import PATTERNS, Part
 from dedup.verdicts import Verdict
 from dedup_operator import crd
 from dedup_operator.rules import matching
@@ -83,7 +84,7 @@ def breaches(where: str, node: Mapping[str, Any]) -> Iterator[str]:
     forbidden = {"$ref", "anyOf", "oneOf", "allOf", "not", "const", "title", "propertyNames", "$defs"} & node.keys()
     if forbidden:
         yield f"{where}: has {', '.join(sorted(forbidden))}"
-    if node.get("type") not in ("object", "array", "string", "integer", "number"):
+    if node.get("type") not in ("object", "array", "string", "integer", "number", "boolean"):
         yield f"{where}: is of no type"
     if any(type(node.get(f"exclusive{limit}", True)) is not bool for limit in ("Minimum", "Maximum")):
         yield f"{where}: an exclusive bound that is a number"

@@ -28,6 +28,7 @@ FAULT: Final = "spec/faults/0"
 NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
+KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete and partition"
 ENUM: Final = 'supported values: "{}"'
 
 
@@ -196,8 +197,20 @@ WORDS: Final = (
     Wrong(
         "a kill of anything but the leader",
         ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Follower", "restartAfter": "1s"})),
-        "only Leader",
-        ENUM.format("Leader"),
+        "one of Leader, Bookie",
+        'supported values: "Leader", "Bookie"',
+    ),
+    Wrong(
+        "a direction that is none",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/dropTCP", {"direction": "Up", "duration": "1s"})),
+        "one of Both, ToBrokers, ToClients",
+        'supported values: "Both", "ToBrokers", "ToClients"',
+    ),
+    Wrong(
+        "a partition by other means",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "Axe", "duration": "1s"})),
+        "one of NetFilter, NetworkPolicy",
+        'supported values: "NetFilter", "NetworkPolicy"',
     ),
     Wrong(
         "a move of anything but the leader",
@@ -309,10 +322,18 @@ ACROSS: Final = (
     Wrong(
         "two faults in one",
         ((f"{FAULT}/kill", {"restartAfter": "1s"}),),
-        "a fault is exactly one of killTCP, kill and moveLeader",
+        KINDS,
+    ),
+    Wrong("no kind of fault", ((f"{FAULT}/killTCP", ABSENT),), KINDS),
+    Wrong(
+        "a bookie of a Kafka",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Bookie", "restartAfter": "1s"})),
+        "only a Pulsar has bookies",
     ),
     Wrong(
-        "no kind of fault", ((f"{FAULT}/killTCP", ABSENT),), "a fault is exactly one of killTCP, kill and moveLeader"
+        "a privileged fault that nobody allowed",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "NetFilter", "duration": "1s"})),
+        "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
     ),
     Wrong(
         "a client of the other system",
@@ -413,7 +434,23 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "the other kinds left out by null": (
         *((f"{KAFKA}/pulsar", None), (f"{KAFKA}/client", {"library": None})),
-        *((f"{FAULT}/kill", None), (f"{FAULT}/moveLeader", None)),
+        *((f"{FAULT}/{kind}", None) for kind in ("dropTCP", "kill", "moveLeader", "podDelete", "partition")),
+    ),
+    "bytes lost one way": (
+        (f"{FAULT}/killTCP", ABSENT),
+        (f"{FAULT}/dropTCP", {"direction": "ToClients", "duration": "1s"}),
+    ),
+    "a pod deleted": ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/podDelete", {})),
+    "a bookie of a Pulsar": (
+        ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
+        *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Bookie", "restartAfter": "1s"})),
+    ),
+    "a privileged fault that is allowed": (
+        ("spec/allowPrivilegedFaults", True),
+        *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "NetFilter", "duration": "1s"})),
+    ),
+    "a partition without any privilege": (
+        *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "NetworkPolicy", "duration": "1s"})),
     ),
     "a client by name": (
         (f"{KAFKA}/client", {"library": "confluent-kafka", "properties": {"linger.ms": "0"}}),

@@ -4,11 +4,34 @@ from typing import Any
 
 import pytest
 
-from dedup_runners.admins.pulsar import extents, judged
+from dedup_runners.admins.pulsar import extents, judged, last_ensemble
 
 
 def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
     return {"lastConfirmedEntry": last, "ledgers": [{"ledgerId": name, "entries": count} for name, count in ledgers]}
+
+
+METADATA = (
+    "LedgerMetadata{formatVersion=3, ensembleSize=3, writeQuorumSize=3, ackQuorumSize=2, state=OPEN, "
+    "digestType=CRC32C, password=OMITTED, ensembles={0=[a:3181, b:3181], 7=[a:3181, c:3181]}, "
+    "customMetadata={component=base64:bWFuYWdlZC1sZWRnZXI=}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "expected"),
+    [
+        ([], ()),
+        ([{"ledgerId": 5}], ()),
+        ([{"ledgerId": 5, "metadata": METADATA}], ("a:3181", "c:3181")),
+        (
+            [{"ledgerId": 5, "metadata": METADATA}, {"ledgerId": 6, "metadata": METADATA.replace("c:", "d:")}],
+            ("a:3181", "d:3181"),
+        ),
+    ],
+)
+def test_who_stores_what_is_sent_now(ledgers: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+    assert last_ensemble({"ledgers": ledgers}) == expected
 
 
 @pytest.mark.parametrize(

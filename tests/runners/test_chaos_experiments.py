@@ -5,6 +5,7 @@ activity, so only a real run shows that nothing was injected.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from chaoslib.experiment import ensure_experiment_is_valid
 from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Fault
 from dedup.faults import vacuous
-from dedup_runners import chaos
+from dedup_runners import chaos, lifelines
 from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.sessions import Scene
 from dedup_runners.triggers import TriggerClient
 from dedup_runners.waiting import until
 
@@ -48,6 +50,8 @@ def names(document: dict[str, Any]) -> list[str]:
     [
         (KILL_TCP, ["reset-connections", "clear"]),
         ({"kill": {"restartAfter": "20s"}}, ["kill-broker", "await-restart"]),
+        ({"dropTCP": {"duration": "10s"}}, ["drop-bytes", "clear"]),
+        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-bookie", "await-restart"]),
         ({"moveLeader": {}}, ["move-leader"]),
     ],
 )
@@ -72,15 +76,52 @@ def test_durations_reach_the_actions(tmp_path: Path) -> None:
         assert document["method"][1]["provider"]["arguments"] == {"duration_s": 10, "pause_s": pause_s}
 
 
+@pytest.mark.parametrize(
+    ("latency_s", "duration", "silence_s"),
+    [(0.0, "10s", 1.0), (0.5, "10s", 2.5), (0.0, "1s", 0.5)],
+)
+def test_silence_is_longer_than_any_answer_takes(
+    latency_s: float, duration: str, silence_s: float, tmp_path: Path
+) -> None:
+    dropped = fault({"dropTCP": {"direction": "ToClients", "duration": duration}})
+    document = render(dropped, folder=tmp_path, endpoints=nowhere(tmp_path), topic="t", latency_s=latency_s)
+    arguments = document["method"][1]["provider"]["arguments"]
+    assert arguments == {"direction": "ToClients", "duration_s": dropped.lasts_s, "silence_s": silence_s}
+
+
+def test_a_bookie_is_found_among_bookies(tmp_path: Path) -> None:
+    bookie = Broker(id="127.0.0.1:3181", client_port=3181)
+    endpoints = nowhere(tmp_path).model_copy(update={"bookies": [bookie]})
+    for target, expected in (("Bookie", [bookie]), ("Leader", endpoints.brokers)):
+        kill = fault({"kill": {"target": target, "restartAfter": "1s"}})
+        document = render(kill, folder=tmp_path, endpoints=endpoints, topic="t")
+        assert Scene.model_validate_json(json.dumps(document["configuration"])).struck().brokers == expected
+
+
 def run(folder: Path, timeout_s: float, producer: Callable[[int], None]) -> tuple[list[str], dict[str, Any]]:
-    """Run a kill-tcp through `chaos run`, which waits for its experiment as in a pod; its events and its journal."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dedup_runners.chaos", str(folder), "cut"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        stdin=subprocess.DEVNULL,
-    )
+    """Run a kill-tcp through `chaos run`, as in a pod, whose conductor we are; its events and its journal."""
+    shared = folder / "shared"
+    shared.mkdir()
+    null = subprocess.DEVNULL
+    with lifelines.held(lifelines.CONDUCTOR, shared):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dedup_runners.chaos", str(folder), "cut"],
+            env={**os.environ, lifelines.VARIABLE: str(shared)},
+            stdout=null,
+            stderr=null,
+            stdin=null,
+        )
+        struck = strike(folder, timeout_s, producer, process)
+    assert lifelines.exit_code(shared, "chaos-cut") == process.returncode
+    return struck
+
+
+def strike(
+    folder: Path, timeout_s: float, producer: Callable[[int], None], process: "subprocess.Popen[bytes]"
+) -> tuple[list[str], dict[str, Any]]:
+    """Tell the waiting process what to do; the events of faults.jsonl and the journal when it has ended."""
     try:
+        until(lambda: lifelines.begun(folder / "shared", "chaos-cut"), BOUND_S, "the chaos process to live")
         chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
         producer(until(lambda: chaos.armed_port(folder, "cut") or 0, BOUND_S, "the fault to be armed"))
         process.wait(BOUND_S)

@@ -16,7 +16,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup_runners.chaos import guards, watchdog
 from dedup_runners.chaos.guards import Guard
-from dedup_runners.chaos.watchdog import listen
+from dedup_runners.chaos.watchdog import STREAMS, listen
 from dedup_runners.waiting import until
 
 BOUND_S = 15.0
@@ -116,6 +116,19 @@ def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_pat
     assert (line["fault"], line["event"]) == ("cut", "healed_by_watchdog")
     assert line["detail"] == {"reason": "injector gone", "proxies": ["a", "b"]}
     assert toxiproxy.names == ["dedup-other"]
+
+
+def test_what_lies_on_both_streams_is_healed_on_both(
+    toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None
+) -> None:
+    lines = tmp_path / "faults.jsonl"
+    for healed_by in (vanish, Guard.release):
+        guard = Guard(toxiproxy.url, "cut", PROXIES, lines, place)
+        guard.protect(3600)
+        guard.set("timeout", {"timeout": 0}, STREAMS)
+        assert sorted(toxiproxy.names) == sorted([guard.toxic, f"{guard.toxic}-up"] * 2)
+        healed_by(guard)
+        until(lambda: not toxiproxy.names, BOUND_S, "no toxic to be left")
 
 
 def test_a_fault_that_outlasts_its_deadline_is_healed(

@@ -42,6 +42,10 @@ class Admin(Protocol):
         """The id (Endpoints.brokers) of the broker that leads the partition, or owns it."""
         ...
 
+    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+        """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
+        ...
+
     def prepare_move(self) -> None:
         """Connect whatever `move_leader` needs, so that it strikes without delay."""
         ...

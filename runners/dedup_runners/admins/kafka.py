@@ -83,6 +83,10 @@ class KafkaAdmin:
             raise _leaderless(topic, partition)
         return found
 
+    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+        """Kafka's brokers store messages themselves."""
+        return ()
+
     def prepare_move(self) -> None:
         self._reassignments()
 

@@ -8,6 +8,7 @@ broker that does not own what is asked for redirects to the one that does.
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Sequence
@@ -69,6 +70,11 @@ class PulsarAdmin:
 
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
+
+    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+        part = self._parts(topic)[partition]
+        stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
+        return last_ensemble(stats)
 
     def prepare_move(self) -> None:
         """REST needs no preparation."""
@@ -245,6 +251,19 @@ def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     return tuple(
         (ledger, entries) for ledger, entries in sorted(found.items()) if entries > 0 and ledger <= last_ledger
     )
+
+
+def last_ensemble(stats: dict[str, Any]) -> tuple[str, ...]:
+    """The bookies of the newest ledger, from internal statistics with BookKeeper's metadata (a text, not JSON).
+
+    An ensemble whose bookie was replaced is followed by another, from the entry that its number tells.
+    """
+    if not stats["ledgers"]:
+        return ()
+    metadata = str(stats["ledgers"][-1].get("metadata", ""))
+    _, _, ensembles = metadata.partition("ensembles={")
+    found = re.findall(r"\d+=\[([^\]]*)\]", ensembles.partition("}")[0])
+    return tuple(found[-1].split(", ")) if found else ()
 
 
 def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:

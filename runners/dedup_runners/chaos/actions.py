@@ -32,8 +32,8 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
 
     In the `pause_s` between two pulses clients connect anew and send again what is then cut off again.
     """
-    session = _triggered(configuration)
-    guard = _guard(session)
+    session = triggered(configuration)
+    guard = guarded(session)
     watch = _Connections(session)
     guard.protect(duration_s)
     session.note("injecting", proxies=guard.proxies, duration_s=duration_s)
@@ -57,22 +57,28 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
 
 def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
-    session = _triggered(configuration)
+    session = triggered(configuration)
     leader = session.leader()
     target = _target(session, leader)
     if target is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
+    return strike(session, target, restart_after_s, leader=leader)
+
+
+def strike(session: Session, target: str, restart_after_s: float, *, leader: str | None, **seen: Any) -> dict[str, Any]:
+    """Kill that broker or bookie and have its death proven; `seen` goes with the proof."""
     victim = session.site.victim(target)
     session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
-    session.killed, session.killed_ns = victim, time.monotonic_ns()
+    session.killed_ns = time.monotonic_ns()
     session.site.kill(victim, restart_after_s)
+    session.killed = victim
     session.stamp("injected")
     death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
     assert death is not None
     if death.exit_code == keepers.KILLED:
-        witness = {**death.about, "exit_code": death.exit_code}
-        _inject(session, broker=target, touched=[target], leader=leader, **witness)
+        witness = {**death.about, **seen, "exit_code": death.exit_code}
+        inject(session, broker=target, touched=[target], leader=leader, **witness)
     else:
         session.note("no_effect", reason=f"broker {target} ended with exit code {death.exit_code}, not by our signal")
     return {"broker": target, "exit_code": death.exit_code, **death.about}
@@ -94,12 +100,12 @@ def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict
 
 def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
     """Give the topic's partition another leader, or the topic another owner, without any failure."""
-    session = _triggered(configuration)
+    session = triggered(configuration)
     scene = session.scene
     session.note("injecting", topic=scene.topic, partition=scene.partition)
     before, after = session.admin.move_leader(scene.topic, scene.partition, scene.broker)
     if before != after:
-        _inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
+        inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
     else:
         session.note("no_effect", reason=f"broker {before} leads {scene.topic}/{scene.partition} as before")
     return {"from": before, "to": after}
@@ -109,7 +115,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     """Delay everything that flows from the brokers to the clients, from now until `clear`."""
     session = current(configuration)
     session.warm_up()
-    guard = _guard(session)
+    guard = guarded(session)
     before = probes.measured(session, PINGS_BEFORE)
     guard.protect(session.scene.timeout_s)
     session.note("injecting", proxies=guard.proxies, latency_ms=latency_ms)
@@ -131,7 +137,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
 
 def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
     """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
-    session = _triggered(configuration)
+    session = triggered(configuration)
     session.note("injecting", pretended=True)
     session.announce("injected", witness={}, touched=[], leader=session.leader())
     return {"pretended": True}
@@ -205,12 +211,13 @@ def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) ->
         session.announce("injected", witness=seen, touched=touched, leader=leader)
 
 
-def _inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
+def inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
+    """Announce that the target has shown the effect: who was hit, and who led the topic then."""
     session.effective = True
     session.announce("injected", witness=witness, touched=touched, leader=leader)
 
 
-def _triggered(configuration: dict[str, Any]) -> Session:
+def triggered(configuration: dict[str, Any]) -> Session:
     """The session, if its trigger has come: no fault ever strikes without it."""
     session = current(configuration)
     if not session.triggered:
@@ -223,7 +230,8 @@ def _triggered(configuration: dict[str, Any]) -> Session:
     return session
 
 
-def _guard(session: Session) -> Guard:
+def guarded(session: Session) -> Guard:
+    """The guard of the proxies' toxics; PlatformError if there is no proxy in the clients' path."""
     if session.guard is None:
         raise PlatformError(
             where=f"fault {session.scene.fault}",

@@ -9,11 +9,13 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from dedup.endpoints import Endpoints
 from dedup.experiments import LATENCY_FAULT, Fault
+from dedup.fault_kinds import DropTCP
 from dedup_runners.chaos.sessions import Scene
 
 EXPERIMENT: Final = "experiment.json"
@@ -25,6 +27,8 @@ PAUSE_S: Final = 0.1
 PAUSE_ROUND_TRIPS: Final = 5
 """Between two resets a client has time to connect (a few round trips) and to send again; else only the first reset
 could cause duplicates."""
+SILENCE_S: Final = 1.0
+SILENCE_ROUND_TRIPS: Final = 5
 
 Activity = dict[str, Any]
 
@@ -57,6 +61,7 @@ def render(
         timeout_s=timeout_s,
         broker=broker,
         endpoints=endpoints,
+        storage=bool(fault and fault.needs_bookies),
         watchdog=watchdog,
     )
     method = (
@@ -105,10 +110,20 @@ def _deed(fault: Fault, pretend: bool, latency_s: float) -> list[Activity]:
             _action("reset_connections", duration_s=fault.kill_tcp.duration_s, pause_s=pause_s),
             _action("clear"),
         ]
+    if fault.drop_tcp is not None:
+        return [_drop(fault.drop_tcp, latency_s), _action("clear")]
     if fault.kill is not None:
         restart = {"restart_after_s": fault.kill.restart_after_s}
-        return [_action("kill_broker", **restart), _action("await_restart", **restart)]
+        kill = _activity("action", "bookies", "kill_bookie", restart) if fault.needs_bookies else None
+        return [kill or _action("kill_broker", **restart), _action("await_restart", **restart)]
     return [_action("move_leader")]
+
+
+def _drop(drop: DropTCP, latency_s: float) -> Activity:
+    """Whoever is silent for long enough is not merely slow: several round trips, of a link with latency, too."""
+    silence_s = max(SILENCE_ROUND_TRIPS * latency_s, min(SILENCE_S, drop.duration_s / 2))
+    arguments = {"direction": drop.direction.value, "duration_s": drop.duration_s, "silence_s": silence_s}
+    return _activity("action", "drops", "drop_bytes", arguments)
 
 
 def _latency(latency_s: float) -> list[Activity]:
@@ -130,6 +145,10 @@ def _words(fault: Fault | None, latency_s: float) -> str:
     at = f"at message {fault.at.message}"
     if fault.kill_tcp is not None:
         return f"{at}, reset all client connections for {fault.kill_tcp.duration_s:g} s"
+    if fault.drop_tcp is not None:
+        return f"{at}, lose all bytes ({fault.drop_tcp.direction}) for {fault.drop_tcp.duration_s:g} s"
+    if fault.needs_bookies and fault.kill is not None:
+        return f"{at}, kill a bookie of the ledger and start it again after {fault.kill.restart_after_s:g} s"
     if fault.kill is not None:
         return f"{at}, kill the leader and start it again after {fault.kill.restart_after_s:g} s"
     return f"{at}, move the leader"
@@ -143,6 +162,6 @@ def _probe(name: str, **arguments: float) -> Activity:
     return _activity("probe", "probes", name, arguments)
 
 
-def _activity(kind: str, module: str, name: str, arguments: dict[str, float]) -> Activity:
-    provider = {"type": "python", "module": f"dedup_runners.chaos.{module}", "func": name, "arguments": arguments}
+def _activity(kind: str, module: str, name: str, arguments: Mapping[str, float | str]) -> Activity:
+    provider = {"type": "python", "module": f"dedup_runners.chaos.{module}", "func": name, "arguments": dict(arguments)}
     return {"type": kind, "name": name.replace("_", "-"), "provider": provider}

@@ -18,7 +18,7 @@ from typing import Final
 
 from dedup.errors import PlatformError
 from dedup_runners.chaos import watchdog
-from dedup_runners.chaos.watchdog import Toxiproxy, remove_everywhere
+from dedup_runners.chaos.watchdog import DOWNSTREAM, Toxiproxy, remove_everywhere
 from dedup_runners.waiting import until
 
 START_TIMEOUT_S: Final = 10.0
@@ -48,15 +48,16 @@ class Guard:
         """Heal by force when `duration_s` and a grace are over. Before the first toxic, always."""
         self._tell(f"until {time.monotonic_ns() + int((duration_s + GRACE_S) * 1e9)}")
 
-    def set(self, kind: str, attributes: dict[str, int]) -> None:
-        """Put the toxic on every proxy."""
+    def set(self, kind: str, attributes: dict[str, int], streams: Sequence[str] = (DOWNSTREAM,)) -> None:
+        """Put the toxic on every proxy: on what flows to the clients, or on the streams named."""
         for proxy in self.proxies:
-            self.toxiproxy.add(proxy, self.toxic, kind, attributes)
+            for stream in streams:
+                self.toxiproxy.add(proxy, self.toxic, kind, attributes, stream)
 
     def unset(self) -> None:
-        """Take it off every proxy, once; `release` proves that it is gone."""
+        """Take what flows to the clients off it, once, on every proxy; `release` proves that nothing is left."""
         for proxy in self.proxies:
-            self.toxiproxy.remove(proxy, self.toxic)
+            self.toxiproxy.remove(proxy, self.toxic, (DOWNSTREAM,))
 
     def release(self) -> list[str]:
         """Remove what is left of the toxic, see that it is gone, and send the watchdog home. Harmless twice.

@@ -25,9 +25,12 @@ def question(system: System) -> bytes:
     return struct.pack(">ii", len(_PULSAR_CONNECT) + 4, len(_PULSAR_CONNECT)) + _PULSAR_CONNECT
 
 
-def round_trip_ms(system: System, host: str, port: int) -> float:
-    """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none."""
-    with socket.create_connection((host, port), TIMEOUT_S) as connection:
+def round_trip_ms(system: System, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:
+    """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none.
+
+    TimeoutError says that it was asked and did not answer within the time.
+    """
+    with socket.create_connection((host, port), timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         asked = time.monotonic()
         connection.sendall(question(system))

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dedup.endpoints import Broker, Endpoints
+from dedup.fault_kinds import Kind
 from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
@@ -35,19 +36,25 @@ class Scene(BaseModel):
 
     folder: Path
     fault: str
-    kind: Literal["killTCP", "kill", "moveLeader", "latency"]
+    kind: Kind | Literal["latency"]
     message: int | None
     topic: str
     partition: int
     timeout_s: float
     broker: str | None
     endpoints: Endpoints
+    storage: bool = False
+    """Whether bookies are struck, and not brokers."""
     watchdog: Path | None = None
     """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
     def targets(self) -> list[Broker]:
         """The brokers on whose clients the fault acts: all, unless one was named."""
         return [broker for broker in self.endpoints.brokers if self.broker in (None, broker.id)]
+
+    def struck(self) -> Endpoints:
+        """The system as the `Site` sees it whose processes are struck."""
+        return self.endpoints.model_copy(update={"brokers": self.endpoints.bookies}) if self.storage else self.endpoints
 
 
 class Session:
@@ -59,7 +66,7 @@ class Session:
         self.admin: Admin = connect(scene.endpoints)
         self.triggers: TriggerServer | None = None
         self.guard: Guard | None = None
-        self.site: Site = sites.connect(scene.endpoints)
+        self.site: Site = sites.connect(scene.struck())
         self.triggered = self.effective = False
         self.killed: Victim | None = None
         self.killed_ns = 0
@@ -67,7 +74,7 @@ class Session:
     def warm_up(self) -> None:
         """Connect everything now, so that the fault strikes without delay when it is triggered."""
         scene = self.scene
-        if scene.kind in ("killTCP", "latency") and scene.endpoints.toxiproxy_url:
+        if scene.kind in ("killTCP", "dropTCP", "latency") and scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
             self.guard = Guard(
                 scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog

@@ -27,6 +27,9 @@ CALL_TIMEOUT_S = 2.0
 HEAL_TIMEOUT_S = 60.0
 RETRY_S = 0.1
 NEVER_S = 24 * 3600.0
+DOWNSTREAM = "downstream"
+UPSTREAM = "upstream"
+STREAMS = (DOWNSTREAM, UPSTREAM)
 ACCEPTED = b"guarded\n"
 
 
@@ -54,23 +57,29 @@ class Toxiproxy:
             raise OSError(f"{method} {path}: status {response.status}: {answer[:200].decode(errors='replace')}")
         return json.loads(answer) if answer else None
 
-    def add(self, proxy: str, toxic: str, kind: str, attributes: dict[str, int]) -> None:
-        """Put a toxic on what flows from the broker to the client."""
-        wanted = {"name": toxic, "type": kind, "stream": "downstream", "attributes": attributes}
+    def add(self, proxy: str, toxic: str, kind: str, attributes: dict[str, int], stream: str = DOWNSTREAM) -> None:
+        """Put a toxic on what flows from the broker to the client, or (`UPSTREAM`) the other way."""
+        wanted = {"name": _named(toxic, stream), "type": kind, "stream": stream, "attributes": attributes}
         self.call("POST", f"/proxies/{proxy}/toxics", wanted)
 
-    def remove(self, proxy: str, toxic: str) -> None:
+    def remove(self, proxy: str, toxic: str, streams: tuple[str, ...] = STREAMS) -> None:
         """Take it away again; one that is not there is no error."""
-        self.call("DELETE", f"/proxies/{proxy}/toxics/{toxic}", accepted=(404,))
+        for stream in streams:
+            self.call("DELETE", f"/proxies/{proxy}/toxics/{_named(toxic, stream)}", accepted=(404,))
 
     def holders(self, toxic: str) -> list[str]:
-        """The proxies that hold a toxic of this name now."""
-        proxies = self.call("GET", "/proxies")
+        """The proxies that hold the toxic now, on either stream."""
+        proxies, names = self.call("GET", "/proxies"), {_named(toxic, stream) for stream in STREAMS}
         assert isinstance(proxies, dict)
-        return [name for name, proxy in proxies.items() if toxic in [each["name"] for each in proxy["toxics"]]]
+        return [name for name, proxy in proxies.items() if names & {each["name"] for each in proxy["toxics"]}]
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _named(toxic: str, stream: str) -> str:
+    """A proxy's toxics have names of their own, whichever stream they are on."""
+    return toxic if stream == DOWNSTREAM else f"{toxic}-up"
 
 
 def remove_everywhere(toxiproxy: Toxiproxy, toxic: str, proxies: list[str], timeout_s: float) -> list[str]:

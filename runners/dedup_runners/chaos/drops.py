@@ -1,0 +1,84 @@
+"""Bytes that are lost on the way: the connections stay, and nothing passes, one way or both.
+
+Toxiproxy's toxic `timeout`, with no time-out, swallows whatever flows. Nobody is told: the client waits for an answer
+that was lost, or for one to a question that was lost, and whether a message was stored it cannot know. When the toxic
+is taken away Toxiproxy closes the connections that it has robbed, since a stream with a hole in it is of no use.
+
+The witness is silence: a broker that answers on the tester's own path, and at the same time not on the clients'. It is
+heard twice, when the fault begins and when it ends, so that a toxic that did not stay cannot pass for one that did.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from dedup_runners.chaos import pings
+from dedup_runners.chaos.actions import guarded, inject, triggered
+from dedup_runners.chaos.sessions import Session
+from dedup_runners.chaos.watchdog import DOWNSTREAM, UPSTREAM
+
+STREAMS: Final = {"ToBrokers": (UPSTREAM,), "ToClients": (DOWNSTREAM,), "Both": (UPSTREAM, DOWNSTREAM)}
+
+Address = tuple[str, int]
+
+
+def drop_bytes(
+    direction: str, duration_s: float, silence_s: float, configuration: dict[str, Any]
+) -> dict[str, list[str]]:
+    """Swallow what flows in `direction` for `duration_s`; who does not answer within `silence_s` is silent."""
+    session = triggered(configuration)
+    guard = guarded(session)
+    guard.protect(duration_s + silence_s)
+    session.note("injecting", proxies=guard.proxies, direction=direction, duration_s=duration_s)
+    deadline = time.monotonic() + duration_s
+    guard.set("timeout", {"timeout": 0}, STREAMS[direction])
+    silent = _silent(session, silence_s)
+    while not silent and time.monotonic() < deadline - silence_s:
+        silent = _silent(session, silence_s)
+    if silent:
+        inject(session, touched=silent, leader=session.leader(), silent=silent, direction=direction)
+    time.sleep(max(0.0, deadline - silence_s - time.monotonic()))
+    at_end = _silent(session, silence_s)
+    session.note("effect", silent_at_end=at_end)
+    if not silent:
+        session.note("no_effect", reason="no broker was silent to the clients while it answered the tester")
+    return {"silent": silent, "silent_at_end": at_end}
+
+
+def direct_addresses(bootstrap: str) -> list[Address]:
+    """`host:port,…` or `pulsar://host:port,…`, taken apart."""
+    found = [each.rpartition(":") for each in bootstrap.removeprefix("pulsar://").split(",")]
+    return [(host, int(port)) for host, _, port in found]
+
+
+def unheard(
+    system: pings.System, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
+) -> list[str]:
+    """Whoever in `proxied` is asked and does not answer; nobody, unless every address in `direct` answers meanwhile.
+
+    A proxy that refuses to be connected to is not silence, but a proxy that is not there.
+    """
+
+    def answers(address: Address) -> bool | None:
+        try:
+            pings.round_trip_ms(system, *address, silence_s)
+        except TimeoutError:
+            return False
+        except OSError:
+            return None
+        return True
+
+    with ThreadPoolExecutor(max_workers=len(direct) + len(proxied)) as pool:
+        heard = list(pool.map(answers, [*direct, *proxied.values()]))
+    if not all(heard[: len(direct)]):
+        return []
+    return [name for name, answered in zip(proxied, heard[len(direct) :], strict=True) if answered is False]
+
+
+def _silent(session: Session, silence_s: float) -> list[str]:
+    """The brokers that are silent to the clients now."""
+    scene = session.scene
+    proxied = {broker.id: ("127.0.0.1", broker.proxy_port) for broker in scene.targets() if broker.proxy_port}
+    direct = direct_addresses(scene.endpoints.direct_bootstrap)
+    return unheard(scene.endpoints.system, direct, proxied, silence_s)

@@ -1,0 +1,103 @@
+"""The conductor: carries out one attempt of one run in a pod, from the claim to the manifest.
+
+`python -m dedup_runners.conductor ASSIGNMENT`. It is the lab's part in a cluster: the same course (courses.py), with
+companions that are the other containers of its pod. It decides alone: producer, consumer and chaos containers wait for
+what it writes and leave when it is gone, so there is no half of a run that goes on by itself. What it could not do is
+in `failure.json`, beside what was recorded until then; without a manifest nothing of it is judged.
+
+Exit codes: 0 the run's history is complete; 4 it is not; 5 another pod has claimed this attempt, and nothing was sent.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from dedup import assignments
+from dedup.assignments import Assignment
+from dedup.errors import EXIT_ERROR, SpecificationError
+from dedup.stages import Stage
+from dedup_runners import admins, claims, lifelines, programs
+from dedup_runners.chaos import sites
+from dedup_runners.companions import Neighbours
+from dedup_runners.courses import Course, Situation
+from dedup_runners.progress import Progress
+
+FAILURE: Final = "failure.json"
+REPORT_EVERY_S: Final = 5.0
+
+
+class Told:
+    """Tells in the pod's log how far the run is, now and then."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, phase: str, seen: Progress) -> None:
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + REPORT_EVERY_S
+            print(f"{phase}: {seen.sent:,} sent, {seen.acknowledged:,} acknowledged, {seen.received:,} read")
+
+
+def conduct(assignment: Assignment) -> None:
+    """Claim the attempt and do all of it; AlreadyClaimed before anything else, another DedupError in the course."""
+    claims.claim(assignment)
+    folder, failing = assignment.folder, Stage.PREPARE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with sites.connect(assignment.endpoints) as site, admins.connect(assignment.endpoints) as admin:
+            site.warm_up()
+            course = Course(
+                Situation(
+                    experiment=assignment.experiment,
+                    system=assignment.system,
+                    variant=assignment.variant,
+                    run=assignment.run,
+                    attempt=assignment.attempt,
+                    folder=folder,
+                    endpoints=assignment.endpoints,
+                    admin=admin,
+                    site=site,
+                    companions=Neighbours(assignment.shared),
+                    dead=lambda: None,  # a broker that dies is one of the site's exits
+                    report=Told(),
+                    watchdog=assignment.watchdog,
+                )
+            )
+            for failing, work in _stages(course):
+                print(failing.value)
+                work()
+    except Exception as error:
+        (folder / FAILURE).write_text(json.dumps({"stage": failing.value, "reason": str(error)}, indent=1))
+        raise
+
+
+def _stages(course: Course) -> list[tuple[Stage, Callable[[], object]]]:
+    return [
+        (Stage.PREPARE, course.prepare),
+        (Stage.PRODUCE, course.produce),
+        (Stage.SETTLE, course.settle),
+        (Stage.CONSUME, course.consume),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """The conductor's exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m dedup_runners.conductor ASSIGNMENT", file=sys.stderr)
+        return 2
+    try:
+        assignment = assignments.read(Path(arguments[0]))
+    except SpecificationError as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERROR
+    with lifelines.held(lifelines.CONDUCTOR, assignment.shared) as ended:
+        ending = programs.attempt(lifelines.CONDUCTOR, lambda: conduct(assignment))
+        ended(*ending)
+    return ending.code
+
+
+if __name__ == "__main__":
+    programs.leave(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""A producer and one fault, played in a pod: `python -c SOURCE ENDPOINTS FOLDER FAULT HOW`, all but FOLDER as JSON.
+
+FAULT is a fault as in an experiment, HOW says more: `messages`, `die` (the injector is killed once its fault is in
+force), `broker` (strike that one). What everyone saw is printed as one line of JSON.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from dedup.endpoints import Endpoints
+from dedup.experiments import Fault
+from dedup.faults import vacuous
+from dedup_runners import admins, chaos, lifelines
+from dedup_runners.admins import Admin
+from dedup_runners.chaos import sites
+from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.toxiproxies import Toxiproxy
+from dedup_runners.waiting import until
+
+BOUND_S = 240.0
+SHARED = Path("/shared")
+
+
+def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die: bool, broker: str | None) -> object:
+    """The record of the fault, and what is left of it."""
+    folder.mkdir(parents=True)
+    with (
+        lifelines.held(lifelines.CONDUCTOR, SHARED),
+        admins.connect(endpoints) as admin,
+        sites.connect(endpoints) as site,
+    ):
+        site.warm_up()
+        before = site.exits()
+        admin.create_topic(folder.name, partitions=1, deduplication=True)
+        words = (str(folder), fault.name)
+        injector = start(folder, "injector", "dedup_runners.chaos", *words, **{lifelines.VARIABLE: str(SHARED)})
+        chaos.prepare(
+            folder,
+            fault,
+            endpoints=endpoints,
+            topic=folder.name,
+            timeout_s=BOUND_S,
+            broker=broker,
+            watchdog=SHARED / "watchdog.sock",
+        )
+        port = until(lambda: chaos.armed_port(folder, fault.name), BOUND_S, "the fault to be armed")
+        producer = produce(endpoints, folder, messages, Trigger(fault=fault.name, message=fault.at.message, port=port))
+        if die:
+            until(lambda: "injected" in events(folder, "marks.jsonl"), BOUND_S, "the producer to know of the fault")
+            os.killpg(injector.pid, signal.SIGKILL)
+        codes = [producer.wait(BOUND_S), injector.wait(BOUND_S)]
+        until(lambda: whole(admin, folder.name), BOUND_S, "the brokers to be whole again", 0.5)
+        until(lambda: not toxics(endpoints), BOUND_S, "the toxics to be gone", 0.1)
+        until(site.idle, BOUND_S, "the clients' connections to be gone", 0.1)
+        exits = site.exits() - before
+    (record,) = chaos.records(folder, [fault], messages=messages)
+    return {
+        "record": record.model_dump(mode="json"),
+        "vacuous": vacuous(record),
+        "codes": codes,
+        "exits": exits,
+        "lines": chaos.lines(folder / "faults.jsonl"),
+        "disturbances": chaos.lines(folder / "disturbances.jsonl")[:50],
+    }
+
+
+def start(
+    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
+) -> Any:
+    """A program of ours in a group of its own."""
+    with open(folder / f"{name}.log", "wb") as log:
+        command = [sys.executable, "-m", module, *arguments]
+        told = {**os.environ, **environment}
+        return subprocess.Popen(command, env=told, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
+
+
+def produce(endpoints: Endpoints, folder: Path, messages: int, trigger: Trigger) -> Any:
+    """The project's producer at work."""
+    config = ProducerConfig(
+        run_id="played",
+        folder=folder,
+        endpoints=endpoints,
+        topic=folder.name,
+        library="confluent-kafka",
+        deduplication=True,
+        producer_name=folder.name,
+        messages=messages,
+        triggers=(trigger,),
+    )
+    producer = start(folder, "producer", "dedup_runners.producer", "-", stdin=subprocess.PIPE)
+    producer.stdin.write(config.model_dump_json().encode())
+    producer.stdin.close()
+    return producer
+
+
+def whole(admin: Admin, topic: str) -> bool:
+    return admin.unhealthy(topic) is None
+
+
+def events(folder: Path, name: str) -> list[object]:
+    return [line["event"] for line in chaos.lines(folder / name)]
+
+
+def toxics(endpoints: Endpoints) -> list[str]:
+    with Toxiproxy(endpoints.toxiproxy_url or "") as toxiproxy:
+        return [toxic.name for proxy in toxiproxy.proxies().values() for toxic in proxy.toxics]
+
+
+if __name__ == "__main__":
+    system, place, asked, how = sys.argv[1:]
+    played = play(
+        Endpoints.model_validate_json(system), Path(place), Fault.model_validate_json(asked), **json.loads(how)
+    )
+    print(json.dumps(played))

@@ -1,0 +1,182 @@
+"""Faults in pods against charts/kafka: witnessed by the brokers, healed, and healed even if their injector is killed.
+
+They are driven from one pod with the sidecars of a run: Toxiproxy and the watchdog. Its account may look at pods and
+run commands in them, and nothing else; everything keeps to the strictest Pod Security level.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
+from kubernetes.utils import create_from_dict
+from tests.kubernetes import fault_play, pods
+from tests.kubernetes.cluster import images
+from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.helm import CHARTS, Helm, Values
+
+from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup_runners.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE: Final = f"chaos-{uuid4().hex[:8]}"
+BOUND_S: Final = 600.0
+HOLD_S: Final = 12
+MESSAGES: Final = 500_000
+REPOSITORY, TAG = images.KAFKA.reference.rsplit(":", 1)
+VALUES: Final[Values] = {"image": {"repository": REPOSITORY, "tag": TAG}}
+RIGHTS: Final[list[dict[str, Any]]] = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+]
+ACCOUNT: Final[list[dict[str, Any]]] = [
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "chaos"}},
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "chaos"},
+        "rules": RIGHTS,
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "chaos"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "chaos"},
+        "subjects": [{"kind": "ServiceAccount", "name": "chaos", "namespace": NAMESPACE}],
+    },
+]
+
+
+def endpoints() -> Endpoints:
+    """The brokers as the pod sees them."""
+    return Endpoints(
+        system="kafka",
+        client_bootstrap=",".join(f"127.0.0.1:{39092 + i}" for i in range(3)),
+        direct_bootstrap=",".join(f"k-{i}.k-brokers.{NAMESPACE}.svc:9092" for i in range(3)),
+        toxiproxy_url="http://127.0.0.1:8474",
+        brokers=[
+            Broker(
+                id=str(i),
+                client_port=9094,
+                proxy=f"k-{i}",
+                proxy_port=39092 + i,
+                pod=BrokerPod(namespace=NAMESPACE, name=f"k-{i}", container="broker", hold="/hold"),
+            )
+            for i in range(3)
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The brokers, and the pod from which they are hurt."""
+
+    client: ApiClient
+
+    def play(self, kind: dict[str, Any], *, die: bool = False, broker: str | None = None) -> dict[str, Any]:
+        """What became of a fault at message 20,000."""
+        fault = {"name": "cut", "at": {"message": 20_000}, **kind}
+        how = {"messages": MESSAGES, "die": die, "broker": broker}
+        source = Path(fault_play.__file__).read_text()
+        words = [endpoints().model_dump_json(), f"/history/t-{uuid4().hex[:8]}", json.dumps(fault), json.dumps(how)]
+        command = ["python", "-c", source, *words]
+        said = pods.execute(self.client, NAMESPACE, "runner", "runner", command, BOUND_S)
+        found: dict[str, Any] = json.loads(said)
+        return found
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    for image in (images.KAFKA, images.RUNNER):
+        cluster.load(images.archive(image))
+    with cluster.api_server.client() as client:
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        CoreV1Api(client).create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+        helm = Helm(CHARTS / "kafka", "k", NAMESPACE, tmp_path_factory.mktemp("helm"), cluster.kubeconfig)
+        helm.upgrade(VALUES)
+        for document in (*ACCOUNT, pod_of_ours(helm)):
+            create_from_dict(client, document, namespace=NAMESPACE)
+        ready = AppsV1Api(client).read_namespaced_stateful_set
+        until(lambda: ready("k", NAMESPACE).status.ready_replicas == 3, BOUND_S, "all brokers are ready", 0.5)
+        until(lambda: pods.ready(client, NAMESPACE, "app=runner") == 1, BOUND_S, "the runner's pod is ready", 0.5)
+        yield Stage(client)
+        helm.uninstall()
+        CoreV1Api(client).delete_namespace(NAMESPACE)
+
+
+def pod_of_ours(helm: Helm) -> dict[str, Any]:
+    """The pod of `helm test`, Toxiproxy and all, with the watchdog, an account, and a container that waits."""
+    pod = next(each for each in helm.render(VALUES) if each["kind"] == "Pod")
+    pod["metadata"] = {"name": "runner", "labels": {"app": "runner"}}
+    spec = pod["spec"]
+    (toxiproxy,), (runner,) = spec["initContainers"], spec["containers"]
+    for name, container in (("toxiproxy", toxiproxy), ("runner", runner)):
+        container["name"], container["resources"] = name, {"limits": {"memory": "1Gi"}}
+    shared = [{"name": "shared", "mountPath": "/shared"}, {"name": "history", "mountPath": "/history"}]
+    runner["volumeMounts"] += shared
+    path = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py"
+    watchdog = {
+        **runner,
+        "name": "watchdog",
+        "restartPolicy": "Always",
+        "command": ["tini-static", "--", "python", "-I", "-S", path, "--serve", "/shared/watchdog.sock"],
+    }
+    runner["command"] = ["tini-static", "--", "sleep", "infinity"]
+    runner["workingDir"] = "/tmp"
+    spec["initContainers"].append(watchdog)
+    spec["volumes"] += [{"name": name, "emptyDir": {}} for name in ("shared", "history")]
+    spec |= {"serviceAccountName": "chaos", "automountServiceAccountToken": True}
+    return pod
+
+
+def test_connections_are_cut_and_the_brokers_say_so(stage: Stage) -> None:
+    found = stage.play({"killTCP": {"duration": "3s"}})
+    assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
+    assert sum(found["record"]["target_witness"]["connections_gone"].values()) > 0
+    assert found["record"]["heal_proven"]
+    assert found["exits"] == 0
+
+
+def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage) -> None:
+    found = stage.play({"kill": {"target": "Leader", "restartAfter": f"{HOLD_S}s"}})
+    assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
+    assert found["record"]["target_witness"]["exit_code"] == 137
+    assert found["record"]["injector"]["restarted"]["down_s"] >= HOLD_S
+    assert found["exits"] == 1
+    times = {line["event"]: line["monotonic_ns"] for line in found["lines"]}
+    pushed = next(line for line in found["lines"] if line["event"] == "triggered")["detail"]["pushed_ns"]
+    noticed = next(line["monotonic_ns"] for line in found["disturbances"] if line["monotonic_ns"] > pushed)
+    since = {"the kill was sent": times["injecting"], "a client noticed": noticed, "proven": times["injected"]}
+    print("ms from the push until", {name: round((at - pushed) / 1e6, 1) for name, at in since.items()})
+
+
+def test_a_cut_whose_injector_is_killed_is_healed_by_the_sidecar(stage: Stage) -> None:
+    found = stage.play({"killTCP": {"duration": "60s"}}, die=True)
+    healed = next(line for line in found["lines"] if line["event"] == "healed_by_watchdog")
+    assert healed["detail"]["reason"] == "injector gone"
+    assert found["codes"][0] == 0
+    assert not found["record"]["leaked"]
+    assert any("no chaos journal" in problem for problem in found["record"]["problems"])
+
+
+def test_a_killed_broker_comes_back_though_its_killer_is_dead(stage: Stage) -> None:
+    found = stage.play({"kill": {"target": "Leader", "restartAfter": f"{HOLD_S}s"}}, die=True)
+    assert found["codes"][0] == 0
+    assert found["exits"] == 1
+
+
+def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
+    core = CoreV1Api(stage.client)
+    core.patch_namespaced_pod("k-2", NAMESPACE, {"metadata": {"labels": {"dedup.dev/faults": None}}})
+    try:
+        found = stage.play({"kill": {"target": "Leader", "restartAfter": "1s"}}, broker="2")
+    finally:
+        core.patch_namespaced_pod("k-2", NAMESPACE, {"metadata": {"labels": {"dedup.dev/faults": "allowed"}}})
+    assert any("only pods that consent are hurt" in problem for problem in found["record"]["problems"])
+    assert found["vacuous"] is not None
+    assert found["exits"] == 0

@@ -1,0 +1,67 @@
+"""A small S3 of the test's own: MinIO as a process on this machine, and the environment in which it is found."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+from s3fs import S3FileSystem
+from tests.kubernetes.cluster import binaries
+
+from dedup_runners.waiting import until
+
+BUCKET: Final = "histories"
+START_S: Final = 60.0
+END_S: Final = 20.0
+
+
+class ObjectStore:
+    """A running MinIO; `environment` is what its clients need."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "dedup-test",
+            "AWS_SECRET_ACCESS_KEY": "dedup-test-password",
+        }
+        words = ["server", "--quiet", "--address", self.url.removeprefix("http://"), str(folder)]
+        keys = {"MINIO_ROOT_USER": "dedup-test", "MINIO_ROOT_PASSWORD": "dedup-test-password"}
+        with (folder.parent / "minio.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(binaries.find(binaries.MINIO)), *words], env={**os.environ, **keys}, stdout=log, stderr=log
+            )
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/minio/health/live", trust_env=False).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(END_S)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[ObjectStore]:
+    """A MinIO with one empty bucket, until the block ends. This process's environment leads to it meanwhile."""
+    folder.mkdir()
+    store = ObjectStore(folder)
+    before = dict(os.environ)
+    try:
+        until(store.ready, START_S, "MinIO to answer", 0.1)
+        os.environ |= store.environment
+        S3FileSystem.clear_instance_cache()
+        S3FileSystem().mkdir(BUCKET)
+        yield store
+    finally:
+        S3FileSystem.clear_instance_cache()
+        os.environ.clear()
+        os.environ |= before
+        store.close()

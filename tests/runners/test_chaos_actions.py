@@ -1,0 +1,87 @@
+"""What a fault believes: with a site made of words, so that each word can be missing."""
+
+from types import SimpleNamespace as Object
+from typing import Any
+
+import pytest
+
+from dedup.endpoints import Broker
+from dedup_runners.chaos import actions
+from dedup_runners.chaos.sites import Death, Victim
+from dedup_runners.chaos.sockets import Connection
+
+VICTIM = Victim("1", "one", {"pod": "k-1", "container": "one"})
+
+
+def connection(port: int) -> Connection:
+    return Connection(("10.0.0.1", 9094), ("10.0.0.9", port))
+
+
+class Play:
+    """A session and its site in one: what is to be seen is given, what is said is kept, in order."""
+
+    def __init__(self, *, looks: list[dict[str, set[Connection]]] | None = None, deaths: list[Any] | None = None):
+        self.looks, self.deaths = looks or [], deaths or []
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.effective = False
+        self.killed: Victim | None = None
+        self.killed_ns = 0
+        self.site = self
+        self.scene = Object(targets=lambda: [Broker(id="1", client_port=9094, proxy_port=1)])
+
+    def connections(self) -> dict[str, set[Connection]]:
+        return self.looks.pop(0)
+
+    def victim(self, broker: str) -> Victim:
+        return VICTIM
+
+    def kill(self, victim: Victim, down_s: float) -> None:
+        self.said.append(("kill", {}))
+
+    def death(self, victim: Victim) -> Death | None:
+        found: Death | None = self.deaths.pop(0)
+        return found
+
+    def note(self, event: str, **detail: Any) -> None:
+        self.said.append((event, detail))
+
+    def stamp(self, event: str) -> None:
+        self.said.append((f"stamp {event}", {}))
+
+    def announce(self, event: str, **detail: Any) -> None:
+        self.stamp(event)
+        self.note(event, **detail)
+
+    def events(self) -> list[str]:
+        return [event for event, _ in self.said]
+
+
+def test_a_connection_that_is_no_longer_there_is_gone() -> None:
+    play = Play(looks=[{"1": {connection(1), connection(2)}}, {"1": {connection(2), connection(3)}}])
+    seen = actions._Connections(play)  # type: ignore[arg-type]
+    seen._take()
+    assert seen.counts() == {"connections_before": {"1": 2}, "connections_gone": {"1": 1}}
+
+
+def test_a_connection_that_could_not_be_looked_for_is_not_gone() -> None:
+    play = Play(looks=[{"1": {connection(1), connection(2)}}, {}, {"1": {connection(1), connection(2)}}])
+    seen = actions._Connections(play)  # type: ignore[arg-type]
+    assert seen._take() == set()
+    seen._take()
+    assert seen.counts() == {"connections_before": {"1": 2}, "connections_gone": {"1": 0}}
+
+
+def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is_proven() -> None:
+    play = Play(deaths=[None, Death(137, {"container": "one"})])
+    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    assert play.events() == ["injecting", "kill", "stamp injected", "stamp injected", "injected"]
+    assert play.said[-1][1]["witness"]["exit_code"] == 137
+    assert play.effective
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_broker_that_ended_otherwise_was_not_killed_by_us(code: int) -> None:
+    play = Play(deaths=[Death(code, {})])
+    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    assert play.events() == ["injecting", "kill", "stamp injected", "no_effect"]
+    assert not play.effective
