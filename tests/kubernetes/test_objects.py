@@ -1,6 +1,6 @@
 """The objects of an experiment before a real API server: every key is known, and the pods are of level "restricted".
 
-An API server without nodes runs none of them (tests/kubernetes/test_whole_runs.py does), but it refuses what it does not
+An API server without nodes runs none of them (test_whole_runs.py does), but it refuses what it does not
 know, and a pod that asks for more than its namespace allows.
 """
 
@@ -63,7 +63,7 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
             f"/api/v1/namespaces/{NAMESPACE}",
             {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
         )
-        for each in accounts(OWNER):
+        for each in accounts(OWNER, EXPERIMENT):
             status, said = create(client, each)
             assert status == 201, said
         yield client

@@ -1,11 +1,14 @@
 """Who may do what: an account for the pods of runs, and one for Spark's driver.
 
 A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
-read); the clients in the same pod have no token. The driver makes executors. Neither may read Secrets.
+read); the clients in the same pod have no token. Some kinds of faults need more, and only experiments with such faults
+give it. The driver makes executors. Neither may read Secrets.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from dedup.experiments import Experiment
 from dedup_operator.objects.names import Owner, metadata, name_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -39,19 +42,31 @@ def driver_account(owner: Owner) -> str:
     return name_of(owner, "account", "driver")
 
 
-def accounts(owner: Owner) -> list[Object]:
+def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
     """Both accounts, each with its role and the binding between them."""
     return [
-        *_account(owner, run_account(owner), "run", RUN_RULES),
-        *_account(owner, driver_account(owner), "verification", DRIVER_RULES),
+        *_account(owner, run_account(owner), "run", [*RUN_RULES, *_fault_rules(experiment)]),
+        *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
     ]
 
 
-def _account(owner: Owner, name: str, component: str, rules: tuple[Rule, ...]) -> list[Object]:
+def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
+    """What only some kinds of faults need."""
+    faults = experiment.spec.faults
+    if any(fault.pod_delete is not None for fault in faults):
+        yield _rule("", ["pods"], ["delete"])
+    if any(fault.privileged for fault in faults):
+        yield _rule("", ["pods/ephemeralcontainers"], ["get", "update", "patch"])
+    if any(fault.partition is not None and not fault.privileged for fault in faults):
+        yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "list", "create", "delete"])
+        yield _rule("batch", ["jobs"], ["get", "create", "delete"])
+
+
+def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list[Object]:
     meta = metadata(owner, name, component)
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
-        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": list(rules)},
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": rules},
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",

@@ -13,12 +13,14 @@ from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
 
 CONTAINER: Final = "broker"
+BOOKIE_CONTAINER: Final = "bookie"
 HOLD: Final = "/hold"
 TOXIPROXY_URL: Final = "http://127.0.0.1:8474"
 KAFKA_FIRST_PORT: Final = 39092
 KAFKA_CLIENT, KAFKA_DIRECT = 9094, 9092
 PULSAR_FIRST_PORT: Final = 36650
 PULSAR_CLIENT, PULSAR_DIRECT, PULSAR_WEB = 6660, 6650, 8080
+BOOKIE: Final = 3181
 LISTENER: Final = "loopback"
 
 
@@ -101,6 +103,15 @@ def _pulsar(system: System, release: str, namespace: str) -> Endpoints:
             )
             for number, (pod, web) in enumerate(zip(pods, webs, strict=True))
         ],
+        bookies=[_bookie(f"{release}-bookie-{number}", release, namespace) for number in range(system.pulsar.bookies)],
+    )
+
+
+def _bookie(pod: str, release: str, namespace: str) -> Broker:
+    return Broker(
+        id=f"{pod}.{release}-bookie.{namespace}.svc:{BOOKIE}",
+        client_port=BOOKIE,
+        pod=BrokerPod(namespace=namespace, name=pod, container=BOOKIE_CONTAINER, hold=HOLD),
     )
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from dedup.assignments import Assignment
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment, load
+from dedup.experiments import Experiment, load, parse
 from dedup.plans import Run, plan
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
@@ -135,10 +135,23 @@ def test_a_volume_is_mounted_where_histories_are_carried_and_read(experiment: Ex
     assert all("store" in mounted(spec[part]) for part in ("driver", "executor"))
 
 
-def test_accounts_read_no_secrets() -> None:
-    roles = [each for each in accounts(OWNER) if each["kind"] == "Role"]
-    assert len(roles) == 2
-    assert all("secrets" not in rule["resources"] for role in roles for rule in role["rules"])
+def rights(experiment: Experiment) -> set[tuple[str, str]]:
+    """What any of our accounts may do: (resource, verb)."""
+    rules = [rule for each in accounts(OWNER, experiment) if each["kind"] == "Role" for rule in each["rules"]]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_accounts_read_no_secrets(experiment: Experiment) -> None:
+    assert ("pods/exec", "create") in rights(experiment)
+    assert not any(resource == "secrets" for resource, _ in rights(experiment))
+
+
+def test_only_faults_that_need_more_get_more(experiment: Experiment) -> None:
+    partition = {"name": "apart", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "5s"}}
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["faults"] = [partition]
+    right = ("networkpolicies", "create")
+    assert right in rights(parse(document, source="test")) and right not in rights(experiment)
 
 
 def test_pods_are_restricted(experiment: Experiment) -> None:
@@ -160,6 +173,7 @@ def test_pulsars_brokers_are_called_as_they_call_themselves(experiment: Experime
     found = endpoints(experiment.spec.systems[1], "r", "lab")
     assert found.brokers[1].id == "r-broker-1.r-broker.lab.svc:8080"
     assert found.listener_name == "loopback"
+    assert found.bookies[2].id == "r-bookie-2.r-bookie.lab.svc:3181"
 
 
 def test_a_chart_is_told_what_the_experiment_says_whatever_else_it_is_told(experiment: Experiment) -> None:
