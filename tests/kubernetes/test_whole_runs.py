@@ -14,6 +14,7 @@ from tests.kubernetes import whole_runs
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.whole_runs import IMAGES, Judged, Place
 
+from dedup.assignments import EXIT_CLAIMED
 from dedup.experiments import Experiment, load
 from dedup.plans import plan
 from dedup.verdicts import Verdict
@@ -49,6 +50,7 @@ class Done(NamedTuple):
     """An experiment, carried out and judged."""
 
     asked: Asked
+    experiment: Experiment
     place: Place
     runs: dict[str, Judged]
 
@@ -62,7 +64,7 @@ def done(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
     experiment = load(EXAMPLES / f"{asked.example}.yaml").with_changes(runs=1, messages=MESSAGES)
     kind = experiment.spec.systems[0].kind
     with whole_runs.at(cluster, settings(kind, asked.store), tmp_path_factory.mktemp("home"), [kind]) as place:
-        yield Done(asked, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
+        yield Done(asked, experiment, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
 
 
 def settings(kind: str, store: dict[str, Any]) -> Settings:
@@ -116,6 +118,17 @@ def test_something_is_read_twice_without(done: Done) -> None:
     said = done.of("control").evidence.said
     assert said is not None
     assert said.counts.values_with_duplicates > 0
+
+
+def test_a_second_start_of_an_attempt_sends_nothing_and_leaves_its_history_alone(done: Done, tmp_path: Path) -> None:
+    first = done.runs[plan(done.experiment)[0].run_id]
+    assert done.place.start_again(done.experiment, first.run) == EXIT_CLAIMED
+    again = done.place.fetch(done.experiment, tmp_path) / "runs" / first.run.run_id / first.folder.name
+    assert contents(again) == contents(first.folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def test_little_time_goes_into_anything_but_the_run_itself(done: Done) -> None:

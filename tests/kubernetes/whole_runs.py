@@ -138,6 +138,27 @@ class Place:
         assert ended == "Complete", f"{run.run_id}: {ended}\n{self.words_of(name)}"
         self.pod_seconds[run.run_id] = self._pod_seconds(name)
 
+    def start_again(self, experiment: Experiment, run: Run) -> int:
+        """Start the pod of a run's first attempt a second time, as Kubernetes may; the exit code of its conductor."""
+        job = list(yaml.safe_load_all(printed("run", run.run_id, 1, experiment, self.settings)))[1]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "again"},
+            "spec": job["spec"]["template"]["spec"],
+        }
+        core = CoreV1Api(self.client)
+        core.create_namespaced_pod(self.namespace, pod)
+
+        def over() -> bool:
+            phase = core.read_namespaced_pod("again", self.namespace).status.phase
+            return phase in ("Succeeded", "Failed")
+
+        until(over, RUN_S, "the second pod ends", 0.2)
+        code = pods.container(self.client, self.namespace, "again", "conductor").state.terminated.exit_code
+        core.delete_namespaced_pod("again", self.namespace)
+        return int(code)
+
     def _ended(self, job: str) -> str | None:
         said = BatchV1Api(self.client).read_namespaced_job_status(job, self.namespace).status.conditions or []
         return next((each.type for each in said if each.type in ("Complete", "Failed") and each.status == "True"), None)
