@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dedup import faults
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
@@ -191,7 +192,7 @@ class Course:
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
-        killed = sum(1 for record in self._records if record.kind == "kill" and record.injected_ns is not None)
+        killed = faults.lives_ended(self._records)
         died = self._.site.exits() - self._exits_before
         problems = [f"{died} broker exits for {killed} kills: a broker died by itself"] if died > killed else []
         if gone := self._.dead():

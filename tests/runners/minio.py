@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-from s3fs import S3FileSystem
 from tests.kubernetes.cluster import binaries
+from upath import UPath
 
+from dedup import stores
 from dedup_runners.waiting import until
 
 BUCKET: Final = "histories"
@@ -57,11 +58,16 @@ def served(folder: Path) -> Iterator[ObjectStore]:
     try:
         until(store.ready, START_S, "MinIO to answer", 0.1)
         os.environ |= store.environment
-        S3FileSystem.clear_instance_cache()
-        S3FileSystem().mkdir(BUCKET)
+        forget()
+        stores.place(f"s3://{BUCKET}").mkdir()
         yield store
     finally:
-        S3FileSystem.clear_instance_cache()
+        forget()
         os.environ.clear()
         os.environ |= before
         store.close()
+
+
+def forget() -> None:
+    """Have the next client of a store read the environment anew."""
+    type(UPath("s3://").fs).clear_instance_cache()

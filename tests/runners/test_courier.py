@@ -7,6 +7,7 @@ import pytest
 from tests.runners import assigned
 
 from dedup.assignments import EXIT_CLAIMED, Assignment
+from dedup.errors import EXIT_ERROR
 from dedup.histories import MANIFEST
 from dedup.stores import place
 from dedup_runners import claims, conductor, programs
@@ -95,5 +96,5 @@ def test_a_program_says_what_a_store_refused(tmp_path: Path) -> None:
     first, _ = pods(tmp_path)
     (tmp_path / "store").write_text("a file")
     ending = programs.attempt("conductor", lambda: claims.claim(first))
-    assert ending.code == programs.EXIT_ERROR
+    assert ending.code == EXIT_ERROR
     assert ending.words.startswith("conductor: got")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dedup.errors import PlatformError
 from dedup.orphans import EXIT_CODE
 from dedup_runners import companions, lifelines
 from dedup_runners.companions import Neighbours
@@ -49,7 +50,7 @@ def test_one_that_is_killed_is_seen_at_once(tmp_path: Path) -> None:
     until(lambda: lifelines.begun(tmp_path, "producer"), BOUND_S, "the program")
     assert lifelines.exit_code(tmp_path, "producer") is None
     program.kill()
-    with pytest.raises(companions.PlatformError, match="producer: got exit code 137; it left no word"):
+    with pytest.raises(PlatformError, match="producer: got exit code 137; it left no word"):
         Neighbours(tmp_path).client("producer").succeed(BOUND_S)
     program.communicate()
 
@@ -82,7 +83,7 @@ def test_a_companion_that_was_never_told_leaves_with_the_conductor_too(tmp_path:
 
 def test_a_companion_that_never_begins_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(companions, "BEGIN_S", 0.05)
-    with pytest.raises(companions.PlatformError, match="producer: got not begun"):
+    with pytest.raises(PlatformError, match="producer: got not begun"):
         Neighbours(tmp_path).client("producer").succeed(BOUND_S)
 
 

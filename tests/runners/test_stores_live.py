@@ -83,13 +83,13 @@ def test_a_store_that_does_not_let_us_in_is_said_in_one_line(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    minio.S3FileSystem.clear_instance_cache()
+    minio.forget()
     pod = assigned.assignment(tmp_path, f"{ROOT}/other")
     try:
         with pytest.raises(EnvironmentError_, match="the store must answer"):
             claims.claim(pod)
     finally:
-        minio.S3FileSystem.clear_instance_cache()
+        minio.forget()
     assert not claims.won(pod.shared).exists()
 
 
