@@ -1,4 +1,4 @@
-"""Who may do what: an account for the pods of runs, and one for Spark's driver.
+"""Who may do what: an account for the pods of runs, one for Spark's driver, one for who removes policies in time.
 
 A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
 read); the clients in the same pod have no token. Some kinds of faults need more, and only experiments with such faults
@@ -32,6 +32,7 @@ DRIVER_RULES: Final = (
         ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
     ),
 )
+DEADLINE_RULE: Final = _rule("networking.k8s.io", ["networkpolicies"], ["list", "delete"])
 
 
 def run_account(owner: Owner) -> str:
@@ -42,12 +43,24 @@ def driver_account(owner: Owner) -> str:
     return name_of(owner, "account", "driver")
 
 
+def deadline_account(owner: Owner) -> str:
+    return name_of(owner, "account", "deadline")
+
+
+def needs_deadlines(experiment: Experiment) -> bool:
+    """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
+    return any(fault.partition is not None and not fault.privileged for fault in experiment.spec.faults)
+
+
 def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
-    """Both accounts, each with its role and the binding between them."""
-    return [
+    """The accounts, each with its role and the binding between them."""
+    made = [
         *_account(owner, run_account(owner), "run", [*RUN_RULES, *_fault_rules(experiment)]),
         *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
     ]
+    if needs_deadlines(experiment):
+        made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
+    return made
 
 
 def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
@@ -56,10 +69,9 @@ def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
     if any(fault.pod_delete is not None for fault in faults):
         yield _rule("", ["pods"], ["delete"])
     if any(fault.privileged for fault in faults):
-        yield _rule("", ["pods/ephemeralcontainers"], ["get", "update", "patch"])
-    if any(fault.partition is not None and not fault.privileged for fault in faults):
-        yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "list", "create", "delete"])
-        yield _rule("batch", ["jobs"], ["get", "create", "delete"])
+        yield _rule("", ["pods/ephemeralcontainers"], ["patch"])
+    if needs_deadlines(experiment):
+        yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "create", "delete"])
 
 
 def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list[Object]:

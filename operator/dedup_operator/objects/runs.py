@@ -8,6 +8,8 @@ Three helpers are there before the programs and outlive them, as sidecars that K
 Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
 history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
 
+A fault by NetworkPolicy outlives its pod, so a second Job removes what is past its deadline.
+
 The Job never tries again: an attempt that broke is an attempt, and the next one has a number of its own. Should
 Kubernetes start its pod twice all the same, the conductor of the second finds the attempt claimed and sends nothing.
 """
@@ -17,7 +19,7 @@ from typing import Any, Final
 from dedup.assignments import FILE, FOLDER, SHARED, Assignment
 from dedup.experiments import Experiment
 from dedup.plans import Run
-from dedup_operator.objects.accounts import run_account
+from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.pods import (
     TOKEN_MOUNT,
@@ -60,7 +62,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
 
 
 def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> list[Object]:
-    """The ConfigMap and the Job of an attempt; both have the same name."""
+    """The ConfigMap and the Job of an attempt, of the same name; and a Job that minds the deadlines of policies."""
     told = assignment(owner, experiment, run, attempt, settings)
     name = name_of(owner, "run", run.run_id, str(attempt))
     meta = metadata(owner, name, "run", **labels_of(run, attempt))
@@ -79,14 +81,44 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
         "spec": {
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
-            "activeDeadlineSeconds": int(STAGES * experiment.spec.timeouts.run_s) + START_S,
+            "activeDeadlineSeconds": _lasts_s(experiment),
             "template": {
                 "metadata": {"labels": meta["labels"], "annotations": meta["annotations"]},
                 "spec": _pod(told, name, run_account(owner), proxies_of(release_of(owner, told.system)), settings),
             },
         },
     }
+    if needs_deadlines(experiment):
+        return [config, job, _deadlines(owner, experiment, run, attempt, settings)]
     return [config, job]
+
+
+def _lasts_s(experiment: Experiment) -> int:
+    """Seconds that an attempt's pod may take."""
+    return int(STAGES * experiment.spec.timeouts.run_s) + START_S
+
+
+def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Object:
+    lasts_s = _lasts_s(experiment)
+    program = ["python", "-m", "dedup_runners.chaos.deadlines", owner.namespace, str(lasts_s)]
+    mounts = {"tmp": "/tmp", "token": TOKEN_MOUNT}
+    meta = metadata(owner, name_of(owner, "deadline", run.run_id, str(attempt)), "deadline", **labels_of(run, attempt))
+    pod = {
+        "restartPolicy": "OnFailure",
+        "serviceAccountName": deadline_account(owner),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container("deadlines", settings.runner_image, program, memory=HELPER_MEMORY, mounts=mounts)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}, token_volume("token")],
+    }
+    spec = {
+        "backoffLimit": 100,
+        "ttlSecondsAfterFinished": 0,
+        "activeDeadlineSeconds": lasts_s + START_S,
+        "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
 def _pod(told: Assignment, config: str, account: str, proxies: str, settings: Settings) -> Object:

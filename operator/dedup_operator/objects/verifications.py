@@ -47,8 +47,6 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             "restartPolicy": {"type": "Never"},
             "sparkConf": {
                 "spark.kubernetes.driver.pod.excludedFeatureSteps": NO_POLICY,
-                "spark.kubernetes.memoryOverheadFactor": "0.1",
-                "spark.sql.execution.arrow.pyspark.enabled": "true",
                 "spark.ui.enabled": "false",
             },
             "volumes": [{"name": "tmp", "emptyDir": {}}, *store_volumes(settings.artifacts)],

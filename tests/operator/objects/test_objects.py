@@ -135,6 +135,12 @@ def test_a_volume_is_mounted_where_histories_are_carried_and_read(experiment: Ex
     assert all("store" in mounted(spec[part]) for part in ("driver", "executor"))
 
 
+def with_fault(experiment: Experiment, **kind: Any) -> Experiment:
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["faults"] = [{"name": "apart", "at": {"message": 1}, **kind}]
+    return parse(document, source="test")
+
+
 def rights(experiment: Experiment) -> set[tuple[str, str]]:
     """What any of our accounts may do: (resource, verb)."""
     rules = [rule for each in accounts(OWNER, experiment) if each["kind"] == "Role" for rule in each["rules"]]
@@ -147,11 +153,16 @@ def test_accounts_read_no_secrets(experiment: Experiment) -> None:
 
 
 def test_only_faults_that_need_more_get_more(experiment: Experiment) -> None:
-    partition = {"name": "apart", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "5s"}}
-    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    document["spec"]["faults"] = [partition]
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
     right = ("networkpolicies", "create")
-    assert right in rights(parse(document, source="test")) and right not in rights(experiment)
+    assert right in rights(apart) and right not in rights(experiment)
+
+
+def test_a_policy_has_somebody_who_removes_it(experiment: Experiment) -> None:
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    made = run_objects(OWNER, apart, first(apart, "kafka"), 1, SETTINGS)
+    assert [each["kind"] for each in made] == ["ConfigMap", "Job", "Job"]
+    assert "dedup_runners.chaos.deadlines" in made[2]["spec"]["template"]["spec"]["containers"][0]["command"]
 
 
 def test_pods_are_restricted(experiment: Experiment) -> None:
