@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dedup import documents
 from dedup.errors import SpecificationError
-from dedup.experiments import Part
+from dedup.parts import Part
 
 STORE_MOUNT: Final = "/store"
 _LINE: Final = r"^[^\s]+$"
