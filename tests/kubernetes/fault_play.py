@@ -37,8 +37,9 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
         site.warm_up()
         before = site.exits()
         admin.create_topic(folder.name, partitions=1, deduplication=True)
-        words = (str(folder), fault.name)
-        injector = start(folder, "injector", "dedup_runners.chaos", *words, **{lifelines.VARIABLE: str(SHARED)})
+        os.environ[lifelines.VARIABLE] = str(SHARED)
+        injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
+        del os.environ[lifelines.VARIABLE]
         chaos.prepare(
             folder,
             fault,
@@ -69,14 +70,11 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
     }
 
 
-def start(
-    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
-) -> Any:
+def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
     """A program of ours in a group of its own."""
     with open(folder / f"{name}.log", "wb") as log:
         command = [sys.executable, "-m", module, *arguments]
-        told = {**os.environ, **environment}
-        return subprocess.Popen(command, env=told, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
 
 
 def produce(endpoints: Endpoints, folder: Path, messages: int, trigger: Trigger) -> Any:
