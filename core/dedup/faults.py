@@ -22,6 +22,7 @@ LATENCY_SHARE: Final = 0.95
 """How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
 INTERRUPTED: Final = "interrupted"
 NEEDS_LEADER: Final = ("killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition")
+MUST_LAST: Final = ("dropTCP", "partition")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
 
 Line = Mapping[str, Any]
@@ -73,7 +74,7 @@ def vacuous(record: FaultRecord) -> str | None:
         return _not_to_the_end(record)
     if record.kind in NEEDS_LEADER and (miss := _missed(record)):
         return miss
-    if record.kind == "dropTCP" and (gone := _silence_broken(record)):
+    if record.kind in MUST_LAST and (gone := _ended_early(record)):
         return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
@@ -155,12 +156,13 @@ def _missed(record: FaultRecord) -> str | None:
     return None
 
 
-def _silence_broken(record: FaultRecord) -> str | None:
-    """Words unless the broker that led the topic when bytes began to be lost was silent to the end."""
-    at_end = record.target_witness.get("silent_at_end", [])
+def _ended_early(record: FaultRecord) -> str | None:
+    """Words unless the broker that led the topic when it was cut off showed it to the end."""
+    at_end = record.target_witness.get("at_end", [])
     if record.target_witness["leader"] in at_end:
         return None
-    return f"fault {record.name}: at its end the topic's leader was not silent any more: {', '.join(at_end) or 'none'}"
+    who = ", ".join(at_end) or "nobody"
+    return f"fault {record.name}: at its end the topic's leader was not cut off any more, but {who}"
 
 
 def _missed_leader(record: FaultRecord) -> str | None:

@@ -129,15 +129,15 @@ def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
 DROPPED = Planned("cut", "dropTCP", 50)
 
 
-@pytest.mark.parametrize(("at_end", "reason"), [(["2", "1"], None), (["2"], "not silent any more"), ([], "none")])
+@pytest.mark.parametrize(("at_end", "reason"), [(["2", "1"], None), (["2"], "not cut off any more"), ([], "nobody")])
 def test_lost_bytes_are_lost_until_the_end(at_end: list[str], reason: str | None) -> None:
-    told = [*without("effect"), line("effect", 15, silent_at_end=at_end)]
+    told = [*without("effect"), line("effect", 15, at_end=at_end)]
     why = vacuous(record(told, planned=DROPPED))
     assert why is None if reason is None else reason in (why or "")
 
 
 def test_lost_bytes_whose_end_nobody_saw_prove_nothing() -> None:
-    assert "not silent any more" in (vacuous(record(without("effect"), planned=DROPPED)) or "")
+    assert "not cut off any more" in (vacuous(record(without("effect"), planned=DROPPED)) or "")
 
 
 def killed(touched: str, ensemble: list[str] | None) -> FaultRecord:

@@ -49,7 +49,10 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
             broker=broker,
             watchdog=SHARED / "watchdog.sock",
         )
-        port = until(lambda: chaos.armed_port(folder, fault.name), BOUND_S, "the fault to be armed")
+        until(lambda: armed(folder, fault) or injector.poll() is not None, BOUND_S, "the fault to be armed")
+        if (port := armed(folder, fault)) is None:
+            (record,) = chaos.records(folder, [fault], messages=messages)
+            sys.exit(f"never armed: {'; '.join(record.problems)}; {vacuous(record)}")
         producer = produce(endpoints, folder, messages, Trigger(fault=fault.name, message=fault.at.message, port=port))
         if die:
             until(lambda: "injected" in events(folder, "marks.jsonl"), BOUND_S, "the producer to know of the fault")
@@ -70,7 +73,17 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
     }
 
 
+<<<<<<< HEAD
 def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
+=======
+def armed(folder: Path, fault: Fault) -> int | None:
+    return chaos.armed_port(folder, fault.name)
+
+
+def start(
+    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
+) -> Any:
+>>>>>>> faults
     """A program of ours in a group of its own."""
     with open(folder / f"{name}.log", "wb") as log:
         command = [sys.executable, "-m", module, *arguments]

@@ -1,7 +1,7 @@
 """Faults in pods against charts/kafka: witnessed by the brokers, healed, and healed even if their injector is killed.
 
-They are driven from one pod with the sidecars of a run: Toxiproxy and the watchdog. Its account may look at pods and
-run commands in them, and nothing else; everything keeps to the strictest Pod Security level.
+They are driven from one pod with the sidecars of a run: Toxiproxy and the watchdog. Its account has the rights that the
+faults name and no others; everything keeps to the strictest Pod Security level, but for the one fault that cannot.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, NetworkingV1Api
 from kubernetes.utils import create_from_dict
 from tests.kubernetes import fault_play, pods
 from tests.kubernetes.cluster import images
@@ -31,8 +31,10 @@ MESSAGES: Final = 500_000
 REPOSITORY, TAG = images.KAFKA.reference.rsplit(":", 1)
 VALUES: Final[Values] = {"image": {"repository": REPOSITORY, "tag": TAG}}
 RIGHTS: Final[list[dict[str, Any]]] = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
     {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]},
+    {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["get", "create", "delete"]},
 ]
 ACCOUNT: Final[list[dict[str, Any]]] = [
     {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "chaos"}},
@@ -128,6 +130,7 @@ def pod_of_ours(helm: Helm) -> dict[str, Any]:
     }
     runner["command"] = ["tini-static", "--", "sleep", "infinity"]
     runner["workingDir"] = "/tmp"
+    runner.setdefault("env", []).append({"name": "DEDUP_IMAGE", "value": images.RUNNER.reference})
     spec["initContainers"].append(watchdog)
     spec["volumes"] += [{"name": name, "emptyDir": {}} for name in ("shared", "history")]
     spec |= {"serviceAccountName": "chaos", "automountServiceAccountToken": True}
@@ -180,3 +183,39 @@ def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
     assert any("only pods that consent are hurt" in problem for problem in found["record"]["problems"])
     assert found["vacuous"] is not None
     assert found["exits"] == 0
+
+
+def test_a_deleted_pod_is_replaced_and_its_end_proven(stage: Stage) -> None:
+    found = stage.play({"podDelete": {"gracePeriod": "20s"}})
+    assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
+    assert found["record"]["target_witness"]["ended"]
+    assert found["exits"] == 1
+
+
+def test_a_policy_that_this_network_does_not_enforce_is_no_fault(stage: Stage) -> None:
+    found = stage.play({"partition": {"by": "NetworkPolicy", "duration": "8s"}})
+    assert (found["record"]["problems"], found["codes"]) == ([], [0, 0])
+    assert "reaches the others as before" in found["vacuous"]
+    assert NetworkingV1Api(stage.client).list_namespaced_network_policy(NAMESPACE).items == []
+
+
+def test_a_namespace_that_forbids_the_privilege_arms_no_partition(stage: Stage) -> None:
+    fault = {"partition": {"by": "NetFilter", "duration": "15s"}}
+    with pytest.raises(pods.Failed, match=r"never armed: .*violates PodSecurity .*never took effect"):
+        stage.play(fault)
+
+
+@pytest.mark.parametrize("die", [False, True], ids=["healed by its injector", "healed by the kernel"])
+def test_a_leader_is_cut_off_by_its_own_kernel(die: bool, stage: Stage) -> None:
+    core = CoreV1Api(stage.client)
+    level = "pod-security.kubernetes.io/enforce"
+    core.patch_namespace(NAMESPACE, {"metadata": {"labels": {level: "privileged"}}})
+    try:
+        found = stage.play({"partition": {"by": "NetFilter", "duration": "15s"}}, die=die)
+    finally:
+        core.patch_namespace(NAMESPACE, {"metadata": {"labels": {level: "restricted"}}})
+    assert found["codes"][0] == 0
+    if not die:
+        assert (found["record"]["problems"], found["vacuous"]) == ([], None)
+        assert found["record"]["target_witness"]["packets_dropped"] > 0
+        assert found["record"]["heal_proven"]

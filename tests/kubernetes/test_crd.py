@@ -157,4 +157,4 @@ def test_explain_has_what_the_models_say(client: ApiClient) -> None:
     (kind,) = (each for name, each in schemas.items() if name.endswith(f".{crd.KIND}"))
     assert kind["description"] == crd.schema()["description"]
     fault = kind["properties"]["spec"]["properties"]["faults"]["items"]["properties"]
-    assert fault["kill"]["description"].startswith("SIGKILL a broker and start it again later.")
+    assert fault["kill"]["description"].startswith("SIGKILL a broker or bookie and start it again later.")

@@ -144,6 +144,29 @@ def test_a_fault_is_witnessed_and_healed(kind: dict[str, Any], stage: Stage) -> 
     assert stage.admin.deduplication_in_force(stage.topic, True).in_force is True
 
 
+@pytest.mark.parametrize("direction", ["ToBrokers", "ToClients"])
+def test_lost_bytes_are_witnessed_by_silence_and_healed(direction: str, stage: Stage) -> None:
+    record = stage.play(fault({"dropTCP": {"direction": direction, "duration": "4s"}}))
+    assert record.problems == ()
+    assert vacuous(record) is None
+    everyone = [broker.id for broker in stage.system.brokers]
+    assert record.target_witness["silent"] == record.target_witness["at_end"] == everyone
+    assert record.unacknowledged == ProducerConfig.model_fields["in_flight"].default, "no acknowledgement came any more"
+    assert stage.toxics() == []
+
+
+def test_a_bookie_that_stored_what_was_sent_is_killed_and_comes_back(stage: Stage) -> None:
+    if stage.system.system == "kafka":
+        pytest.skip("Kafka's brokers store messages themselves")
+    assert set(stage.admin.ensemble(stage.topic)) == {bookie.id for bookie in stage.system.bookies}
+    record = stage.play(fault({"kill": {"target": "Bookie", "restartAfter": "2s"}}))
+    assert record.problems == ()
+    assert record.target_witness["exit_code"] == 137
+    assert vacuous(record) is None
+    assert record.heal_proven
+    assert stage.admin.unhealthy(stage.topic) is None
+
+
 def test_a_killed_broker_without_the_topic_does_not_pass_for_one_that_matters(stage: Stage) -> None:
     leader = stage.admin.leader(stage.topic)
     other = next(broker.id for broker in stage.system.brokers if broker.id != leader)
@@ -162,8 +185,9 @@ def test_latency_is_measured_and_taken_away(stage: Stage) -> None:
     assert stage.toxics() == []
 
 
-def test_a_fault_whose_injector_is_killed_heals_all_the_same(stage: Stage) -> None:
-    record = stage.play(None, latency_s=0.05, die=True)
+@pytest.mark.parametrize("kind", [None, {"dropTCP": {"duration": "60s"}}], ids=["latency", "drop-tcp"])
+def test_a_fault_whose_injector_is_killed_heals_all_the_same(kind: dict[str, Any] | None, stage: Stage) -> None:
+    record = stage.play(fault(kind) if kind else None, latency_s=0.0 if kind else 0.05, die=True)
     until(lambda: not stage.toxics(), BOUND_S, "the watchdog to have healed it")
     until(lambda: "healed_by_watchdog" in stage.events(), BOUND_S, "the watchdog's word")
     assert not record.heal_proven

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dedup.assignments import FILE, FOLDER, SHARED, Assignment
 from dedup.experiments import Experiment
+from dedup.fault_kinds import Fault
 from dedup.plans import Run
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
@@ -181,5 +182,15 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
         ),
         program("producer", str(FOLDER / "config" / "producer.json"), mounts=shared),
         program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=shared),
-        *(program(f"chaos-{fault}", str(FOLDER), fault, mounts=trusted) for fault in told.faults),
+        *(
+            program(f"chaos-{name}", str(FOLDER), name, mounts=trusted, env=[*in_pod, *_image_of(fault, settings)])
+            for name, fault in told.faults.items()
+        ),
     ]
+
+
+def _image_of(fault: Fault | None, settings: Settings) -> list[Object]:
+    """A fault that adds a container to a broker's pod is told of which image."""
+    if fault is None or not fault.privileged:
+        return []
+    return [{"name": "DEDUP_IMAGE", "value": settings.runner_image.reference}]

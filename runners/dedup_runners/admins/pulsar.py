@@ -9,6 +9,7 @@ broker that does not own what is asked for redirects to the one that does.
 import json
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Sequence
@@ -100,6 +101,9 @@ class PulsarAdmin:
                 active = set(self._ask("GET", "/admin/v2/brokers", urls=[url], timeout_s=HEALTH_TIMEOUT_S).json())
                 if missing := sorted(expected - active):
                     return f"the broker at {url} says: broker {', '.join(missing)} is not active"
+            for bookie in self._endpoints.bookies:
+                if not _listens(bookie.id):
+                    return f"bookie {bookie.id} does not take connections"
             for part in self._parts(topic) if topic is not None else ():
                 if self._status(part) is None:
                     return f"{part} is not loaded by any broker"
@@ -308,6 +312,16 @@ def _probe_failed(got: str) -> PlatformError:
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",
     )
+
+
+def _listens(address: str) -> bool:
+    """Whether something takes connections there. That a bookie is *known* says nothing: a dead one is, too."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), HEALTH_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _path(topic: str) -> str:

@@ -40,10 +40,10 @@ def drop_bytes(
         inject(session, touched=silent, leader=session.leader(), silent=silent, direction=direction)
     time.sleep(max(0.0, deadline - silence_s - time.monotonic()))
     at_end = _silent(session, silence_s)
-    session.note("effect", silent_at_end=at_end)
+    session.note("effect", at_end=at_end)
     if not silent:
         session.note("no_effect", reason="no broker was silent to the clients while it answered the tester")
-    return {"silent": silent, "silent_at_end": at_end}
+    return {"silent": silent, "at_end": at_end}
 
 
 def direct_addresses(bootstrap: str) -> list[Address]:

@@ -62,6 +62,7 @@ def render(
         broker=broker,
         endpoints=endpoints,
         storage=bool(fault and fault.needs_bookies),
+        by=fault.partition.by.value if fault and fault.partition else None,
         watchdog=watchdog,
     )
     method = (
@@ -76,7 +77,7 @@ def render(
         "configuration": scene.model_dump(mode="json"),
         "runtime": {"rollbacks": {"strategy": "always"}},
         "method": method,
-        "rollbacks": [_action("leave")],
+        "rollbacks": [*_undo(fault), _action("leave")],
     }
 
 
@@ -116,6 +117,18 @@ def _deed(fault: Fault, pretend: bool, latency_s: float) -> list[Activity]:
         restart = {"restart_after_s": fault.kill.restart_after_s}
         kill = _activity("action", "bookies", "kill_bookie", restart) if fault.needs_bookies else None
         return [kill or _action("kill_broker", **restart), _action("await_restart", **restart)]
+    if fault.pod_delete is not None:
+        grace = {"grace_period_s": fault.pod_delete.grace_period_s}
+        return [
+            _activity("action", "deletions", "delete_pod", grace),
+            _activity("action", "deletions", "await_pod", {}),
+        ]
+    if fault.partition is not None:
+        cut = {"duration_s": fault.partition.duration_s}
+        return [
+            _activity("action", "partitions", "cut_off", cut),
+            _activity("action", "partitions", "join_again", {}),
+        ]
     return [_action("move_leader")]
 
 
@@ -124,6 +137,13 @@ def _drop(drop: DropTCP, latency_s: float) -> Activity:
     silence_s = max(SILENCE_ROUND_TRIPS * latency_s, min(SILENCE_S, drop.duration_s / 2))
     arguments = {"direction": drop.direction.value, "duration_s": drop.duration_s, "silence_s": silence_s}
     return _activity("action", "drops", "drop_bytes", arguments)
+
+
+def _undo(fault: Fault | None) -> list[Activity]:
+    """What is tried once more when the method was cut short; what `leave` does stands in every experiment."""
+    if fault is None or fault.partition is None:
+        return []
+    return [_activity("action", "partitions", "join_again", {})]
 
 
 def _latency(latency_s: float) -> list[Activity]:
@@ -151,6 +171,10 @@ def _words(fault: Fault | None, latency_s: float) -> str:
         return f"{at}, kill a bookie of the ledger and start it again after {fault.kill.restart_after_s:g} s"
     if fault.kill is not None:
         return f"{at}, kill the leader and start it again after {fault.kill.restart_after_s:g} s"
+    if fault.pod_delete is not None:
+        return f"{at}, delete the leader's pod, which has {fault.pod_delete.grace_period_s:g} s to end"
+    if fault.partition is not None:
+        return f"{at}, cut the leader off for {fault.partition.duration_s:g} s, by {fault.partition.by}"
     return f"{at}, move the leader"
 
 

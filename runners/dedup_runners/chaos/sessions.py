@@ -10,18 +10,22 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.endpoints import Broker, Endpoints
-from dedup.fault_kinds import Kind
+from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.fault_kinds import Kind, Means
 from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sites import Site, Victim
 from dedup_runners.triggers import TriggerServer
+
+if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults that need pods spend
+    from dedup_runners.chaos.clusters import Cluster
+    from dedup_runners.chaos.cuts import Cut
 
 LINES: Final = "faults.jsonl"
 ARMED: Final = "armed.json"
@@ -45,6 +49,8 @@ class Scene(BaseModel):
     endpoints: Endpoints
     storage: bool = False
     """Whether bookies are struck, and not brokers."""
+    by: str | None = None
+    """What cuts a broker off (`dedup.fault_kinds.Means`)."""
     watchdog: Path | None = None
     """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
@@ -70,6 +76,11 @@ class Session:
         self.triggered = self.effective = False
         self.killed: Victim | None = None
         self.killed_ns = 0
+        self.deleted: tuple[BrokerPod, str] | None = None
+        self.struck_ns = 0
+        self.cut: Cut | None = None
+        self.cut_off: str | None = None
+        self._cluster: Cluster | None = None
 
     def warm_up(self) -> None:
         """Connect everything now, so that the fault strikes without delay when it is triggered."""
@@ -83,7 +94,28 @@ class Session:
             self.site.warm_up()
         if scene.kind == "moveLeader":
             self.admin.prepare_move()
+        if scene.kind in ("podDelete", "partition"):
+            self.cluster()
+        if scene.kind == "partition":
+            self.cut = self._new_cut()
+            self.cut.prepare()
         self.admin.unhealthy(None)
+
+    def cluster(self) -> "Cluster":
+        """The cluster in which the brokers are pods."""
+        from dedup_runners.chaos.clusters import ApiCluster
+
+        if self._cluster is None:
+            self._cluster = ApiCluster.of_this_pod()
+        return self._cluster
+
+    def _new_cut(self) -> "Cut":
+        from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
+
+        scene = self.scene
+        if scene.by == Means.NET_FILTER:
+            return NetFilterCut(self.cluster(), scene.endpoints, scene.fault, 2 * scene.timeout_s)
+        return PolicyCut(self.cluster(), scene.endpoints, scene.fault, self.cluster().this_pod())
 
     def arm(self) -> TriggerServer:
         """Listen for the producer, and say where."""

@@ -1,0 +1,294 @@
+"""Two ways to cut a broker off from the other brokers (and from bookies), which need pods.
+
+`NetFilterCut` drops packets in the broker's own network: an ephemeral container with NET_ADMIN adds rules that drop
+what comes from or goes to the members of a set, and each member expires by itself, so that the kernel heals the cut
+even if nobody lives who remembers it. The container is added to every broker while the fault is being armed, since who
+will lead is not known yet and a container takes seconds to start. A namespace that does not allow it refuses it then.
+
+`PolicyCut` asks the cluster's network by a NetworkPolicy. Many networks enforce none; so a shell in the broker's
+container tries to connect to each of the others, before and after.
+
+A cut is believed by what it shows: packets that the kernel counted as dropped, or connections that do not come about.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.errors import PlatformError
+from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
+from dedup_runners.chaos.containers import Shell
+from dedup_runners.chaos.deadlines import DEADLINE, LABEL
+from dedup_runners.waiting import until
+
+IMAGE: Final = "DEDUP_IMAGE"
+"""The environment's name for the image of the ephemeral container, which has nft and sleep: the runner's own."""
+POD_NAME_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "strimzi.io/pod-name")
+START_S: Final = 60.0
+ANSWER_S: Final = 10.0
+CONNECT_S: Final = 2
+GRACE_S: Final = 5
+
+
+class Cut(Protocol):
+    """One way to cut off any broker. PlatformError for what is refused."""
+
+    def prepare(self) -> None:
+        """All that takes time, for every broker, before the fault is armed."""
+        ...
+
+    def begin(self, broker: str, duration_s: float) -> None:
+        """Cut this one off; it heals after `duration_s` even if we are gone."""
+        ...
+
+    def effect(self, broker: str) -> dict[str, Any]:
+        """What the target shows of it now; empty if nothing."""
+        ...
+
+    def end(self, broker: str) -> bool:
+        """Take the cut away; whether it is known to be gone."""
+        ...
+
+
+class NetFilterCut:
+    """A `Cut` by nftables in the broker's own pod."""
+
+    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float) -> None:
+        self._cluster, self._endpoints, self._bound_s = cluster, endpoints, bound_s
+        self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
+        self._shells: dict[str, Shell] = {}
+        self._addresses: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        image = os.environ.get(IMAGE)
+        if not image:
+            raise PlatformError(
+                where=f"${IMAGE}",
+                got="nothing",
+                rule="it names the image of the container that drops packets",
+                todo="set it to the runner's own image in the fault's container",
+            )
+        for broker in self._endpoints.brokers:
+            pod = pod_of(self._endpoints, broker.id)
+            consenting(self._cluster, pod)
+            self._cluster.add_container(pod, netfilter_container(self._name, image, self._bound_s))
+        for broker in _peers(self._endpoints, None):
+            if broker.pod is not None:
+                self._addresses[broker.id] = _address(self._cluster, broker.pod)
+        for broker in self._endpoints.brokers:
+            self._shells[broker.id] = self._opened(pod_of(self._endpoints, broker.id))
+
+    def begin(self, broker: str, duration_s: float) -> None:
+        others = [self._addresses[each.id] for each in _peers(self._endpoints, broker) if each.id in self._addresses]
+        said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s)}' 2>&1 && echo done")
+        if not said.endswith("done\n"):
+            raise _unable(pod_of(self._endpoints, broker), said)
+
+    def effect(self, broker: str) -> dict[str, Any]:
+        dropped = dropped_packets(self._ask(broker, f"nft -j list table inet {self._name}"))
+        return {"packets_dropped": dropped} if dropped else {}
+
+    def end(self, broker: str) -> bool:
+        self._ask(broker, f"nft delete table inet {self._name} 2>&1")
+        return self._name not in self._ask(broker, "nft list tables")
+
+    def _opened(self, pod: BrokerPod) -> Shell:
+        """A shell in the new container, in which nft works."""
+
+        def started() -> bool:
+            seen = self._cluster.pod(pod)
+            if seen is None or self._name in seen.ended:
+                raise _unable(pod, "the ephemeral container ended")
+            return self._name in seen.running
+
+        until(started, START_S, f"the ephemeral container in pod {pod.name} runs")
+        shell = self._cluster.shell(pod.model_copy(update={"container": self._name}))
+        shell.send("nft list tables 2>&1 && echo able")
+        if not (said := shell.answer(ANSWER_S)).endswith("able\n"):
+            raise _unable(pod, said)
+        return shell
+
+    def _ask(self, broker: str, command: str) -> str:
+        self._shells[broker].send(command)
+        return self._shells[broker].answer(ANSWER_S)
+
+
+class PolicyCut:
+    """A `Cut` by a NetworkPolicy, which a network may or may not enforce."""
+
+    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, owner: dict[str, Any] | None) -> None:
+        self._cluster, self._endpoints, self._owner = cluster, endpoints, owner
+        self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
+        self._shells: dict[str, Shell] = {}
+        self._labels: dict[str, tuple[str, str]] = {}
+        self._addresses: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        for broker in _peers(self._endpoints, None):
+            if broker.pod is not None:
+                self._labels[broker.id] = _own_label(broker.pod, consenting(self._cluster, broker.pod).labels)
+                self._addresses[broker.id] = _address(self._cluster, broker.pod)
+        for broker in self._endpoints.brokers:
+            self._shells[broker.id] = self._cluster.shell(pod_of(self._endpoints, broker.id))
+            if shut := self._shut(broker.id):
+                raise PlatformError(
+                    where=f"connections from pod {pod_of(self._endpoints, broker.id).name}",
+                    got=f"none to {', '.join(shut)}",
+                    rule="that a policy cuts brokers off is seen by connections that came about before",
+                    todo="see that its container has bash and timeout, and that no other policy is in force",
+                )
+
+    def begin(self, broker: str, duration_s: float) -> None:
+        others = [each.id for each in _peers(self._endpoints, broker) if each.id in self._labels]
+        policy = isolation(
+            self._name,
+            self._labels[broker],
+            [self._labels[each] for each in others],
+            [self._addresses[each] for each in others],
+            deadline_unix_s=math.ceil(time.time() + duration_s + GRACE_S),
+            owner=self._owner,
+        )
+        self._cluster.put_policy(pod_of(self._endpoints, broker).namespace, policy)
+
+    def effect(self, broker: str) -> dict[str, Any]:
+        shut = self._shut(broker)
+        others = sorted(each.id for each in _peers(self._endpoints, broker) if each.id in self._addresses)
+        return {"unreachable": shut} if others and shut == others else {}
+
+    def end(self, broker: str) -> bool:
+        return self._cluster.remove_policy(pod_of(self._endpoints, broker).namespace, self._name)
+
+    def _shut(self, broker: str) -> list[str]:
+        """The others to which no new connection comes about, as the broker's own container finds."""
+        others = {each.id: each for each in _peers(self._endpoints, broker) if each.id in self._addresses}
+        tries = " ".join(
+            f"(timeout {CONNECT_S} bash -c '</dev/tcp/{self._addresses[name]}/{each.client_port}' 2>/dev/null"
+            f" || echo 'shut {name}') &"
+            for name, each in others.items()
+        )
+        self._shells[broker].send(f"{tries} wait")
+        said = self._shells[broker].answer(ANSWER_S).splitlines()
+        return sorted(line.removeprefix("shut ") for line in said if line.startswith("shut "))
+
+
+def netfilter_container(name: str, image: str, bound_s: float) -> dict[str, Any]:
+    """The ephemeral container: root with NET_ADMIN and nothing else, asleep until it is told."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", str(math.ceil(bound_s))],
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsNonRoot": False,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def drop_rules(table: str, addresses: Iterable[str], duration_s: float) -> str:
+    """nft's commands that drop, and count, what passes between this network and `addresses` for so long."""
+    members = ", ".join(f"{each} timeout {math.ceil(duration_s * 1000)}ms" for each in addresses)
+    return "; ".join(
+        [
+            f"add table inet {table}",
+            f"add set inet {table} cut {{ type ipv4_addr; flags timeout; }}",
+            f"add element inet {table} cut {{ {members} }}",
+            f"add chain inet {table} in {{ type filter hook input priority -10; }}",
+            f"add chain inet {table} out {{ type filter hook output priority -10; }}",
+            f"add rule inet {table} in ip saddr @cut counter drop",
+            f"add rule inet {table} out ip daddr @cut counter drop",
+        ]
+    )
+
+
+def dropped_packets(listing: str) -> int:
+    """The packets that the rules of a table (nft's JSON) have counted; 0 for what is no table."""
+    try:
+        rules = [each["rule"]["expr"] for each in json.loads(listing)["nftables"] if "rule" in each]
+    except (ValueError, KeyError):
+        return 0
+    return sum(part["counter"]["packets"] for expressions in rules for part in expressions if "counter" in part)
+
+
+def isolation(
+    name: str,
+    target: tuple[str, str],
+    others: list[tuple[str, str]],
+    addresses: list[str],
+    *,
+    deadline_unix_s: int,
+    owner: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The NetworkPolicy that lets the target talk with everything but the others, by their labels and addresses."""
+    keys = sorted({key for key, _ in others})
+    expressions = [
+        {"key": key, "operator": "NotIn", "values": [value for each, value in others if each == key]} for key in keys
+    ]
+    everything_else = [
+        {"namespaceSelector": {}, "podSelector": {"matchExpressions": expressions}},
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": [f"{each}/32" for each in addresses]}},
+    ]
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {LABEL: "partition", "app.kubernetes.io/managed-by": "dedup"},
+        "annotations": {DEADLINE: str(deadline_unix_s)},
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata | ({"ownerReferences": [owner]} if owner else {}),
+        "spec": {
+            "podSelector": {"matchLabels": {target[0]: target[1]}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": everything_else}],
+            "egress": [{"to": everything_else}],
+        },
+    }
+
+
+def _peers(endpoints: Endpoints, broker: str | None) -> list[Broker]:
+    """Everyone else that keeps the system's data: the other brokers, and the bookies. None: everyone."""
+    return [each for each in (*endpoints.brokers, *endpoints.bookies) if each.id != broker]
+
+
+def _address(cluster: Cluster, pod: BrokerPod) -> str:
+    seen = consenting(cluster, pod)
+    if not seen.address or ":" in seen.address:
+        raise PlatformError(
+            where=f"pod {pod.namespace}/{pod.name}",
+            got=f"address {seen.address or 'none'}",
+            rule="brokers are cut off from each other by their IPv4 addresses",
+            todo="wait until the pod has one; on a network of IPv6 alone use podDelete",
+        )
+    return seen.address
+
+
+def _own_label(pod: BrokerPod, labels: Any) -> tuple[str, str]:
+    """The label that no other pod has: the one that its controller gave it with its name."""
+    for key in POD_NAME_LABELS:
+        if labels.get(key) == pod.name:
+            return key, pod.name
+    raise PlatformError(
+        where=f"pod {pod.namespace}/{pod.name}",
+        got=f"none of the labels {', '.join(POD_NAME_LABELS)} with its name",
+        rule="a NetworkPolicy selects pods by labels, and must not select any other",
+        todo="use NetFilter, or brokers of a StatefulSet",
+    )
+
+
+def _unable(pod: BrokerPod, said: str) -> PlatformError:
+    return PlatformError(
+        where=f"pod {pod.namespace}/{pod.name}",
+        got=" ".join(said.split())[:300] or "no answer",
+        rule="nft must work in the ephemeral container",
+        todo="see that the node's kernel has nf_tables and that the image has nft",
+    )

@@ -1,0 +1,51 @@
+"""NetworkPolicies that outlive their fault are removed by this program, which needs nobody else to live.
+
+A policy of ours carries its deadline in an annotation, in seconds since 1970. The fault removes it at its end. If the
+fault's process is dead by then, a Job that runs `python -m dedup_runners.chaos.deadlines NAMESPACE SECONDS` does: for
+SECONDS it looks at the policies that carry our label, and removes those that are past their deadline. It may be any
+experiment's: no policy is right to stay beyond its deadline. It needs `list` and `delete` on networkpolicies.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+LABEL: Final = "dedup.dev/fault"
+DEADLINE: Final = "dedup.dev/deadline"
+LOOK_EVERY_S: Final = 1.0
+
+
+def overdue(policies: Iterable[Mapping[str, Any]], now_unix_s: float) -> list[str]:
+    """The names of the policies that are past their deadline; one that does not tell it is."""
+    names = []
+    for policy in policies:
+        metadata = policy["metadata"]
+        text = (metadata.get("annotations") or {}).get(DEADLINE, "")
+        if not text.isdigit() or int(text) <= now_unix_s:
+            names.append(metadata["name"])
+    return names
+
+
+def main(namespace: str, for_s: float) -> None:
+    """Look once a second for so long; an API server that does not answer is asked again."""
+    from kubernetes.client import ApiClient, ApiException, NetworkingV1Api
+    from kubernetes.config import load_incluster_config
+    from urllib3.exceptions import HTTPError
+
+    load_incluster_config()
+    client, end = ApiClient(), time.monotonic() + for_s
+    networking = NetworkingV1Api(client)
+    while time.monotonic() < end:
+        try:
+            listed = networking.list_namespaced_network_policy(namespace, label_selector=LABEL, _request_timeout=10)
+            for name in overdue(client.sanitize_for_serialization(listed)["items"], time.time()):
+                networking.delete_namespaced_network_policy(name, namespace, _request_timeout=10)
+                print(f"{namespace}/{name}: past its deadline, removed", flush=True)
+        except (ApiException, HTTPError) as error:
+            print(f"{namespace}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+        time.sleep(LOOK_EVERY_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))

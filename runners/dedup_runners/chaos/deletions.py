@@ -1,0 +1,62 @@
+"""The deletion of the pod whose broker leads the topic: a clean end, if the broker has time for it, and another pod.
+
+It is done by chaostoolkit-kubernetes, which by itself would take every pod for an empty selector and call it a success
+to find none; so it is given one exact name, and its answer must be that name. The witness is the API server's: the pod
+of that identity is gone, or its broker's container has ended. Controllers make a new pod at once; there is nothing to
+undo.
+"""
+
+import math
+import time
+from typing import Any, Final
+
+from dedup_runners.chaos.actions import inject, triggered
+from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
+from dedup_runners.chaos.sessions import current
+from dedup_runners.waiting import until
+
+END_S: Final = 60.0
+NEW_POD_S: Final = 300.0
+LOOK_EVERY_S: Final = 0.1
+
+
+def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Delete the leader's pod; it has `grace_period_s` to end by itself."""
+    session = triggered(configuration)
+    cluster, leader = session.cluster(), session.leader()
+    if leader is None:
+        session.note("no_effect", reason="nobody leads the topic")
+        return {"effective": False}
+    pod = pod_of(session.scene.endpoints, leader)
+    uid = consenting(cluster, pod).uid
+    session.note("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
+    session.struck_ns = time.monotonic_ns()
+    deleted = cluster.delete(pod, math.ceil(grace_period_s))
+    if deleted != [pod.name]:
+        session.note("no_effect", reason=f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
+        return {"deleted": deleted}
+    session.deleted = (pod, uid)
+    bound_s = grace_period_s + END_S
+    until(lambda: _life(cluster, session.deleted) != uid, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
+    inject(session, touched=[leader], leader=leader, pod=pod.name, uid=uid, ended=True)
+    return {"deleted": deleted}
+
+
+def await_pod(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Block until another pod of that name runs its broker; how long there was none."""
+    session = current(configuration)
+    if session.deleted is None:
+        return {}
+    (pod, uid), cluster = session.deleted, session.cluster()
+    until(lambda: _life(cluster, (pod, uid)) not in ("", uid), NEW_POD_S, f"a new pod {pod.name} runs", LOOK_EVERY_S)
+    seen = cluster.pod(pod)
+    down_s = round((time.monotonic_ns() - session.struck_ns) / 1e9, 3)
+    session.note("restarted", broker=pod.name, uid=seen and seen.uid, down_s=down_s)
+    return {"down_s": down_s}
+
+
+def _life(cluster: Cluster, deleted: Any) -> str:
+    """The identity of the pod whose broker runs now under that name; empty while none does."""
+    pod, _ = deleted
+    seen = cluster.pod(pod)
+    return seen.uid if seen is not None and pod.container in seen.running else ""

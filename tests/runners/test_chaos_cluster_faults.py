@@ -1,0 +1,273 @@
+"""Faults that need pods, before a cluster made of words: what is asked of it, and what is believed of its answers.
+
+Each effect has its twin without one: a pod that was not deleted, a policy that nobody enforces, a namespace that
+forbids the container. None of them may pass for an injected fault.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.errors import PlatformError
+from dedup.experiments import Fault
+from dedup.faults import vacuous
+from dedup_runners import chaos
+from dedup_runners.chaos import cuts, deadlines, deletions, partitions, sessions
+from dedup_runners.chaos.clusters import Document, PodSeen
+from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
+from dedup_runners.chaos.experiments import render
+
+LABELS = {"dedup.dev/faults": "allowed"}
+DROPPED = {"nftables": [{"rule": {"expr": [{"match": {}}, {"counter": {"packets": 3, "bytes": 9}}, {"drop": None}]}}]}
+
+
+def pod(name: str) -> BrokerPod:
+    return BrokerPod(namespace="here", name=name, container="kafka", hold="/hold")
+
+
+def seen(name: str, **changes: Any) -> PodSeen:
+    labels = LABELS | {"statefulset.kubernetes.io/pod-name": name}
+    found = PodSeen(uid=f"{name}-1", labels=labels, address=f"10.0.0.{name[-1]}", running=frozenset(["kafka"]))
+    return found._replace(**changes)
+
+
+@dataclass
+class Words:
+    """A shell that was told what to answer to a command that begins so."""
+
+    answers: dict[str, str]
+    told: list[str] = field(default_factory=list)
+
+    def send(self, line: str) -> None:
+        self.told.append(line)
+
+    def answer(self, timeout_s: float) -> str:
+        return next(said for begin, said in self.answers.items() if self.told[-1].startswith(begin))
+
+    def ended(self, timeout_s: float) -> bool:
+        return False
+
+    def close(self) -> None:
+        return
+
+
+@dataclass
+class FakeCluster:
+    """Pods by name; `obeys` says whether a deletion deletes, and `words` what a shell in any container answers."""
+
+    pods: dict[str, PodSeen]
+    words: dict[str, str] = field(default_factory=dict)
+    obeys: bool = True
+    shells: dict[str, Words] = field(default_factory=dict)
+    policies: dict[str, Document] = field(default_factory=dict)
+
+    def pod(self, pod: BrokerPod) -> PodSeen | None:
+        return self.pods.get(pod.name)
+
+    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
+        if not self.obeys:
+            return []
+        self.pods[pod.name] = self.pods[pod.name]._replace(uid=f"{pod.name}-2")
+        return [pod.name]
+
+    def add_container(self, pod: BrokerPod, container: Document) -> None:
+        before = self.pods[pod.name]
+        self.pods[pod.name] = before._replace(running=before.running | {container["name"]})
+
+    def put_policy(self, namespace: str, policy: Document) -> None:
+        self.policies[policy["metadata"]["name"]] = policy
+
+    def remove_policy(self, namespace: str, name: str) -> bool:
+        self.policies.pop(name, None)
+        return True
+
+    def this_pod(self) -> dict[str, Any] | None:
+        return {"apiVersion": "v1", "kind": "Pod", "name": "run", "uid": "r"}
+
+    def shell(self, pod: BrokerPod) -> Words:
+        return self.shells.setdefault(pod.name, Words(self.words))
+
+
+class Leader:
+    """The part of an Admin that tells who leads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def leader(self, topic: str, partition: int) -> str:
+        return self._name
+
+    def close(self) -> None:
+        return
+
+
+def endpoints(folder: Path) -> Endpoints:
+    status = folder / "status.json"
+    brokers = [Broker(id=str(n), client_port=9094, status_file=status, pod=pod(f"kafka-{n}")) for n in (0, 1, 2)]
+    return Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=brokers)
+
+
+def fault(kind: dict[str, Any]) -> Fault:
+    return Fault.model_validate_json(json.dumps({"name": "cut", "at": {"message": 50}, **kind}))
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster({f"kafka-{n}": seen(f"kafka-{n}") for n in (0, 1, 2)})
+
+
+@dataclass
+class Stage:
+    """The session of one fault that was triggered; broker 1 leads."""
+
+    folder: Path
+    kind: dict[str, Any]
+
+    def open(self, cluster: FakeCluster) -> "Stage":
+        document = render(fault(self.kind), folder=self.folder, endpoints=endpoints(self.folder), topic="t")
+        self.configuration = document["configuration"]
+        session = sessions.current(self.configuration)
+        session.admin, session.triggered, session._cluster = Leader("1"), True, cluster  # type: ignore[assignment]
+        self.session = session
+        return self
+
+    def reason(self) -> str | None:
+        """Why the fault proves nothing, but for what the client and the producer would have to say."""
+        (record,) = chaos.records(self.folder, [fault(self.kind)], messages=100)
+        return vacuous(record.model_copy(update={"client_witness": {"retry": 1}, "unacknowledged": 1, "remaining": 1}))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, {"podDelete": {"gracePeriod": "1s"}})
+
+
+def test_a_pod_that_was_deleted_is_another_one(stage: Stage, cluster: FakeCluster) -> None:
+    stage.open(cluster)
+    assert deletions.delete_pod(1.0, stage.configuration) == {"deleted": ["kafka-1"]}
+    assert "down_s" in deletions.await_pod(stage.configuration)
+    assert stage.reason() is None
+
+
+def test_a_selector_that_matched_nothing_deleted_nothing(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.obeys = False
+    stage.open(cluster)
+    deletions.delete_pod(1.0, stage.configuration)
+    assert deletions.await_pod(stage.configuration) == {}
+    assert "the API server deleted none" in (stage.reason() or "")
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"), [(None, "no such pod"), (seen("kafka-1", labels={}), "only pods that consent are hurt")]
+)
+def test_a_pod_that_is_not_there_or_does_not_consent_is_left_alone(
+    found: PodSeen | None, reason: str, stage: Stage, cluster: FakeCluster
+) -> None:
+    del cluster.pods["kafka-1"]
+    if found:
+        cluster.pods["kafka-1"] = found
+    stage.open(cluster)
+    with pytest.raises(PlatformError, match=reason):
+        deletions.delete_pod(1.0, stage.configuration)
+    assert "never took effect" in (stage.reason() or "")
+
+
+# --- partitions --------------------------------------------------------------------------------------------------
+
+
+def partition(stage: Stage, cluster: FakeCluster, by: str) -> Stage:
+    stage.kind = {"partition": {"by": by, "duration": "1s"}}
+    return stage.open(cluster)
+
+
+def policy_cut(stage: Stage, cluster: FakeCluster) -> PolicyCut:
+    cut = PolicyCut(cluster, endpoints(stage.folder), "cut", cluster.this_pod())
+    cut.prepare()
+    return cut
+
+
+def test_a_policy_that_the_network_enforces_is_a_partition(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.words = {"(timeout": ""}
+    partition(stage, cluster, "NetworkPolicy").session.cut = policy_cut(stage, cluster)
+    cluster.words["(timeout"] = "shut 0\nshut 2\n"
+    partitions.cut_off(1.0, stage.configuration)
+    ((name, policy),) = cluster.policies.items()
+    assert name.startswith("dedup-cut-")
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"statefulset.kubernetes.io/pod-name": "kafka-1"}
+    assert policy["metadata"]["ownerReferences"][0]["uid"] == "r"
+    assert policy["spec"]["ingress"][0]["from"][1]["ipBlock"]["except"] == ["10.0.0.0/32", "10.0.0.2/32"]
+    partitions.join_again(stage.configuration)
+    assert cluster.policies == {}
+    assert stage.reason() is None
+
+
+def test_a_policy_that_nobody_enforces_is_no_effect(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.words = {"(timeout": ""}
+    partition(stage, cluster, "NetworkPolicy").session.cut = policy_cut(stage, cluster)
+    partitions.cut_off(1.0, stage.configuration)
+    partitions.join_again(stage.configuration)
+    assert cluster.policies == {}
+    assert "reaches the others as before" in (stage.reason() or "")
+
+
+def test_brokers_that_never_reached_each_other_show_no_partition(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.words = {"(timeout": "shut 2\n"}
+    with pytest.raises(PlatformError, match="connections that came about before"):
+        policy_cut(stage, cluster)
+
+
+def netfilter_cut(stage: Stage, cluster: FakeCluster) -> NetFilterCut:
+    cut = NetFilterCut(cluster, endpoints(stage.folder), "cut", 60.0)
+    cut.prepare()
+    return cut
+
+
+def test_packets_that_the_kernel_dropped_are_a_partition(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {
+        "nft list": "able\n",
+        "nft 'add": "done\n",
+        "nft -j": json.dumps(DROPPED),
+        "nft delete": "",
+    }
+    partition(stage, cluster, "NetFilter").session.cut = netfilter_cut(stage, cluster)
+    partitions.cut_off(1.0, stage.configuration)
+    rules = next(line for line in cluster.shells["kafka-1"].told if "add table" in line)
+    assert "10.0.0.0 timeout 1000ms, 10.0.0.2 timeout 1000ms" in rules
+    partitions.join_again(stage.configuration)
+    assert stage.reason() is None
+    cluster.words["nft -j"] = "{}"
+    assert stage.session.cut is not None
+    assert stage.session.cut.effect("1") == {}
+
+
+def test_a_container_in_which_nft_does_not_work_arms_no_fault(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PlatformError, match="DEDUP_IMAGE"):
+        netfilter_cut(stage, cluster)
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {"nft list": "netlink: Operation not permitted\n"}
+    with pytest.raises(PlatformError, match="Operation not permitted"):
+        netfilter_cut(stage, cluster)
+
+
+def test_a_pod_without_a_label_of_its_own_is_not_selected(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.pods["kafka-2"] = seen("kafka-2", labels=LABELS)
+    with pytest.raises(PlatformError, match="must not select any other"):
+        policy_cut(stage, cluster)
+
+
+def test_policies_past_their_deadline_are_found_and_others_left() -> None:
+    def policy(name: str, deadline: str | None) -> dict[str, Any]:
+        annotations = None if deadline is None else {deadlines.DEADLINE: deadline}
+        return {"metadata": {"name": name, "annotations": annotations}}
+
+    given = [policy("past", "99"), policy("now", "100"), policy("later", "101"), policy("mute", None)]
+    assert deadlines.overdue(given, 100.5) == ["past", "now", "mute"]
