@@ -73,17 +73,11 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
     }
 
 
-<<<<<<< HEAD
-def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
-=======
 def armed(folder: Path, fault: Fault) -> int | None:
     return chaos.armed_port(folder, fault.name)
 
 
-def start(
-    folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
-) -> Any:
->>>>>>> faults
+def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> Any:
     """A program of ours in a group of its own."""
     with open(folder / f"{name}.log", "wb") as log:
         command = [sys.executable, "-m", module, *arguments]
