@@ -2,8 +2,8 @@
 # `spark` verifies. docs/images.md says how to build them.
 #
 # Each target is a tower of layers, the slowest to change at the bottom: a Python (BASE), Debian packages, the locked Python
-# packages of that image's extra, programs and jars that no Debian or Python package brings (`make image-parts` puts
-# them under build/parts), and on top our own code as plain files. So a change of our code makes one small layer anew.
+# packages of that image's extra, programs that no Debian or Python package brings (`make image-parts` puts them under
+# build/parts), and on top our own code as plain files. So a change of our code makes one small layer anew.
 #
 # Every image runs as a user who is not root, writes nowhere but where a volume is mounted (/tmp), and has tini for
 # process 1. pip is there only while it installs. What it needs on a network of its own (a mirror, a certificate) comes by two
@@ -68,7 +68,8 @@ RUN apt-get update \
 ENV JAVA_HOME=/usr/lib/jvm/default-java
 
 # PySpark's home becomes /opt/spark, where Spark's users and its operator look for it. What verification never uses stays
-# out: streaming state on disk (RocksDB), Hive, Spark Connect, machine learning, and native code for other systems.
+# out: streaming state on disk (RocksDB), Hive, Spark Connect, machine learning, and native code for other systems. Of
+# histories in S3 Spark itself knows nothing: our Python code reads them (dedup/stores.py).
 FROM java AS spark
 LABEL org.opencontainers.image.title="dedup-spark" \
       org.opencontainers.image.description="Verifies histories of dedup experiments on Spark" \
@@ -88,7 +89,6 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
  && rm -f *-osx-* *-windows-* *-riscv64* rocksdbjni-* hive-* spark-hive* datanucleus-* derby-* spark-connect_* \
         spark-mllib_* breeze_* spire_* cats-kernel_* algebra_* arpack* lapack-* JTransforms-* \
  && useradd --uid 185 --gid 0 --home-dir /tmp --shell /usr/sbin/nologin spark
-COPY build/parts/spark /opt/spark/jars
 COPY spark/entrypoint.sh /opt/spark/entrypoint.sh
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY spark/dedup_spark /usr/local/dedup/code/dedup_spark

@@ -63,7 +63,7 @@ cluster-down: setup ## Stop it; nothing of it is left
 images: setup ## The images of the test cluster as OCI archives, and their sizes (root on Linux; minutes once)
 	@$(PYTHON) -m tests.kubernetes.cluster.images
 
-image-parts: setup ## The programs and jars that `docker build` takes from build/parts (docs/images.md)
+image-parts: setup ## The programs that `docker build` takes from build/parts (docs/images.md)
 	@$(PYTHON) -m tests.kubernetes.cluster.images --parts
 
 test-strimzi: setup ## Kill a leader on Strimzi, on the cluster that DEDUP_TEST_KUBECONFIG names (docs/charts.md)

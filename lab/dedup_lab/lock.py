@@ -4,8 +4,7 @@ It writes a pom that depends on the broker, lets Maven build the class path into
 nothing installed by hand slips in), and writes down each file's coordinate and checksum in class path order. What a
 system needs beyond its plain dependency stands in `RECIPES`: Kafka's artifacts leave the choice of a logger open;
 Pulsar's broker drags in an etcd client that cannot be resolved, and mixes versions of OpenTelemetry and Log4j with
-which it does not start or log. `spark-s3` is no system but what Spark's image needs to read S3, by Hadoop's version:
-the parts of the AWS SDK that S3A uses (its bundle of everything weighs 600 MB), without the jars that PySpark has.
+which it does not start or log.
 """
 
 import argparse
@@ -24,14 +23,6 @@ from dedup_lab.caches import root
 from dedup_lab.jars import LOCKS, Jar
 
 MAVEN_TIMEOUT_S = 1800
-# The AWS SDK that Hadoop 3.5.0 was released with, and the jars of its dependencies that PySpark brings already.
-AWS_SDK = "2.35.4"
-AWS_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-PYSPARK_HAS = (
-    *("netty-buffer", "netty-codec", "netty-codec-http", "netty-codec-http2", "netty-common", "netty-handler"),
-    *("netty-resolver", "netty-transport", "netty-transport-classes-epoll", "netty-transport-native-unix-common"),
-    *("commons-codec", "httpclient", "httpcore", "slf4j-api"),
-)
 
 
 @dataclass(frozen=True)
@@ -56,11 +47,6 @@ RECIPES = {
     ),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
-    "spark-s3": Recipe(
-        roots=("org.apache.hadoop:hadoop-aws",),
-        added=tuple(f"software.amazon.awssdk:{part}:{AWS_SDK}" for part in AWS_PARTS),
-        excluded=("bundle", *PYSPARK_HAS),
-    ),
 }
 
 

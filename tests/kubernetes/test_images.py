@@ -1,6 +1,5 @@
 """Images are known by what goes into them, and built when that is new. Here the builder only pretends."""
 
-import importlib.util
 import os
 import re
 import tomllib
@@ -17,7 +16,7 @@ from tests.kubernetes.cluster.parts import Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import jars, toxiproxy
+from dedup_lab import toxiproxy
 
 EXTRAS = ("operator", "runner", "spark")
 
@@ -158,13 +157,6 @@ def test_an_image_installs_what_its_extra_asks_for_at_the_locked_versions(extra:
 
 def test_toxiproxy_is_the_same_in_the_lab_and_in_pods() -> None:
     assert TOXIPROXY.version == toxiproxy.VERSION
-
-
-def test_spark_reads_s3_by_the_hadoop_that_pyspark_brings() -> None:
-    (version,) = jars.locked_versions("spark-s3")
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    assert (Path(spec.origin).parent / "jars" / f"hadoop-client-api-{version}.jar").exists()
 
 
 def locked(name: str) -> dict[str, str]:

@@ -24,23 +24,24 @@ RESTRICTED: Final = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-# Spark writes into the cluster's object store and reads back in its Python workers, without the jars left out.
+# Spark's Python workers read from the cluster's object store, without the jars left out.
 S3: Final = """
-from pyarrow import fs
+import pyarrow
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
-user, password, store = "dedup-test", "dedup-test-password", "minio.minio:9000"
-kept = {"access_key": user, "secret_key": password, "endpoint_override": store, "scheme": "http"}
-fs.S3FileSystem(**kept, region="us-east-1", allow_bucket_creation=True).create_dir("images")
-settings = {"access.key": user, "secret.key": password, "endpoint": "http://" + store, "path.style.access": "true"}
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-for name, value in settings.items():
-    builder = builder.config("spark.hadoop.fs.s3a." + name, value)
-with builder.getOrCreate() as spark:
-    spark.range(10).write.mode("overwrite").parquet("s3a://images/numbers")
-    same = arrow_udf(lambda numbers: numbers, "long")
-    print("read", spark.read.parquet("s3a://images/numbers").select(same("id").alias("id")).groupBy().sum().first()[0])
+from dedup.stores import place
+bucket = place("s3://images")
+bucket.mkdir(exist_ok=True)
+(bucket / "numbers").write_bytes(bytes(range(10)))
+def read(places):
+    content = (bucket / "numbers").read_bytes()
+    return pyarrow.array([content[each] for each in places.to_pylist()])
+with SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate() as spark:
+    print("read", spark.range(10).select(arrow_udf(read, "long")("id").alias("id")).groupBy().sum().first()[0])
 """
+STORE: Final = (
+    "AWS_ACCESS_KEY_ID=dedup-test AWS_SECRET_ACCESS_KEY=dedup-test-password AWS_ENDPOINT_URL=http://minio.minio:9000"
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ USES: Final = (
     Use(
         images.SPARK,
         "185:0",
-        f"spark-submit --version 2>&1; python3 -m dedup_spark.job --help; python3 -c '{S3}'",
+        f"spark-submit --version 2>&1; python3 -m dedup_spark.job --help; {STORE} python3 -c '{S3}'",
         ("version 4.3", "read 45", "usage: python -m dedup_spark.job"),
     ),
     Use(

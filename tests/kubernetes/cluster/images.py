@@ -91,7 +91,6 @@ SPARK: Final = _ours(
     Tree("spark/dedup_spark"),
     Tree("spark/entrypoint.sh"),
     Tree("requirements-spark.lock"),
-    Jars("build/parts/spark", "spark-s3", "3.5.0"),
 )
 PUBLISHED: Final = (OPERATOR, RUNNER, SPARK)
 ALL: Final = (PAUSE, KAFKA, PULSAR, *PUBLISHED)
