@@ -9,7 +9,7 @@ come from a Secret into the environment, and never into Spark's configuration, w
 from typing import Any, Final
 
 from dedup.experiments import Experiment
-from dedup_operator.objects.accounts import driver_account
+from dedup_operator.objects.accounts import driver_account, executor_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONTAINER_SECURITY,
@@ -51,7 +51,11 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             },
             "volumes": [{"name": "tmp", "emptyDir": {}}, *store_volumes(settings.artifacts)],
             "driver": {**_part(settings), "serviceAccount": driver_account(owner)},
-            "executor": {**_part(settings), "instances": spark.executors},
+            "executor": {
+                **_part(settings),
+                "instances": spark.executors,
+                "serviceAccount": executor_account(owner),
+            },
         },
     }
 
