@@ -138,7 +138,7 @@ def _record(
         target=_target(injected),
         injector=_injectors_word(said),
         target_witness=_target_witness(injected, _detail(said, "effect")),
-        client_witness=_noticed(fault, disturbances, began_ns, ended_ns),
+        client_witness=_noticed(fault, disturbances, began_ns, ended_ns) | _noticed_by_brokers(said),
         heal_proven="healed" in said and "heal_failed" not in said,
         leaked=_leaked(said),
         problems=tuple(_problems(said, journal)),
@@ -213,6 +213,11 @@ def _noticed(
         if began_ns <= each["monotonic_ns"] and (ended_ns is None or each["monotonic_ns"] <= ended_ns + CLIENT_TAIL_NS)
     )
     return dict(sorted(found.items()))
+
+
+def _noticed_by_brokers(said: Mapping[str, Line]) -> dict[str, int]:
+    """A bookie's clients are brokers: that one gave up on it counts, though no producer was told."""
+    return {"broker": 1} if "noticed" in said and "injecting" in said else {}
 
 
 def _leaked(said: Mapping[str, Line]) -> bool:

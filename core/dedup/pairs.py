@@ -31,6 +31,7 @@ from dedup.histories import CLOCK, MANIFEST, SCHEMAS, TABLES, damages_of, parque
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
 from dedup.payloads import MAX_STREAMS, MAX_VALUE
 from dedup.refusals import short
+from dedup.stores import Place
 
 SENT_CSV: Final = "sent.csv"
 RECEIVED_CSV: Final = "received.csv"
@@ -51,7 +52,7 @@ _NOT_A_CELL: Final = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversi
 _NOT_A_ROW: Final = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
-def holds_pair(folder: Path) -> bool:
+def holds_pair(folder: Place) -> bool:
     """Whether a folder holds a pair, or half of one."""
     return any((folder / name).exists() for name in COLUMNS)
 

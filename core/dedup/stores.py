@@ -98,6 +98,19 @@ def parquet(where: Place) -> Iterator[pq.ParquetFile]:
             yield file
 
 
+@contextmanager
+def fetched(where: Place) -> Iterator[Path]:
+    """A folder on this machine that holds what lies at a place; of a store's, a copy that is gone afterwards."""
+    if isinstance(where, Path):
+        yield where
+        return
+    with tempfile.TemporaryDirectory(prefix="dedup-fetched-") as copy, reached(where):
+        names = below(where)
+        # One by one, not "recursively": there, names are patterns.
+        where.fs.get([(where / name).path for name in names], [f"{copy}/{name}" for name in names])
+        yield Path(copy)
+
+
 def write_whole(where: Place, text: str) -> None:
     """Write a file or an object so that whoever looks finds the old one or the new one, never a part of it."""
     content = text.encode()

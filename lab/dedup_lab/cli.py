@@ -87,10 +87,11 @@ def run(
 @app.command()
 def verify(
     paths: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Run folders, folders with a CSV pair, or folders that hold some of either.",
+            help="Run folders, folders with a CSV pair, or folders that hold some of either; paths, or "
+            "s3://BUCKET/PREFIX with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
             show_default=False,
         ),
     ],
@@ -139,10 +140,12 @@ def verify(
 
         dedup verify my-history --engine oracle --expect AtLeastOnce
     """
+    from dedup.stores import place
     from dedup_lab import verifications
 
+    places = [place(path) for path in paths]
     ended = verifications.verify(
-        paths, expect=expect, alone=engine, trust_csv=trust_csv, as_json=output is Format.JSON, console=_console()
+        places, expect=expect, alone=engine, trust_csv=trust_csv, as_json=output is Format.JSON, console=_console()
     )
     raise typer.Exit(ended)
 

@@ -17,16 +17,16 @@ from pydantic import ValidationError
 from dedup.anomalies import Engine, Verification
 from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
 from dedup.faults import vacuous
-from dedup.histories import MANIFEST, damages, read_manifest
+from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest
 from dedup.manifests import Manifest
 from dedup.pairs import holds_pair, unpack
+from dedup.stores import Place, fetched
 from dedup.verdicts import ORACLE_LIMIT, Evidence
 from dedup_lab.children import Child, Children, python
 from dedup_lab.results import write_atomically
 from dedup_spark import local, oracle
 from dedup_spark.evidence import Report
 
-VERIFICATION: Final = "verification.json"
 OUTPUT: Final = "spark.json"
 
 Note = Callable[[str], None]
@@ -35,7 +35,7 @@ Answers = dict[str, Verification | str]
 
 
 def judge(
-    folders: Sequence[Path],
+    folders: Sequence[Place],
     children: Children,
     work: Path,
     timeout_s: float,
@@ -52,7 +52,7 @@ def judge(
     ]
     asks_spark = bool(sound) and alone in (None, Engine.SPARK)
     spark = _start_spark([tables for tables, _ in sound], children, work) if asks_spark else None
-    by_oracle: dict[Path, Answers] = {}
+    by_oracle: dict[Place, Answers] = {}
     for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
         if spark is not None:
             spark.check_cancelled()
@@ -73,7 +73,7 @@ def judge(
     ]
 
 
-def _start_spark(folders: Sequence[Path], children: Children, work: Path) -> Child:
+def _start_spark(folders: Sequence[Place], children: Children, work: Path) -> Child:
     scratch, output = work / "scratch", work / OUTPUT
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -82,14 +82,16 @@ def _start_spark(folders: Sequence[Path], children: Children, work: Path) -> Chi
     return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
 
 
-def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evidence]:
+def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
     """Where a history's tables lie, and what is known of it; those of a CSV pair are made in `scratch`."""
     if not holds_pair(folder):
         return folder, open_folder(folder).model_copy(update={"alone": alone})
     try:
-        unpack(folder, scratch)
+        with fetched(folder) as here:
+            unpack(here, scratch)
     except EvidenceError as error:
-        return folder, Evidence(run_id=folder.resolve().name, problem=str(error), alone=alone)
+        said = str(error).replace(str(here), str(folder))
+        return folder, Evidence(run_id=folder.resolve().name, problem=said, alone=alone)
     except OSError as error:
         raise EnvironmentError_(
             where=str(folder),
@@ -101,7 +103,7 @@ def _open(folder: Path, scratch: Path, alone: Engine | None) -> tuple[Path, Evid
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
 
 
-def open_folder(folder: Path) -> Evidence:
+def open_folder(folder: Place) -> Evidence:
     """The manifest of a run folder and its damages, if it has one; nothing judged yet."""
     try:
         manifest = read_manifest(folder)
@@ -132,18 +134,19 @@ def recall(folder: Path) -> Evidence:
         return evidence
 
 
-def _ask_oracle(folder: Path, evidence: Evidence) -> Answers:
+def _ask_oracle(folder: Place, evidence: Evidence) -> Answers:
     manifest = evidence.manifest
     if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
         return {}
     try:
-        return {"oracle": oracle.judge(folder)}
+        with fetched(folder) as here:
+            return {"oracle": oracle.judge(here)}
     except Exception as error:  # one history that the oracle cannot read must not cost the others their verdict
         return {"problem": f"the oracle crashed: {type(error).__name__}: {error}"}
 
 
 def _with(
-    folder: Path,
+    folder: Place,
     evidence: Evidence,
     said: Answers,
     problem: str | None,
@@ -170,6 +173,6 @@ def _read(output: Path) -> Report:
         ) from None
 
 
-def _number(folder: Path) -> int:
+def _number(folder: Place) -> int:
     tail = folder.name.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 1

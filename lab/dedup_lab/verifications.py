@@ -7,12 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dedup import histories
 from dedup.anomalies import Engine
 from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
 from dedup.experiments import Expectation
-from dedup.histories import MANIFEST, TABLES
 from dedup.pairs import COLUMNS
+from dedup.stores import Place, reached
 from dedup.summaries import RunRow, run_row, summarise
 from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
@@ -25,7 +26,7 @@ TIMEOUT_S = 3600.0
 
 
 def verify(
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     *,
     expect: Expectation | None,
     alone: Engine | None,
@@ -40,8 +41,9 @@ def verify(
     """
     if alone in (None, Engine.SPARK):
         java.find()
-    if expect is None and len(paths) == 1 and (paths[0] / EXPERIMENT).is_file():
-        return _verify_experiment(Results(paths[0]), alone, as_json, console)
+    only = paths[0] if len(paths) == 1 else None
+    if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
+        return _verify_experiment(Results(only), alone, as_json, console)
     folders = [folder for path in paths for folder in run_folders(path)]
     evidence = _judged(folders, alone, console)
     wanted = expect or Expectation.EXACTLY_ONCE
@@ -71,7 +73,7 @@ def _verify_experiment(results: Results, alone: Engine | None, as_json: bool, co
     return summary.exit_code
 
 
-def _judged(folders: Sequence[Path], alone: Engine | None, console: Console) -> list[Evidence]:
+def _judged(folders: Sequence[Place], alone: Engine | None, console: Console) -> list[Evidence]:
     children = Children()
     try:
         with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
@@ -83,12 +85,10 @@ def _judged(folders: Sequence[Path], alone: Engine | None, console: Console) -> 
     return judged
 
 
-def run_folders(path: Path) -> list[Path]:
+def run_folders(path: Place) -> list[Place]:
     """The run folders and CSV pairs at or below a path, whole or not; EvidenceError if there is none."""
-    looks_like_one = [MANIFEST, *TABLES, *COLUMNS]
-    if any((path / name).exists() for name in looks_like_one):
-        return [path]
-    found = sorted({each.parent for name in looks_like_one for each in path.rglob(name)})
+    with reached(path):
+        found = histories.run_folders(path, COLUMNS)
     if not found:
         raise EvidenceError(
             where=str(path),
@@ -99,7 +99,7 @@ def run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _print_json(verdict: Verdict, folders: Sequence[Path], rows: Sequence[RunRow]) -> None:
+def _print_json(verdict: Verdict, folders: Sequence[Place], rows: Sequence[RunRow]) -> None:
     runs = [
         {
             "path": str(folder),

@@ -20,7 +20,9 @@ from dedup.assignments import Assignment
 from dedup.errors import EXIT_ERROR, SpecificationError
 from dedup.stages import Stage
 from dedup_runners import admins, claims, lifelines, programs
+from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
+from dedup_runners.chaos.sites import Site
 from dedup_runners.companions import Neighbours
 from dedup_runners.courses import Course, Situation
 from dedup_runners.progress import Progress
@@ -44,43 +46,55 @@ class Told:
 def conduct(assignment: Assignment) -> None:
     """Claim the attempt and do all of it; AlreadyClaimed before anything else, another DedupError in the course."""
     claims.claim(assignment)
-    folder, failing = assignment.folder, Stage.PREPARE
+    assignment.folder.mkdir(parents=True, exist_ok=True)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with sites.connect(assignment.endpoints) as site, admins.connect(assignment.endpoints) as admin:
             site.warm_up()
-            course = Course(
-                Situation(
-                    experiment=assignment.experiment,
-                    system=assignment.system,
-                    variant=assignment.variant,
-                    run=assignment.run,
-                    attempt=assignment.attempt,
-                    folder=folder,
-                    endpoints=assignment.endpoints,
-                    admin=admin,
-                    site=site,
-                    companions=Neighbours(assignment.shared),
-                    dead=lambda: None,  # a broker that dies is one of the site's exits
-                    report=Told(),
-                    watchdog=assignment.watchdog,
-                )
-            )
-            for failing, work in _stages(course):
-                print(failing.value)
-                work()
+            carry_out(assignment, site, admin)
     except Exception as error:
-        (folder / FAILURE).write_text(json.dumps({"stage": failing.value, "reason": str(error)}, indent=1))
+        _note(assignment.folder, Stage.PREPARE, error)
         raise
 
 
-def _stages(course: Course) -> list[tuple[Stage, Callable[[], object]]]:
-    return [
+def carry_out(assignment: Assignment, site: Site, admin: Admin) -> None:
+    """Do the four stages of a claimed attempt; whatever ends one of them is noted beside the history, and raised."""
+    course = Course(
+        Situation(
+            experiment=assignment.experiment,
+            system=assignment.system,
+            variant=assignment.variant,
+            run=assignment.run,
+            attempt=assignment.attempt,
+            folder=assignment.folder,
+            endpoints=assignment.endpoints,
+            admin=admin,
+            site=site,
+            companions=Neighbours(assignment.shared),
+            dead=lambda: None,  # a broker that dies is one of the site's exits
+            report=Told(),
+            watchdog=assignment.watchdog,
+        )
+    )
+    stages: list[tuple[Stage, Callable[[], object]]] = [
         (Stage.PREPARE, course.prepare),
         (Stage.PRODUCE, course.produce),
         (Stage.SETTLE, course.settle),
         (Stage.CONSUME, course.consume),
     ]
+    for stage, work in stages:
+        print(stage.value)
+        try:
+            work()
+        except Exception as error:
+            _note(assignment.folder, stage, error)
+            raise
+
+
+def _note(folder: Path, stage: Stage, error: Exception) -> None:
+    """Say why the attempt has no manifest, unless it was said already."""
+    path = folder / FAILURE
+    if not path.exists():
+        path.write_text(json.dumps({"stage": stage.value, "reason": str(error)}, indent=1))
 
 
 def main(arguments: list[str]) -> int:

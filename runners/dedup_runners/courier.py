@@ -68,9 +68,10 @@ class Courier:
 
 def carry(assignment: Assignment) -> None:
     """Carry the run's files until SIGTERM, and then the rest; PlatformError if not everything came through."""
-    courier = Courier(assignment.folder, _place(assignment))
-    over = threading.Event()
+    place, over = _place(assignment), threading.Event()
+    courier = Courier(assignment.folder, place)
     with programs.stopping(over.set):
+        print(f"carrying {assignment.folder} to {place}", flush=True)
         while not over.wait(LOOK_S):
             if claims.won(assignment.shared).exists():
                 _tried(courier.carry_segments)

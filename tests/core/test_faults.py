@@ -154,6 +154,15 @@ def test_a_bookie_matters_if_it_stored_what_was_sent() -> None:
     assert "leader was broker 1" in (vacuous(killed("b1", None)) or "")
 
 
+def test_a_bookies_clients_are_brokers() -> None:
+    bookie = line("injected", 10, witness={"exit_code": 137, "ensemble": ["b1"]}, touched=["b1"], leader="1")
+    told, planned = replaced(bookie), Planned("cut", "kill", 50)
+    assert "no client noticed" in (vacuous(record(told, disturbances=[], planned=planned)) or "")
+    told.append(line("noticed", 18, by="broker", before=[1, ["b1"]], after=[2, ["b1"]]))
+    assert record(told, disturbances=[], planned=planned).client_witness == {"broker": 1}
+    assert vacuous(record(told, disturbances=[], planned=planned)) is None
+
+
 def test_a_broker_that_ended_besides_died_by_itself() -> None:
     deleted = record(planned=Planned("cut", "podDelete", 50))
     assert lives_ended([killed("1", None), deleted]) == 2

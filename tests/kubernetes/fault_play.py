@@ -69,6 +69,7 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
         "codes": codes,
         "exits": exits,
         "lines": chaos.lines(folder / "faults.jsonl"),
+        "marks": chaos.lines(folder / "marks.jsonl"),
         "disturbances": chaos.lines(folder / "disturbances.jsonl")[:50],
     }
 

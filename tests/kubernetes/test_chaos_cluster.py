@@ -151,11 +151,23 @@ def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage) -> None:
     assert found["record"]["target_witness"]["exit_code"] == 137
     assert found["record"]["injector"]["restarted"]["down_s"] >= HOLD_S
     assert found["exits"] == 1
+    print("ms from the push until", delays(found))
+
+
+def delays(found: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds from the producer's push until each thing that followed."""
     times = {line["event"]: line["monotonic_ns"] for line in found["lines"]}
     pushed = next(line for line in found["lines"] if line["event"] == "triggered")["detail"]["pushed_ns"]
+    marked = next(line["monotonic_ns"] for line in found["marks"] if line["event"] == "injected")
     noticed = next(line["monotonic_ns"] for line in found["disturbances"] if line["monotonic_ns"] > pushed)
-    since = {"the kill was sent": times["injecting"], "a client noticed": noticed, "proven": times["injected"]}
-    print("ms from the push until", {name: round((at - pushed) / 1e6, 1) for name, at in since.items()})
+    since = {
+        "it was heard": times["triggered"],
+        "the kill was sent": times["injecting"],
+        "the first sign": marked,
+        "the proof": times["injected"],
+        "a client noticed": noticed,
+    }
+    return {name: round((at - pushed) / 1e6, 1) for name, at in since.items()}
 
 
 def test_a_cut_whose_injector_is_killed_is_healed_by_the_sidecar(stage: Stage) -> None:

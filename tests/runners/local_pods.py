@@ -12,15 +12,16 @@ from typing import Final, Self
 
 from dedup.assignments import FILE, Assignment
 from dedup_runners import lifelines
+from dedup_runners.waiting import until
 
 COURIER: Final = "courier"
 END_S: Final = 60.0
 
 
 class LocalPod:
-    """The running programs of one assignment, by the names of their containers."""
+    """The running programs of one assignment, by the names of their containers; `without` some that are not started."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, *without: str) -> None:
         self._assignment = assignment
         self._home = assignment.folder.parent
         told, folder = self._home / FILE, assignment.folder
@@ -33,7 +34,7 @@ class LocalPod:
         }
         if assignment.artifacts is not None:
             commands[COURIER] = ["dedup_runners.courier", told]
-        self.programs = {name: self._start(name, words) for name, words in commands.items()}
+        self.programs = {name: self._start(name, words) for name, words in commands.items() if name not in without}
 
     def said(self, name: str) -> str:
         """What a program wrote, as `kubectl logs` shows it."""
@@ -48,6 +49,7 @@ class LocalPod:
             if name != COURIER:
                 program.wait(timeout_s)
         if COURIER in self.programs:
+            until(lambda: self.said(COURIER), END_S, "the courier to begin")
             self.programs[COURIER].terminate()
         return {name: program.wait(END_S) for name, program in self.programs.items()}
 

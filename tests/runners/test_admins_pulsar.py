@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from dedup_runners.admins.pulsar import extents, judged, last_ensemble
+from dedup.endpoints import Broker
+from dedup_runners.admins import Ensemble
+from dedup_runners.admins.pulsar import extents, judged, last_ensemble, named
 
 
 def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
@@ -21,16 +23,16 @@ METADATA = (
 @pytest.mark.parametrize(
     ("ledgers", "expected"),
     [
-        ([], ()),
-        ([{"ledgerId": 5}], ()),
-        ([{"ledgerId": 5, "metadata": METADATA}], ("a:3181", "c:3181")),
+        ([], Ensemble()),
+        ([{"ledgerId": 5}], Ensemble(5)),
+        ([{"ledgerId": 5, "metadata": METADATA}], Ensemble(5, ("a:3181", "c:3181"))),
         (
             [{"ledgerId": 5, "metadata": METADATA}, {"ledgerId": 6, "metadata": METADATA.replace("c:", "d:")}],
-            ("a:3181", "d:3181"),
+            Ensemble(6, ("a:3181", "d:3181")),
         ),
     ],
 )
-def test_who_stores_what_is_sent_now(ledgers: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+def test_who_stores_what_is_sent_now(ledgers: list[dict[str, Any]], expected: Ensemble) -> None:
     assert last_ensemble({"ledgers": ledgers}) == expected
 
 
@@ -65,3 +67,25 @@ def test_deduplication_is_what_all_owners_say(statuses: list[str], in_force: boo
     found = judged(True, {f"t{number}": status for number, status in enumerate(statuses)})
     assert found.in_force is in_force
     assert all(status in found.proof for status in statuses)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "url", "expected"),
+    [
+        (["p-0.p.here.svc:8080", "p-1.p.here.svc:8080"], "http://p-1.p.here.svc:8080", "p-1.p.here.svc:8080"),
+        (["127.0.0.1:8080", "127.0.0.1:8081"], "http://127.0.0.1:8081", "127.0.0.1:8081"),
+        (["127.0.0.1:8080", "127.0.0.1:8081"], "http://elsewhere:8081", None),
+        (["127.0.0.1:8080"], None, None),
+    ],
+)
+def test_an_owner_is_known_by_host_and_port(brokers: list[str], url: str | None, expected: str | None) -> None:
+    known = [Broker(id=name, client_port=6660) for name in brokers]
+    assert named({"httpUrl": url, "brokerUrl": "pulsar://x:6650"}, known) == expected
+
+
+def test_an_owner_is_also_known_by_its_admin_address() -> None:
+    known = [
+        Broker(id="a", client_port=1, admin_url="http://h:1"),
+        Broker(id="b", client_port=1, admin_url="http://h:2"),
+    ]
+    assert named({"httpUrl": "http://h:2"}, known) == "b"

@@ -51,7 +51,7 @@ def names(document: dict[str, Any]) -> list[str]:
         (KILL_TCP, ["reset-connections", "clear"]),
         ({"kill": {"restartAfter": "20s"}}, ["kill-broker", "await-restart"]),
         ({"dropTCP": {"duration": "10s"}}, ["drop-bytes", "clear"]),
-        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-bookie", "await-restart"]),
+        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-bookie", "await-bookie"]),
         ({"moveLeader": {}}, ["move-leader"]),
     ],
 )

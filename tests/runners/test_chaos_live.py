@@ -158,10 +158,11 @@ def test_lost_bytes_are_witnessed_by_silence_and_healed(direction: str, stage: S
 def test_a_bookie_that_stored_what_was_sent_is_killed_and_comes_back(stage: Stage) -> None:
     if stage.system.system == "kafka":
         pytest.skip("Kafka's brokers store messages themselves")
-    assert set(stage.admin.ensemble(stage.topic)) == {bookie.id for bookie in stage.system.bookies}
+    assert set(stage.admin.ensemble(stage.topic).bookies) == {bookie.id for bookie in stage.system.bookies}
     record = stage.play(fault({"kill": {"target": "Bookie", "restartAfter": "2s"}}))
     assert record.problems == ()
     assert record.target_witness["exit_code"] == 137
+    assert record.client_witness["broker"] == 1, "the broker began another ledger"
     assert vacuous(record) is None
     assert record.heal_proven
     assert stage.admin.unhealthy(stage.topic) is None

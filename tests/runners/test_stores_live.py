@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runners import assigned, minio
+from tests.runners import assigned, minio, mock_brokers
+from tests.runners.local_pods import LocalPod
 from tests.runners.minio import ObjectStore
 
 from dedup import stores
 from dedup.errors import DedupError, EnvironmentError_
-from dedup.histories import MANIFEST
-from dedup_runners import claims
+from dedup.histories import MANIFEST, damages, read_manifest
+from dedup_runners import claims, lifelines
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier
 
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 ROOT = f"s3://{minio.BUCKET}/experiments/small"
 PLACE = f"{ROOT}/runs/kafka-dedup-001/attempt-1"
 PODS = 8
+BOUND_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +100,18 @@ def test_a_bucket_that_is_not_there_is_said_too(store: ObjectStore, tmp_path: Pa
     with pytest.raises((DedupError, OSError)):
         claims.claim(pod)
     assert not claims.won(pod.shared).exists()
+
+
+def test_a_whole_run_is_carried_while_it_goes_on(store: ObjectStore, tmp_path: Path) -> None:
+    with mock_brokers.mock_cluster() as endpoints:
+        told = assigned.assignment(
+            tmp_path / "pod", f"{ROOT}/whole", endpoints=endpoints, workload=mock_brokers.workload(50_000)
+        )
+        with LocalPod(told, lifelines.CONDUCTOR) as pod:
+            mock_brokers.conduct(told)
+            assert set(pod.ended(BOUND_S).values()) == {0}, pod.everything_said()
+    place = stores.place(str(told.place()))
+    manifest = read_manifest(place)
+    assert manifest == read_manifest(told.folder)
+    assert not damages(place, manifest)
+    assert (place / claims.CLAIM).exists()

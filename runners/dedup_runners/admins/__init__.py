@@ -8,7 +8,7 @@ clients' path, always over new connections, because what it proves is that a cli
 """
 
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from dedup.endpoints import Endpoints
 from dedup.manifests import Deduplication, EndPosition
@@ -18,6 +18,13 @@ CALL_TIMEOUT_S: Final = 10.0
 HEALTH_TIMEOUT_S: Final = 3.0
 READY_TIMEOUT_S: Final = 60.0
 CLIENT_ID: Final = "dedup-admin"
+
+
+class Ensemble(NamedTuple):
+    """The ledger that what is sent goes to, and the bookies that store it now."""
+
+    ledger: int | None = None
+    bookies: tuple[str, ...] = ()
 
 
 class Admin(Protocol):
@@ -42,7 +49,7 @@ class Admin(Protocol):
         """The id (Endpoints.brokers) of the broker that leads the partition, or owns it."""
         ...
 
-    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+    def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
         ...
 

@@ -31,7 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from dedup.endpoints import Endpoints
 from dedup.errors import DedupError, PlatformError
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.views import Partition, View, end_offset, view
 from dedup_runners.waiting import until
@@ -83,9 +83,9 @@ class KafkaAdmin:
             raise _leaderless(topic, partition)
         return found
 
-    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+    def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """Kafka's brokers store messages themselves."""
-        return ()
+        return Ensemble()
 
     def prepare_move(self) -> None:
         self._reassignments()

@@ -12,7 +12,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dedup.endpoints import Endpoints
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
-from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.waiting import WaitedTooLong, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
@@ -72,7 +72,7 @@ class PulsarAdmin:
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
 
-    def ensemble(self, topic: str, partition: int = 0) -> tuple[str, ...]:
+    def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         part = self._parts(topic)[partition]
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
@@ -184,10 +184,8 @@ class PulsarAdmin:
     def _owner(self, part: str) -> str:
         """Which broker owns the topic; asking makes the brokers decide, if none does yet."""
         found = self._ask("GET", f"/lookup/v2/topic/{_path(part)}").json()
-        ports = {urlsplit(found[key]).port for key in ("httpUrl", "brokerUrl") if found.get(key)}
-        for broker in self._endpoints.brokers:
-            if broker.client_port in ports or (broker.admin_url and urlsplit(broker.admin_url).port in ports):
-                return broker.id
+        if (owner := named(found, self._endpoints.brokers)) is not None:
+            return owner
         raise PlatformError(
             where=f"owner of {part}",
             got=str(found.get("brokerUrl")),
@@ -257,17 +255,18 @@ def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def last_ensemble(stats: dict[str, Any]) -> tuple[str, ...]:
+def last_ensemble(stats: dict[str, Any]) -> Ensemble:
     """The bookies of the newest ledger, from internal statistics with BookKeeper's metadata (a text, not JSON).
 
     An ensemble whose bookie was replaced is followed by another, from the entry that its number tells.
     """
     if not stats["ledgers"]:
-        return ()
-    metadata = str(stats["ledgers"][-1].get("metadata", ""))
+        return Ensemble()
+    newest = stats["ledgers"][-1]
+    metadata = str(newest.get("metadata", ""))
     _, _, ensembles = metadata.partition("ensembles={")
     found = re.findall(r"\d+=\[([^\]]*)\]", ensembles.partition("}")[0])
-    return tuple(found[-1].split(", ")) if found else ()
+    return Ensemble(int(newest["ledgerId"]), tuple(found[-1].split(", ")) if found else ())
 
 
 def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
@@ -331,3 +330,13 @@ def _path(topic: str) -> str:
 
 def _namespace(topic: str) -> str:
     return "/".join(topic.split("://", 1)[1].split("/")[:2])
+
+
+def named(found: Mapping[str, Any], brokers: Iterable[Broker]) -> str | None:
+    """The broker that an answer to a lookup means, by the address of its REST interface.
+
+    By host and port: brokers in pods all have the same ports.
+    """
+    address = urlsplit(str(found.get("httpUrl"))).netloc
+    known = {broker.id: {broker.id, urlsplit(broker.admin_url or "").netloc} for broker in brokers}
+    return next((name for name, addresses in known.items() if address and address in addresses), None)

@@ -115,8 +115,10 @@ def _deed(fault: Fault, pretend: bool, latency_s: float) -> list[Activity]:
         return [_drop(fault.drop_tcp, latency_s), _action("clear")]
     if fault.kill is not None:
         restart = {"restart_after_s": fault.kill.restart_after_s}
-        kill = _activity("action", "bookies", "kill_bookie", restart) if fault.needs_bookies else None
-        return [kill or _action("kill_broker", **restart), _action("await_restart", **restart)]
+        if fault.needs_bookies:
+            deeds = ("kill_bookie", "await_bookie")
+            return [_activity("action", "bookies", deed, restart) for deed in deeds]
+        return [_action("kill_broker", **restart), _action("await_restart", **restart)]
     if fault.pod_delete is not None:
         grace = {"grace_period_s": fault.pod_delete.grace_period_s}
         return [

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.fault_kinds import Kind, Means
 from dedup.orphans import leave_with_parent
-from dedup_runners.admins import Admin, connect
+from dedup_runners.admins import Admin, Ensemble, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sites import Site, Victim
@@ -76,6 +76,7 @@ class Session:
         self.triggered = self.effective = False
         self.killed: Victim | None = None
         self.killed_ns = 0
+        self.stored: Ensemble | None = None
         self.deleted: tuple[BrokerPod, str] | None = None
         self.struck_ns = 0
         self.cut: Cut | None = None

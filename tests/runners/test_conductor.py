@@ -1,0 +1,96 @@
+"""A pod's producer and consumer under a conductor, without a broker: librdkafka's own mock cluster takes the messages.
+
+The conductor is this process; what it asks of brokers, which the mock does not know, a stand-in answers. The same with
+a real Kafka, faults and a store is test_conductor_live.py.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.runners import assigned, mock_brokers
+from tests.runners.local_pods import COURIER, LocalPod
+
+from dedup import stores
+from dedup.assignments import EXIT_CLAIMED, Assignment
+from dedup.endpoints import Endpoints
+from dedup.errors import PlatformError
+from dedup.histories import MANIFEST, damages, read_manifest
+from dedup.orphans import EXIT_CODE
+from dedup_runners import claims, lifelines
+from dedup_runners.conductor import FAILURE
+from dedup_runners.waiting import until
+from dedup_spark import oracle
+
+pytestmark = pytest.mark.timeout(120)
+
+BOUND_S = 60.0
+NOTICED_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def endpoints() -> Iterator[Endpoints]:
+    with mock_brokers.mock_cluster() as running:
+        yield running
+
+
+def assign(folder: Path, endpoints: Endpoints, messages: int) -> Assignment:
+    return assigned.assignment(folder, endpoints=endpoints, workload=mock_brokers.workload(messages))
+
+
+def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -> None:
+    told = assign(tmp_path / "pod", endpoints, 20_000)
+    with LocalPod(told, lifelines.CONDUCTOR) as pod:
+        mock_brokers.conduct(told)
+        assert pod.ended(BOUND_S) == {"producer": 0, "consumer": 0}, pod.everything_said()
+    manifest = read_manifest(told.folder)
+    assert not damages(told.folder, manifest)
+    assert not manifest.problems
+    assert oracle.judge(told.folder).counts.received == 20_000
+    assert not (told.folder / FAILURE).exists()
+
+
+def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tmp_path: Path) -> None:
+    told = assign(tmp_path / "pod", endpoints, 1_000_000_000)
+    noticed_s: list[float] = []
+    with LocalPod(told, lifelines.CONDUCTOR) as pod:
+
+        def kill_when_it_sends() -> None:
+            until(lambda: list(told.folder.glob("sent/*")), BOUND_S, "a segment of the history", 0.05)
+            os.kill(pod.programs["producer"].pid, signal.SIGKILL)
+            noticed_s.append(time.monotonic())
+
+        threading.Thread(target=kill_when_it_sends, daemon=True).start()
+        with pytest.raises(PlatformError, match="producer: got exit code 137; it left no word"):
+            mock_brokers.conduct(told)
+        assert time.monotonic() - noticed_s[0] < NOTICED_S
+        assert pod.ended(BOUND_S) == {"producer": -signal.SIGKILL, "consumer": EXIT_CODE}
+    assert json.loads((told.folder / FAILURE).read_text())["stage"] == "Produce"
+    assert not (told.folder / MANIFEST).exists()
+
+
+def test_a_producer_that_gives_up_says_why(endpoints: Endpoints, tmp_path: Path) -> None:
+    told = assign(tmp_path / "pod", endpoints, 20_000)
+    (told.folder / "sent").write_text("a file where the history has a folder")
+    with LocalPod(told, lifelines.CONDUCTOR), pytest.raises(PlatformError, match=r"producer: got exit code 4; .*sent"):
+        mock_brokers.conduct(told)
+    assert not (told.folder / MANIFEST).exists()
+
+
+def test_a_second_start_of_an_attempt_sends_nothing(endpoints: Endpoints, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    first = assigned.assignment(tmp_path / "first", store, endpoints=endpoints)
+    second = assigned.assignment(tmp_path / "second", store, endpoints=endpoints)
+    claims.claim(first)
+    with LocalPod(second) as pod:
+        codes = pod.ended(BOUND_S)
+        said = pod.said(lifelines.CONDUCTOR)
+    assert codes == {lifelines.CONDUCTOR: EXIT_CLAIMED, "producer": EXIT_CODE, "consumer": EXIT_CODE, COURIER: 0}
+    assert len(said.splitlines()) == 1
+    assert not list(second.folder.iterdir())
+    assert stores.below(Path(str(first.place()))) == [claims.CLAIM]
