@@ -7,9 +7,12 @@ import pytest
 
 from dedup.endpoints import Broker
 from dedup_runners.chaos import actions
+from dedup_runners.chaos.leaders import Leaders
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection
+from dedup_runners.waiting import until
 
+BOUND_S = 15.0
 VICTIM = Victim("1", "one", {"pod": "k-1", "container": "one"})
 
 
@@ -24,6 +27,7 @@ class Play:
         self.looks, self.deaths = looks or [], deaths or []
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.effective = False
+        self.leads: str | None = "1"
         self.killed: Victim | None = None
         self.killed_ns = 0
         self.site = self
@@ -41,6 +45,9 @@ class Play:
     def death(self, victim: Victim) -> Death | None:
         found: Death | None = self.deaths.pop(0)
         return found
+
+    def leader(self) -> str | None:
+        return self.leads
 
     def note(self, event: str, **detail: Any) -> None:
         self.said.append((event, detail))
@@ -85,3 +92,20 @@ def test_a_broker_that_ended_otherwise_was_not_killed_by_us(code: int) -> None:
     actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
     assert play.events() == ["injecting", "kill", "stamp injected", "no_effect"]
     assert not play.effective
+
+
+@pytest.mark.parametrize(("leads", "told"), [("1", "1"), ("2", "2"), (None, "1")])
+def test_who_led_is_asked_again_after_the_kill(leads: str | None, told: str) -> None:
+    play = Play(deaths=[Death(137, {})])
+    play.leads = leads
+    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    assert (play.said[-1][1]["leader"], play.said[-1][1]["touched"]) == (told, ["1"])
+
+
+def test_who_leads_is_known_before_it_matters() -> None:
+    answers = iter(["1", "1", "2"])
+    leaders = Leaders(lambda: next(answers, "2"), every_s=0.001)
+    try:
+        until(lambda: leaders.latest == "2", BOUND_S, "the last answer")
+    finally:
+        leaders.close()

@@ -58,7 +58,7 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
 def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
     session = triggered(configuration)
-    leader = session.leader()
+    leader = session.known_leader()
     target = _target(session, leader)
     if target is None:
         session.note("no_effect", reason="nobody leads the topic")
@@ -67,13 +67,17 @@ def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
 
 
 def strike(session: Session, target: str, restart_after_s: float, *, leader: str | None, **seen: Any) -> dict[str, Any]:
-    """Kill that broker or bookie and have its death proven; `seen` goes with the proof."""
+    """Kill that broker or bookie and have its death proven; `seen` goes with the proof.
+
+    `leader` led when that was last asked. It is asked again at once: leadership outlasts a killed leader by seconds.
+    """
     victim = session.site.victim(target)
     session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
     session.killed_ns = time.monotonic_ns()
     session.site.kill(victim, restart_after_s)
     session.killed = victim
     session.stamp("injected")
+    leader = session.leader() or leader
     death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
     assert death is not None
     if death.exit_code == keepers.KILLED:

@@ -1,6 +1,6 @@
 """Containers of a cluster through the API server: what the kubelet says of one, and a shell kept open in one.
 
-A fault must strike within milliseconds of its trigger, but opening an exec takes a hundred times that. So a shell is
+A fault must strike within milliseconds of its trigger, and opening an exec takes far longer than that. So a shell is
 opened beforehand and kept: a question is one line written to it, an answer the lines before the next mark. When its
 container ends, the shell ends with it, and that is the first sign of a death; the kubelet's word comes seconds later.
 

@@ -20,6 +20,7 @@ from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, Ensemble, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
+from dedup_runners.chaos.leaders import Leaders
 from dedup_runners.chaos.sites import Site, Victim
 from dedup_runners.triggers import TriggerServer
 
@@ -71,6 +72,7 @@ class Session:
         self.scene = scene
         self.admin: Admin = connect(scene.endpoints)
         self.triggers: TriggerServer | None = None
+        self.leaders: Leaders | None = None
         self.guard: Guard | None = None
         self.site: Site = sites.connect(scene.struck())
         self.triggered = self.effective = False
@@ -93,6 +95,8 @@ class Session:
             )
         if scene.kind in ("killTCP", "kill"):
             self.site.warm_up()
+        if scene.kind == "kill" and not scene.storage:
+            self.leaders = Leaders(self.leader)
         if scene.kind == "moveLeader":
             self.admin.prepare_move()
         if scene.kind in ("podDelete", "partition"):
@@ -149,8 +153,14 @@ class Session:
         except Exception:  # a witness that cannot be had is missing, it must not stop the fault
             return None
 
+    def known_leader(self) -> str | None:
+        """Who leads it as far as is known already; asked only if nobody knows."""
+        return (self.leaders and self.leaders.latest) or self.leader()
+
     def close(self) -> None:
         """Drop the connections. Toxics must be gone before."""
+        if self.leaders is not None:
+            self.leaders.close()
         if self.triggers is not None:
             self.triggers.close()
         self.site.close()
