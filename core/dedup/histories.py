@@ -84,7 +84,7 @@ def segments(folder: Path, table: str) -> list[Path]:
 
 
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
-    """The run folders at or below a place, whole or not: whatever holds a manifest, a table, or one of `others`."""
+    """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`."""
     parts = {MANIFEST, *TABLES, *others}
     found = set()
     for name in below(root):
@@ -92,6 +92,8 @@ def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
         first = next((number for number, step in enumerate(steps) if step in parts), None)
         if first is not None:
             found.add(steps[:first])
+    if () in found:
+        return [root]
     return [root.joinpath(*steps) for steps in sorted(found)]
 
 

@@ -4,7 +4,7 @@ A runner writes its report last; the platform writes the manifest after both. So
 everything before it is complete, and its checksums say that it still is what was recorded.
 """
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +26,12 @@ class Segment(Record):
     sha256: str
 
 
+MOST_ENTRIES: Final = 10**18
+"""No broker counts further, and judges reckon in whole numbers of 64 bits."""
+
+Entries = Annotated[int, Field(ge=0, le=MOST_ENTRIES)]
+
+
 class EndPosition(Record):
     """How far one partition reached when it was asked.
 
@@ -33,8 +39,8 @@ class EndPosition(Record):
     (0, end offset). An empty partition has none.
     """
 
-    partition: int
-    extents: tuple[tuple[int, int], ...] = ()
+    partition: int = Field(ge=0, lt=1 << 31)
+    extents: tuple[tuple[Entries, Entries], ...] = ()
 
     @property
     def entries(self) -> int:

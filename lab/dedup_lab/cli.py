@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
@@ -90,8 +91,7 @@ def verify(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Run folders, folders with a CSV pair, or folders that hold some of either; paths, or "
-            "s3://BUCKET/PREFIX with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            help="Run folders, folders with a CSV pair, or what holds some of either, s3://BUCKET/PREFIX too.",
             show_default=False,
         ),
     ],
@@ -143,11 +143,8 @@ def verify(
     from dedup.stores import place
     from dedup_lab import verifications
 
-    places = [place(path) for path in paths]
-    ended = verifications.verify(
-        places, expect=expect, alone=engine, trust_csv=trust_csv, as_json=output is Format.JSON, console=_console()
-    )
-    raise typer.Exit(ended)
+    judged = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, console=_console())
+    raise typer.Exit(judged([place(path) for path in paths], as_json=output is Format.JSON))
 
 
 @app.command()

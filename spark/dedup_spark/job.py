@@ -17,6 +17,7 @@ what comes back to the driver, and nothing else does.
 import argparse
 import functools
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -77,11 +78,19 @@ def verify(folders: Sequence[Place], cores: int | None = None) -> Report:
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
-            got=next(iter(str(error).splitlines()), type(error).__name__)[:300],
+            got=reason(str(error)) or type(error).__name__,
             rule="the verification job ended before its end",
             todo="free disk space or memory if it lacked any, and verify again: the histories are untouched",
         ) from error
     return Report(engine=Engine.SPARK, runs=tuple(runs), problems=(*problems, *more))
+
+
+def reason(said: str) -> str:
+    """Of all that Spark says of a failure the line that tells why: our own error if there is one, else the first."""
+    named = re.findall(r"^(?:: )?((?:\w+\.)*\w+(?:Error_?|Exception): \S.*)", said, re.MULTILINE)
+    ours = [line for line in named if line.startswith("dedup.")]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return next(iter((*ours, *named, *lines)), "")[:300]
 
 
 def verify_in(

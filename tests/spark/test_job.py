@@ -171,6 +171,32 @@ def test_when_the_jvm_dies_one_line_says_so(
     assert "the verification job ended before its end" in said and said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "An error occurred while calling o9.collectToPython.\n"
+            ": org.apache.spark.SparkException: Job aborted: ExecutorLostFailure (executor 0 exited)\n"
+            "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages\n"
+            "Caused by: java.io.IOException: gone",
+            "org.apache.spark.SparkException: Job aborted: ExecutorLostFailure (executor 0 exited)",
+        ),
+        (
+            "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            "Traceback (most recent call last):\n"
+            '  File "job.py", line 1, in each\n'
+            "botocore.exceptions.EndpointConnectionError: Could not connect\n\n"
+            "dedup.errors.EnvironmentError_: s3://b: got Could not connect; the store must answer; check it",
+            "dedup.errors.EnvironmentError_: s3://b: got Could not connect; the store must answer; check it",
+        ),
+        ("\n  Answer from Java side is empty", "Answer from Java side is empty"),
+        ("", ""),
+    ],
+)
+def test_of_what_spark_says_the_line_that_tells_why_is_shown(said: str, why: str) -> None:
+    assert job.reason(said) == why
+
+
 def test_a_session_whose_jvm_has_died_ends_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop() -> None:
         raise ConnectionRefusedError(111, "Connection refused")

@@ -10,7 +10,6 @@ from tests.runners import minio
 from tests.runners.minio import ObjectStore
 from tests.spark.test_job import assert_agree
 
-from dedup.errors import SpecificationError
 from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest, run_folders
 from dedup.stores import Place, below, fetched, place
 from dedup_spark import evidence, job, local, oracle
@@ -43,8 +42,8 @@ def test_what_is_found_in_a_store_is_what_is_found_in_a_folder(root: Place, tmp_
         write_history(tmp_path / f"runs/it's [{number}] 100% + {{a,b}}/attempt-1", golden.history)
     put(tmp_path, root)
     folders = run_folders(root)
-    assert [str(folder.relative_to(root)) for folder in folders] == [
-        str(folder.relative_to(tmp_path)) for folder in run_folders(tmp_path)
+    assert [str(folder).removeprefix(str(root)) for folder in folders] == [
+        str(folder).removeprefix(str(tmp_path)) for folder in run_folders(tmp_path)
     ]
     report = local.verify(folders)
     assert (len(report.runs), report.problems) == (len(goldens), ())
@@ -109,9 +108,3 @@ def test_nothing_lies_below_a_place_that_is_not_there(root: Place) -> None:
     assert below(root) == below(place("s3://no-such-bucket/at-all")) == []
     (problem,) = local.verify([root]).problems
     assert "no such folder" in problem.error
-
-
-@pytest.mark.parametrize("uri", ["gs://bucket/prefix", "s3://", "s3:///prefix", "http://store/bucket"])
-def test_a_uri_of_another_kind_is_refused(uri: str) -> None:
-    with pytest.raises(SpecificationError, match="s3://BUCKET/PREFIX"):
-        place(uri)
