@@ -31,6 +31,11 @@ WRONG: list[tuple[str, Change, str]] = [
     ("no messages", lambda spec: spec["workload"].update(messages=0), "spec.workload.messages"),
     ("fault too late", lambda spec: spec["faults"][0]["at"].update(message=1_000_001), "faults[0].at.message"),
     ("two of a name", lambda spec: spec["systems"].append(spec["systems"][0]), "systems[1].name"),
+    (
+        "a fault that needs pods",
+        lambda spec: spec.update(faults=[{"name": "gone", "at": {"message": 1}, "podDelete": {}}]),
+        "spec.faults[0].podDelete: got fault gone; it needs brokers in pods, and here they are processes",
+    ),
     ("unknown version", lambda spec: spec["systems"][0]["kafka"].update(version="0.1.2"), "0.1.2"),
     (
         "unknown client property",

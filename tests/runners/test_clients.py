@@ -122,11 +122,10 @@ class Seen:
         self.lines.append(line)
 
 
-def statistics(retries: int, leader: int) -> str:
+def statistics(retries: int, leader: int, disconnects: int = 0) -> str:
     partition: dict[str, Any] = {"leader": leader}
-    return json.dumps(
-        {"ts": 7, "brokers": {"b": {"txretries": retries}}, "topics": {"t": {"partitions": {"0": partition}}}}
-    )
+    broker = {"txretries": retries, "disconnects": disconnects}
+    return json.dumps({"ts": 7, "brokers": {"b": broker}, "topics": {"t": {"partitions": {"0": partition}}}})
 
 
 def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
@@ -136,6 +135,14 @@ def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
         on_statistics(statistics(retries, leader))
     assert [(kind, at) for kind, _, at in seen.disturbances] == [("retry", 7000), ("leader", 7000)]
     assert seen.disturbances[1][1] == "partition 0: 1 -> 2"
+
+
+def test_a_connection_that_was_closed_in_order_is_seen_in_the_statistics() -> None:
+    seen = Seen()
+    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    for disconnects in (0, 2, 2):
+        on_statistics(statistics(0, 1, disconnects))
+    assert seen.disturbances == [("disconnect", "b: 2 connections ended", 7000)]
 
 
 def test_pulsars_log_lines_witness_lost_connections(tmp_path: Path) -> None:

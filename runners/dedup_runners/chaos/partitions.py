@@ -21,7 +21,7 @@ GONE_S: Final = 10.0
 def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """Cut the leader off from all others for `duration_s` seconds."""
     session = triggered(configuration)
-    cut, leader = _cut(session), session.leader()
+    cut, leader = _cut(session), session.known_leader()
     if leader is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
@@ -29,12 +29,13 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     deadline = time.monotonic() + duration_s
     session.cut_off = leader
     cut.begin(leader, duration_s)
+    led = session.leader() or leader  # leadership outlasts the cut by seconds
     shown = cut.effect(leader)
     while not shown and time.monotonic() < deadline - AT_END_S:
         time.sleep(LOOK_EVERY_S)
         shown = cut.effect(leader)
     if shown:
-        inject(session, touched=[leader], leader=leader, **shown)
+        inject(session, touched=[leader], leader=led, **shown)
     else:
         session.note("no_effect", reason=f"{session.scene.by}: broker {leader} reaches the others as before")
     time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))

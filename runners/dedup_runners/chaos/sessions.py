@@ -95,7 +95,7 @@ class Session:
             )
         if scene.kind in ("killTCP", "kill"):
             self.site.warm_up()
-        if scene.kind == "kill" and not scene.storage:
+        if scene.kind == "partition" or (scene.kind == "kill" and not scene.storage):
             self.leaders = Leaders(self.leader)
         if scene.kind == "moveLeader":
             self.admin.prepare_move()

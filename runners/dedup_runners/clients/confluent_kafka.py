@@ -333,12 +333,20 @@ class Consumer:
         return {partition: max(offset, self._next[partition]) for partition, offset in found.items()}
 
 
+_COUNTERS: Final = {
+    "txretries": ("retry", "requests sent again"),
+    "disconnects": ("disconnect", "connections ended"),
+}
+"""librdkafka's statistics of a broker that grow when something is wrong. A connection that the other side closes in
+order is counted, but no error: such is the end of one whose bytes were lost on the way."""
+
+
 class _Watch:
     """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
 
     def __init__(self, witnesses: Witnesses) -> None:
         self._witnesses = witnesses
-        self._retries: dict[str, int] = {}
+        self._counts: dict[tuple[str, str], int] = {}
         self._leaders: dict[str, int] = {}
 
     def callbacks(self) -> dict[str, Any]:
@@ -352,10 +360,11 @@ class _Watch:
         statistics = json.loads(text)
         at_ns = statistics["ts"] * 1000
         for name, broker in statistics["brokers"].items():
-            retries, before = broker.get("txretries", 0), self._retries.get(name, 0)
-            if retries > before:
-                self._witnesses.disturbed("retry", f"{name}: {retries - before} requests sent again", at_ns)
-            self._retries[name] = retries
+            for counter, (kind, words) in _COUNTERS.items():
+                count, before = broker.get(counter, 0), self._counts.get((name, counter), 0)
+                if count > before:
+                    self._witnesses.disturbed(kind, f"{name}: {count - before} {words}", at_ns)
+                self._counts[name, counter] = count
         for topic in statistics["topics"].values():
             for number, partition in topic["partitions"].items():
                 leader, led = partition["leader"], self._leaders.get(number)
