@@ -23,6 +23,8 @@ from dedup_operator.objects.settings import Settings, Spark
 
 PROGRAM: Final = "local:///usr/local/dedup/code/dedup_spark/job.py"
 REPORT: Final = "verification.json"
+SUBMISSIONS: Final = 5
+SUBMIT_AGAIN_S: Final = 10
 # Spark 4.3 would make a NetworkPolicy for each driver too, which the operator's chart has no right to do.
 NO_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 
@@ -43,8 +45,13 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             "imagePullPolicy": settings.spark_image.pull_policy,
             "mainApplicationFile": PROGRAM,
             "arguments": ["--output", f"{root}/{REPORT}", "--keep", root],
-            # A job that failed has told why; tried again it would fail again.
-            "restartPolicy": {"type": "Never"},
+            # A job that failed has told why; tried again it would fail again. A submission that failed was no job yet.
+            "restartPolicy": {
+                "type": "OnFailure",
+                "onFailureRetries": 0,
+                "onSubmissionFailureRetries": SUBMISSIONS,
+                "onSubmissionFailureRetryInterval": SUBMIT_AGAIN_S,
+            },
             "sparkConf": {
                 "spark.kubernetes.driver.pod.excludedFeatureSteps": NO_POLICY,
                 "spark.ui.enabled": "false",
