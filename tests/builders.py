@@ -44,12 +44,16 @@ Place = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class History:
-    """The rows of one run, as the columns of `dedup.histories` name them; `ends` None: the end is what was read."""
+    """The rows of one run, as the columns of `dedup.histories` name them; `ends` None: the end is what was read.
+
+    `clock` None: all was sent within one nanosecond.
+    """
 
     sent: Sequence[tuple[int, int]] = field(default_factory=list)
     outcomes: Sequence[tuple[int, ...]] = field(default_factory=list)
     received: Sequence[tuple[int, ...]] = field(default_factory=list)
     ends: Mapping[int, Mapping[int, int]] | None = None
+    clock: Sequence[tuple[int, int, int]] | None = None
 
     def end_positions(self) -> tuple[EndPosition, ...]:
         ends: dict[int, dict[int, int]] = {p: dict(extents) for p, extents in (self.ends or {}).items()}
@@ -129,7 +133,8 @@ def write_history(
         table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows))
         for table, rows in tables.items()
     }
-    clock = _write_parquet(folder, "clock.parquet", "clock", [(0, 0, 0), (0, len(history.sent), 1)], 2)
+    ticks: list[tuple[int, ...]] = list(history.clock or [(0, 0, 0), (0, len(history.sent), 1)])
+    clock = _write_parquet(folder, "clock.parquet", "clock", ticks, len(ticks))
     made = _manifest(history, files, clock).model_copy(update=manifest)
     (folder / histories.MANIFEST).write_text(made.model_dump_json(indent=1))
     return made

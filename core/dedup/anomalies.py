@@ -10,6 +10,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dedup.findings import Overview
+
 MAX_EVENTS: Final = 10_000
 MAX_WITNESSES: Final = 10
 
@@ -55,6 +57,9 @@ class Counts(BaseModel):
     duplicate_jump_backward: int = 0
     re_reads: int = Field(0, description="identical (partition, position, stream, value) rows, dropped before counting")
     position_conflicts: int = Field(0, description="positions at which two messages were read: the tester's error")
+    position_falls: int = Field(
+        0, description="rows read below the position read just before in their partition: the reader's error"
+    )
     outcomes_missing: int = Field(0, description="values sent for which no outcome was recorded")
     outcomes_unsent: int = Field(0, description="outcomes of values that were never sent: the tester's error")
 
@@ -100,3 +105,4 @@ class Verification(BaseModel):
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
     )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
+    findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

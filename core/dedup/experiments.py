@@ -18,10 +18,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
+from dedup.artifacts import Artifacts
 from dedup.errors import SpecificationError
 from dedup.fault_kinds import LATENCY_FAULT as LATENCY_FAULT
 from dedup.fault_kinds import Fault as Fault
-from dedup.parts import PATTERNS, Name, Part, Version, check_one_of
+from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal
 
@@ -29,6 +30,8 @@ MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "dropTCP": None, "podDelete": None, "partition": None}
 """Keys of the spec and its faults that are younger than the digest: left at their defaults they do not enter it."""
+_ELSEWHERE: Final = ("artifacts", "suspend", "runToken")
+"""Keys of the spec that say where and when, and nothing of what the experiment does."""
 _CHANGES: Final = "the command line's changes"
 
 
@@ -170,6 +173,15 @@ class Spec(Part):
         False, description="whether a fault may add a container with NET_ADMIN to a broker's pod (Kubernetes only)"
     )
     timeouts: Timeouts = Field(Timeouts(), description="bounds on the stages")
+    artifacts: Artifacts | None = Field(
+        None, description="where histories and results are kept (Kubernetes only; `dedup run` has a folder)"
+    )
+    suspend: bool = Field(
+        False, description="start nothing; what runs is ended, and its run done again later (Kubernetes only)"
+    )
+    run_token: Annotated[str, Field(pattern=TOKEN, max_length=63)] | None = Field(
+        None, description="another token runs the experiment again, as the spec is then (Kubernetes only)"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -272,6 +284,8 @@ class Experiment(Part):
     def digest(self) -> str:
         """A sha256 of everything that decides what the experiment does; equal digests mean the same experiment."""
         document = self.spec.model_dump(mode="json", by_alias=True)
+        for key in _ELSEWHERE:
+            del document[key]
         for part in (document, *document["faults"]):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:

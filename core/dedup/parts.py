@@ -13,11 +13,26 @@ from dedup.refusals import refusal
 
 _NAME: Final = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 _VERSION: Final = r"^[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?$"
+TOKEN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+OBJECT: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+BUCKET: Final = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
+PREFIX: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
+ENDPOINT: Final = r"^https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?$"
+REGION: Final = r"^[a-z0-9-]{1,32}$"
 PATTERNS: Final = {
     _NAME: (
         "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit",
         "rename it, such as kafka-1",
     ),
+    OBJECT: (
+        "the name of an object in Kubernetes is lower-case letters, digits, dashes and dots",
+        "write its name as kubectl shows it",
+    ),
+    BUCKET: ("a bucket's name is 3 to 63 lower-case letters, digits, dots and dashes", "write it like dedup-results"),
+    PREFIX: ("a prefix is names with / between them, none beginning with a dot", "write it like team/experiments"),
+    ENDPOINT: ("an endpoint is http:// or https:// and a host, maybe with a port", "write it like http://minio:9000"),
+    REGION: ("a region is lower-case letters, digits and dashes", "write it like eu-central-1"),
+    TOKEN: ("a token is letters, digits, dots, dashes and underlines, at most 63", "write it like 2 or 2026-11-21"),
     _VERSION: ("a version is numbers with dots between them", "write it like 4.3.1"),
 }
 """What a regular expression asks for, in words: the rule, and what to do."""

@@ -3,7 +3,8 @@
 An accusation is worth as much as the accuser. The two judges share no code, so where they differ one of them is wrong.
 The runners counted what they did, so a count that is not theirs means that something was lost or made up on the way.
 And some things cannot be, whatever a broker does: two messages at one position, a position within what was read to its
-end that was never read, an outcome of a send that did not happen. Each function yields contradictions in words, or
+end that was never read, a message that was delivered after a later one of its partition, an outcome of a send that did
+not happen. Each function yields contradictions in words, or
 nothing. One contradiction voids every witness of the run (design.md §7).
 """
 
@@ -18,11 +19,14 @@ BACKWARD: Final = {"jump_backward": Jump.BACKWARD, "duplicate_jump_backward": Ju
 
 
 def disagreements(said: Verification, other: Verification) -> Iterator[str]:
-    """Where two judges differ on one history, field by field; who they are and where they looked may differ."""
+    """Where two judges differ on one history, field by field; who they are and where they looked may differ.
+
+    Findings are not compared: the oracle makes none.
+    """
     for name, value in said.counts:
         if value != (another := getattr(other.counts, name)):
             yield f"{name} {value:,} and {another:,}"
-    for name in sorted(set(Verification.model_fields) - {"path", "engine", "counts"}):
+    for name in sorted(set(Verification.model_fields) - {"path", "engine", "counts", "findings"}):
         if getattr(said, name) != getattr(other, name):
             yield f"different {name}"
 
@@ -35,6 +39,8 @@ def contradictions(manifest: Manifest, said: Verification) -> Iterator[str]:
     counts, producer, consumer = said.counts, manifest.producer, manifest.consumer
     if counts.position_conflicts:
         yield f"positions that hold two messages: {counts.position_conflicts:,}"
+    if counts.position_falls:
+        yield f"messages read below a position already passed in their partition: {counts.position_falls:,}"
     if counts.outcomes_unsent:
         yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
     if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):

@@ -5,7 +5,9 @@ it: the verdict and its reasons, sums for each variant on each system, and a row
 was asked for and where it struck, the versions, and how long each stage took.
 
 Duplicates come in blocks, and their lengths tell of the client's batching: without linger many small blocks, with more
-linger fewer and larger ones (S1). So block lengths are shown as a histogram whose bins double: 1, 2-3, 4-7, …
+linger fewer and larger ones (S1). So block lengths are shown as a histogram whose bins double: 1, 2-3, 4-7, … And how
+far a block lies behind its first copy tells how much was in flight. What lies behind the other counts, and in the time
+of which fault, is added up from the runs' findings (dedup/findings.py).
 """
 
 from collections import Counter
@@ -17,6 +19,7 @@ from pydantic import Field
 from dedup.anomalies import Counts, OrderEvent, Witness
 from dedup.conclusions import ExperimentVerdict, GroupVerdict
 from dedup.experiments import Expectation, Experiment
+from dedup.findings import Overview, Sum, added
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.verdicts import Evidence, Reason, RunVerdict, Verdict
 
@@ -41,7 +44,7 @@ WORKING_STAGES: Final = frozenset({"produce", "heal", "consume"})
 
 
 class Bin(Record):
-    """Duplicate blocks of `first` to `last` values: how many there were."""
+    """Duplicate blocks of `first` to `last` values, or so many messages behind their first copies: how many."""
 
     first: int
     last: int
@@ -78,6 +81,7 @@ class RunRow(Record):
     void: bool
     counts: Counts | None
     block_lengths: tuple[Bin, ...] = ()
+    findings: Overview | None = None
     witnesses: tuple[Witness, ...] = ()
     backward: tuple[OrderEvent, ...] = ()
     deduplication_in_force: bool | None = None
@@ -104,6 +108,8 @@ class GroupRow(Record):
     rate_bound: float | None = Field(description="per-run anomaly rate excluded at 95 % confidence")
     sums: Counts
     block_lengths: tuple[Bin, ...]
+    block_distances: tuple[Bin, ...] = ()
+    findings: tuple[Sum, ...] = ()
 
 
 class Summary(Record):
@@ -160,6 +166,7 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         void=judged.void,
         counts=judged.counts,
         block_lengths=histogram(said.block_lengths) if said else (),
+        findings=said.findings if said else None,
         witnesses=judged.witnesses,
         backward=judged.backward,
         deduplication_in_force=manifest.deduplication.in_force if manifest else None,
@@ -199,10 +206,13 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
         for verdict, evidence in judged
         if (verdict.system, verdict.variant) == (group.system, group.variant) and not verdict.void
     ]
-    lengths: Counter[int] = Counter()
+    lengths, distances, found = Counter[int](), Counter[int](), list[Overview]()
     for _, evidence in own:
         if evidence is not None and evidence.said is not None:
             lengths.update(evidence.said.block_lengths)
+            found += [evidence.said.findings] if evidence.said.findings else []
+    for overview in found:
+        distances.update(overview.block_distances)
     return GroupRow(
         **group.model_dump(include=set(GroupRow.model_fields) - {"reasons", "strength"}),
         reasons=group.reasons,
@@ -211,6 +221,8 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
         rate_bound=group.strength.rate_bound if group.strength else None,
         sums=total(verdict.counts for verdict, _ in own if verdict.counts is not None),
         block_lengths=histogram(lengths),
+        block_distances=histogram(distances),
+        findings=added(sum_ for overview in found for sum_ in overview.sums),
     )
 
 

@@ -113,7 +113,8 @@ class Finish:
         if stage is Stage.VERIFY:
             paths = [path for each in plan(self._experiment) if (path := self._folder.finished_attempt(each))]
             work = self._folder.root / "verification"
-            judged = judge(paths, children, work, self._experiment.spec.timeouts.verify_s, self._reporter.note)
+            timeout_s = self._experiment.spec.timeouts.verify_s
+            judged = judge(paths, children, work, timeout_s, self._reporter.note, findings=work / "findings")
             for path, evidence in zip(paths, judged, strict=True):
                 keep(path, evidence)
         else:

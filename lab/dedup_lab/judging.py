@@ -41,17 +41,19 @@ def judge(
     timeout_s: float,
     note: Note,
     alone: Engine | None = None,
+    findings: Place | None = None,
 ) -> list[Evidence]:
     """What can be said of each history, in their order: by both judges, or by one `alone`.
 
-    The judges' own files, and the tables of CSV pairs, go to the folder `work`.
+    The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding, if somebody wants them,
+    to the folder `findings` (not by the oracle alone).
     """
     opened = [_open(folder, work / f"pair-{number}", alone) for number, folder in enumerate(folders)]
     sound = [
         (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]
     asks_spark = bool(sound) and alone in (None, Engine.SPARK)
-    spark = _start_spark([tables for tables, _ in sound], children, work) if asks_spark else None
+    spark = _start_spark([tables for tables, _ in sound], children, work, findings) if asks_spark else None
     by_oracle: dict[Place, Answers] = {}
     for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
         if spark is not None:
@@ -64,7 +66,7 @@ def judge(
         report = _read(work / OUTPUT)
         note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
     elif alone is Engine.LOCAL:
-        report = local.verify([tables for tables, _ in sound])
+        report = local.verify([tables for tables, _ in sound], findings=findings)
     judged: dict[str, Answers] = {run.path: {report.engine: run} for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
     return [
@@ -73,12 +75,13 @@ def judge(
     ]
 
 
-def _start_spark(folders: Sequence[Place], children: Children, work: Path) -> Child:
+def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:
     scratch, output = work / "scratch", work / OUTPUT
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     output.unlink(missing_ok=True)
-    command = python("dedup_spark.job", "--output", str(output), *map(str, folders))
+    tables = () if findings is None else ("--findings", str(findings.absolute()))
+    command = python("dedup_spark.job", "--output", str(output), *tables, *map(str, folders))
     return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
 
 

@@ -31,8 +31,12 @@ class Jvm:
         return cls(java.find(), jars.classpath(system, version, progress=progress))
 
     def start(self, lab: Lab, name: str, flags: Sequence[str], main: str, arguments: Sequence[str] = ()) -> Kept:
-        """Start the class `main` under a keeper. The class path travels in the environment, so `ps` stays readable."""
-        common = [f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}", f"-Ddedup.process={name}"]
+        """Start the class `main` under a keeper. The class path travels in the environment, so `ps` stays readable.
+
+        What libraries unpack for themselves (RocksDB, zstd) goes with the lab's data: a killed JVM cleans nothing up.
+        """
+        temporary = f"-Djava.io.tmpdir={lab.data(f'{name}-temporary')}"
+        common = [f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}", f"-Ddedup.process={name}", temporary]
         return lab.start(name, [self.java, *flags, *common, main, *arguments], {"CLASSPATH": self.classpath})
 
 

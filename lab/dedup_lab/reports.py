@@ -9,8 +9,9 @@ from dedup.conclusions import conclude
 from dedup.experiments import Experiment
 from dedup.exports import export
 from dedup.plans import plan
-from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells, summarise
+from dedup.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells, summarise
 from dedup.verdicts import Evidence, Reason, Verdict, is_treatment
+from dedup_lab.findings import show_findings
 from dedup_lab.judging import recall
 from dedup_lab.results import Results, write_atomically
 
@@ -67,6 +68,7 @@ def show_summary(summary: Summary, console: Console) -> None:
     console.print(groups_table(summary.systems))
     for group in summary.systems:
         show_blocks(group, console)
+        show_findings(f"{group.system} {group.variant}", group.findings, console)
     if len(summary.runs) <= MOST_RUNS_SHOWN or summary.verdict is not Verdict.PASS:
         show_runs([run for run in summary.runs if len(summary.runs) <= MOST_RUNS_SHOWN or _doubtful(run)], console)
     console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
@@ -126,12 +128,18 @@ def show_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
 
 
 def show_blocks(group: GroupRow, console: Console) -> None:
-    """How long the duplicate blocks of a variant are: the mark of the client's batching (S1)."""
-    if not group.block_lengths:
+    """How long the duplicate blocks of a variant are: the mark of the client's batching (S1); and how far they lie."""
+    whose = f"{group.system} {group.variant}"
+    _show_bins(f"duplicate blocks of {whose} by length in messages:", group.block_lengths, console)
+    _show_bins("the same by distance from the first copy, in messages:", group.block_distances, console)
+
+
+def _show_bins(title: str, bins: tuple[Bin, ...], console: Console) -> None:
+    if not bins:
         return
-    widest = max(each.blocks for each in group.block_lengths)
-    console.print(f"duplicate blocks of {group.system} {group.variant} by length in messages:")
-    for each in group.block_lengths:
+    widest = max(each.blocks for each in bins)
+    console.print(title)
+    for each in bins:
         bar = "█" * round(40 * each.blocks / widest) if each.blocks else ""
         console.print(f"  {each.first:>9,} to {each.last:>9,}  {each.blocks:>6,}  {bar}")
 

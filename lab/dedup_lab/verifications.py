@@ -10,14 +10,15 @@ from rich.console import Console
 from dedup import histories
 from dedup.anomalies import Engine
 from dedup.conclusions import conclude
-from dedup.errors import EvidenceError
+from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiments import Expectation
 from dedup.pairs import COLUMNS
-from dedup.stores import Place, reached
+from dedup.stores import Place, place, reached
 from dedup.summaries import RunRow, run_row, summarise
 from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
 from dedup_lab.children import Children
+from dedup_lab.findings import show_telling
 from dedup_lab.judging import judge
 from dedup_lab.reports import coloured, gather, show_reasons, show_runs, show_summary
 from dedup_lab.results import EXPERIMENT, Results
@@ -32,20 +33,30 @@ def verify(
     alone: Engine | None,
     trust_csv: bool,
     as_json: bool,
+    findings: str | None,
     console: Console,
 ) -> int:
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
 
     A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. With
-    one judge `alone` nobody checks the judge, which is said; only Spark needs Java.
+    one judge `alone` nobody checks the judge, which is said; only Spark needs Java. All findings go to the folder
+    `findings`, if there is one.
     """
+    if findings is not None and alone is Engine.ORACLE:
+        raise SpecificationError(
+            where="--findings",
+            got="--engine oracle",
+            rule="the oracle counts and makes no findings",
+            todo="ask the local engine, or both judges",
+        )
+    tables = None if findings is None else place(findings)
     if alone in (None, Engine.SPARK):
         java.find()
     only = paths[0] if len(paths) == 1 else None
     if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
-        return _verify_experiment(Results(only), alone, as_json, console)
+        return _verify_experiment(Results(only), alone, as_json, tables, console)
     folders = [folder for path in paths for folder in run_folders(path)]
-    evidence = _judged(folders, alone, console)
+    evidence = _judged(folders, alone, tables, console)
     wanted = expect or Expectation.EXACTLY_ONCE
     rows = [run_row(judge_alone(each, wanted, trusted=trust_csv), each) for each in evidence]
     overall = worst(row.verdict for row in rows)
@@ -56,14 +67,17 @@ def verify(
         console.print(f"verdict: {coloured(overall)}")
         if len(rows) == 1:
             show_reasons(rows[0].reasons, console)
+            show_telling(rows[0], console)
     return overall.exit_code
 
 
-def _verify_experiment(results: Results, alone: Engine | None, as_json: bool, console: Console) -> int:
+def _verify_experiment(
+    results: Results, alone: Engine | None, as_json: bool, findings: Place | None, console: Console
+) -> int:
     experiment = results.experiment()
     unjudged = gather(experiment, results)
     folders = [results.attempt(each.run_id, each.attempt) for each in unjudged]
-    evidence = _judged(folders, alone, console)
+    evidence = _judged(folders, alone, findings, console)
     summary = summarise(experiment, conclude(experiment, evidence), evidence)
     if as_json:
         paths = [results.attempt(row.run_id, row.attempt) for row in summary.runs]
@@ -73,11 +87,11 @@ def _verify_experiment(results: Results, alone: Engine | None, as_json: bool, co
     return summary.exit_code
 
 
-def _judged(folders: Sequence[Place], alone: Engine | None, console: Console) -> list[Evidence]:
+def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | None, console: Console) -> list[Evidence]:
     children = Children()
     try:
         with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
-            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone)
+            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone, findings)
     finally:
         children.close()
     if alone is not None:

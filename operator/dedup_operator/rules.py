@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
+from dedup.artifacts import Artifacts
 from dedup.experiments import LATENCY_FAULT, Fault, Spec, System, Workload
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
@@ -107,6 +108,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             for kind, library in (("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"))
         ),
     ),
+    Artifacts: (_one_of("a place for artifacts", "s3", "pvc"),),
     Workload: (
         Rule(
             "self.messages >= self.partitions",

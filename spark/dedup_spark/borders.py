@@ -6,15 +6,16 @@ and every lane of every chunk gets what it has to know: the *carry*. In the same
 positions rise from chunk to chunk, and what is missing between two of them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dedup_spark.chunks import Note
-from dedup_spark.columns import Column, Columns, firsts, joined, since, taken
+from dedup_spark.columns import Column, Columns, firsts, joined, since, size, taken
 from dedup_spark.islands import NOTHING_BEFORE, READ
-from dedup_spark.positions import GAP, SPAN, Ends, gaps_around, lowest, rises
+from dedup_spark.positions import EDGE, GAP, SPAN, Ends, above, gaps_around, lowest, rises
 
 
 class Carry(NamedTuple):
@@ -66,6 +67,22 @@ def suspects(notes: Iterable[Note]) -> set[int]:
     order = np.lexsort((spans["partition"], run))
     spans, run = taken(spans, order), run[order]
     return fallen | set(run[~rises(spans, run)].tolist())
+
+
+def falls(notes: Iterable[Note]) -> Counter[int]:
+    """How many messages of each run were read below the one read just before in their partition."""
+    reads = sorted((note for note in notes if note.edges), key=lambda note: note.chunk)
+    fallen = Counter[int]()
+    for note in reads:
+        fallen[note.run] += note.falls
+    edges = joined((note.edges for note in reads), EDGE)
+    run = np.repeat(np.array([note.run for note in reads], np.int64), [size(note.edges) for note in reads])
+    order = np.lexsort((edges["partition"], run))
+    run, edges = run[order], taken(edges, order)
+    begin = edges["ledger"][1:], edges["entry"][1:], edges["batch"][1:]
+    end = edges["final_ledger"][:-1], edges["final_entry"][:-1], edges["final_batch"][:-1]
+    fallen.update(run[1:][~firsts(run, edges["partition"])[1:] & above(end, begin)].tolist())
+    return fallen
 
 
 def gaps(notes: Sequence[Note], ends: Mapping[int, Ends]) -> dict[int, tuple[Columns, int]]:

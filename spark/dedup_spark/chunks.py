@@ -18,12 +18,15 @@ from dedup.histories import SCHEMAS, TABLES
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
 from dedup.stores import parquet, place, reached
+from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
 from dedup_spark.files import Inspected
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
-from dedup_spark.positions import Ends, gaps_within, rises, spans_of
+from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
+BORDER: Final = {SENT: "sent", TOLD: "told"}
+NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
 MAX_ENTRY: Final = 10**18
 MAX_BATCH: Final = 10**9
@@ -32,7 +35,10 @@ difference wraps around. So nothing is put together to islands that has not been
 
 
 class Chunk(NamedTuple):
-    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do."""
+    """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do.
+
+    `borders`: of sent and outcomes, for each fault the row at which its time ends or begins (clocks.Borders).
+    """
 
     number: int
     run: int
@@ -41,11 +47,15 @@ class Chunk(NamedTuple):
     first: int
     final: int
     row: int
+    borders: Sequence[int] = ()
 
 
 @dataclass
 class Note:
-    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream."""
+    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream.
+
+    `edges` and `falls` tell of positions that do not rise (dedup_spark/positions.py), re-reads dropped.
+    """
 
     run: int
     chunk: int
@@ -59,10 +69,18 @@ class Note:
     rises: bool = True
     re_reads: int = 0
     disputes: int = 0
+    edges: Columns = field(default_factory=dict)
+    falls: int = 0
 
 
-def chunks_of(files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS) -> list[Chunk]:
-    """What there is to read in whole files, run by run and table by table."""
+def chunks_of(
+    files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS, borders: Mapping[int, Sequence[Borders]] = NO_BORDERS
+) -> list[Chunk]:
+    """What there is to read in whole files, run by run and table by table; `borders` by run."""
+
+    def rows(run: int, kind: int) -> tuple[int, ...]:
+        return tuple(getattr(each, BORDER[kind]) for each in borders.get(run, ()) if kind in BORDER)
+
     tables: dict[tuple[int, int], list[Inspected]] = {}
     for each in files:
         table, _, name = each.file.path.partition("/")
@@ -71,7 +89,7 @@ def chunks_of(files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS) -> list[
     chunks: list[Chunk] = []
     for (run, kind), listed in sorted(tables.items()):
         for path, first, final, row in _parts(sorted(listed, key=attrgetter("file.path")), chunk_rows):
-            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row))
+            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row, rows(run, kind)))
     return chunks
 
 
@@ -125,9 +143,11 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
     _check(rows, chunk.kind)
-    found = find(rows, chunk.kind)
+    bits, parted = windows(chunk, len(rows["value"]))
+    found = find(rows | parted, chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
-    found["run"], found["chunk"] = (found["run"] + number for number in (chunk.run, chunk.number))
+    for name, number in (("run", chunk.run), ("chunk", chunk.number), ("windows", bits)):
+        found[name] = found[name] + number
     note.rows = int(found["length"].sum())
     if chunk.kind == SENT:
         order = np.lexsort((found["value"], found["stream"]))
@@ -139,6 +159,19 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         note.spans = spans_of(found)
         note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
+
+
+def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:
+    """A bit for each fault: sent before its end, or told of after its beginning. As a number if that is so for all
+    rows of the chunk alike, else as a column."""
+    at = [min(max(border - chunk.row, 0), rows) for border in chunk.borders]
+    if all(each in (0, rows) for each in at):
+        whole = rows if chunk.kind == SENT else 0
+        return sum(1 << number for number, each in enumerate(at) if each == whole), {}
+    bits = np.zeros(rows, np.int64)
+    for number, border in enumerate(at):
+        bits[slice(0, border) if chunk.kind == SENT else slice(border, rows)] |= 1 << number
+    return 0, {"windows": bits}
 
 
 def _check(rows: Mapping[str, Any], kind: int) -> None:
@@ -162,10 +195,11 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
-    """The islands of a chunk's rows, re-reads dropped; of its note only the lanes mean anything."""
+    """The islands of a chunk's rows, re-reads dropped; of its note only lanes, edges and falls mean anything."""
     found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
+    note.edges, note.falls = edges_of(found)
     return cut_at_buckets(found), note
 
 

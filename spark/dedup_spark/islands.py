@@ -29,12 +29,13 @@ NOTHING_BEFORE: Final = -2
 
 ISLAND: Final = (
     *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "outcome", "placed"),
-    *("ledger", "entry", "batch", "step", "place", "last", "arrival"),
+    *("ledger", "entry", "batch", "step", "place", "last", "arrival", "windows"),
 )
 """The columns of an island: those of its first row, its length, and how its position moves.
 
 `lane` numbers the (partition, stream) pairs that were read in a chunk, `place` is the number of rows of the lane before
 the island, `last` the value of the row before it. `placed`: there is a position; partition … batch are 0 without one.
+`windows` has a bit for each fault: sent before it had healed; told of after it was injected (clocks.Borders).
 """
 
 OK, _NO_ENTRY = 0, -1
@@ -69,7 +70,7 @@ def _steps(rows: dict[str, Any], placed: Mask | None) -> Any:
     """For each row how it follows the one before it, 0 where it does not."""
     step = np.zeros(len(rows["value"]), dtype=np.int8)
     alike = _moved(rows["value"]) == 1
-    for name in ("stream", "outcome", "partition", "ledger"):
+    for name in ("stream", "outcome", "partition", "ledger", "windows"):
         if name in rows and not _constant(rows[name]):
             alike &= rows[name][1:] == rows[name][:-1]
     if "entry" not in rows:

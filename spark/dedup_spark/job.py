@@ -1,6 +1,6 @@
 """The verification job: any number of run folders in, one exact verdict's worth of evidence each out.
 
-    python -m dedup_spark.job --output FILE [--keep] [--cores N] PATH…
+    python -m dedup_spark.job --output FILE [--keep] [--findings FOLDER] [--cores N] PATH…
 
 A PATH is a run folder, or holds some anywhere below it; it and FILE may lie in a store (s3://bucket/prefix). FILE
 becomes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence (no
@@ -21,13 +21,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
@@ -40,19 +41,20 @@ from dedup.histories import run_folders
 from dedup.manifests import Manifest
 from dedup.orphans import leave_with_parent
 from dedup.stores import Place, place, reached
-from dedup_spark import blocks, judging, rereads, values
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, firsts, joined, size, taken
 from dedup_spark.evidence import Problem, Report, keep, open_folders, write_report
 from dedup_spark.files import File, Inspected, inspect
-from dedup_spark.findings import Findings, gather
+from dedup_spark.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, session
+from dedup_spark.tables import Part, Tables
 
 FILE: Final = "run int, folder string, path string, rows long, bytes long, sha256 string"
-CHUNK: Final = "number int, run int, kind int, path string, first int, final int, row long"
+CHUNK: Final = "number int, run int, kind int, path string, first int, final int, row long, borders array<long>"
 ITEMS_A_TASK: Final = 8
 TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
@@ -67,14 +69,17 @@ Work = Callable[[Iterator[Columns]], Iterator[Output]]
 """What a worker does with portions of its rows, each of them whole groups."""
 
 
-def verify(folders: Sequence[Place], cores: int | None = None) -> Report:
-    """Verify run folders in spark-submit's session, else in one of its own; each folder is in `runs` or `problems`."""
+def verify(folders: Sequence[Place], cores: int | None = None, findings: Place | None = None) -> Report:
+    """Verify run folders in spark-submit's session, else in one of its own; each folder is in `runs` or `problems`.
+
+    `findings`: a folder for the tables of findings, of its own.
+    """
     opened, problems = open_folders(folders)
     if not opened:
         return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
         with session(cores) as spark:
-            runs, more = verify_in(spark, opened)
+            runs, more = verify_in(spark, opened, findings=findings)
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise PlatformError(
             where="Spark",
@@ -94,11 +99,14 @@ def reason(said: str) -> str:
 
 
 def verify_in(
-    spark: SparkSession, folders: Sequence[tuple[Place, Manifest]], chunk_rows: int = CHUNK_ROWS
+    spark: SparkSession,
+    folders: Sequence[tuple[Place, Manifest]],
+    chunk_rows: int = CHUNK_ROWS,
+    findings: Place | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
     """Verify folders in an existing session."""
     with closing(SparkWorkers(spark)) as workers:
-        return judging.verify(folders, workers, chunk_rows)
+        return judging.verify(folders, workers, chunk_rows, findings)
 
 
 class SparkWorkers:
@@ -125,19 +133,24 @@ class SparkWorkers:
         self._islands = [islands.where(others) for islands in self._islands]
         rows = map_in_arrow(self._shared_out(chunks, CHUNK), _on_each(Chunk, _rows), rereads.ROW)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
-        clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND))
+        clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND, ("entry",)))
         kept = clean.where(col("kind") == READ)
         again = self._keep(self._grouped(kept, rereads.ROW, ("run", "chunk"), _reduce_again, ISLAND))
         self._islands += [clean.where(col("kind") == DISPUTED), again]
         return _told(clean) + _told(again)
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = functools.reduce(DataFrame.unionAll, self._islands).where(~col("run").isin(list(without)))
         ranges = ("run", "stream", f"value DIV {BUCKET}")
-        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry), values.REPEAT))
+        judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry, tables), STRETCH))
         yield from _told(judged)
-        shifts = ("run", "partition", "stream", "place - value", "first_place - value")
-        yield from _told(self._grouped(judged, values.REPEAT, shifts, _count_blocks, ()))
+        yield from _told(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        islands = functools.reduce(DataFrame.unionAll, self._islands).where(col("run").isin(sorted(runs)))
+        cut = map_in_arrow(islands.where("note IS NULL"), _on_rows(tails.by_entries), ISLAND)
+        places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
+        yield from _told(self._grouped(cut, ISLAND, places, partial(_find_tails, ends), ()))
 
     def close(self) -> None:
         """Let go of everything that is held."""
@@ -154,14 +167,23 @@ class SparkWorkers:
         return self._spark.createDataFrame(list(items), columns).repartition(tasks)
 
     def _grouped(
-        self, frame: DataFrame, names: Sequence[str], keys: Sequence[str], work: Work, made: Sequence[str]
+        self,
+        frame: DataFrame,
+        names: Sequence[str],
+        keys: Sequence[str],
+        work: Work,
+        made: Sequence[str],
+        within: Sequence[str] = (),
     ) -> DataFrame:
-        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time."""
+        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time.
+
+        `within`: columns that divide what was brought together into smaller groups.
+        """
         keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
         numbers = [f"key{number}" for number in range(len(keys))]
         rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
-        together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers)
-        return map_in_arrow(together, _on_groups(work, numbers), made)
+        together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers, *within)
+        return map_in_arrow(together, _on_groups(work, [*numbers, *within]), made)
 
 
 def map_in_arrow(frame: DataFrame, work: Callable[[Batches], Batches], made: Sequence[str]) -> DataFrame:
@@ -185,6 +207,14 @@ def _on_each(item: Callable[..., Item], work: Callable[[Item], Output]) -> Calla
         for batch in batches:
             for row in batch.to_pylist():
                 yield from _batches(*work(item(**row)))
+
+    return each
+
+
+def _on_rows(work: Callable[[Columns], Columns]) -> Callable[[Batches], Batches]:
+    def each(batches: Batches) -> Batches:
+        for batch in batches:
+            yield from _batches(work({name: batch.column(name).to_numpy() for name in ISLAND}), [])
 
     return each
 
@@ -255,21 +285,39 @@ def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
         yield joined((found for found, _ in reduced), ISLAND), [note for _, note in reduced]
 
 
-def _judge(carry: Carry, portions: Iterator[Columns]) -> Iterator[Output]:
+def _judge(carry: Carry, tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
     findings: dict[int, Findings] = {}
-    for islands in portions:
-        found, repeats = values.judge({name: islands[name] for name in ISLAND}, carry)
-        gather(findings, found)
-        yield repeats, []
-    yield joined((), values.REPEAT), list(findings.items())
+    with _part(tables) as part:
+        for islands in portions:
+            found, pieces, jumps = values.judge({name: islands[name] for name in ISLAND}, carry)
+            gather(findings, found)
+            part.jumps(jumps)
+            yield pieces, []
+    yield joined((), STRETCH), list(findings.items())
 
 
-def _count_blocks(portions: Iterator[Columns]) -> Iterator[Output]:
+def _put_together(tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
     findings: dict[int, Findings] = {}
-    for repeats in portions:
-        gather(findings, blocks.count(blocks.blocks_of(repeats)))
+    with _part(tables) as part:
+        for pieces in portions:
+            together = stretches.put_together({name: pieces[name] for name in STRETCH})
+            gather(findings, stretches.tell(pieces, together))
+            part.stretches(together)
     yield {}, list(findings.items())
+
+
+def _find_tails(ends: Mapping[int, Ends], portions: Iterator[Columns]) -> Iterator[Output]:
+    findings: dict[int, Findings] = {}
+    for islands in portions:
+        gather(findings, tails.find(islands, ends))
+    yield {}, list(findings.items())
+
+
+def _part(tables: Tables) -> AbstractContextManager[Part]:
+    """The tables' part of this task."""
+    task = TaskContext.get()
+    return tables.part(task.partitionId(), task.taskAttemptId()) if task else tables.part(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -277,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
     parser.add_argument("--output", required=True, help="the report, JSON; written whole or not at all, and last")
     parser.add_argument("--keep", action="store_true", help="write a verification.json beside each history as well")
+    parser.add_argument("--findings", help="a folder of their own for the tables of findings")
     parser.add_argument("--cores", type=int, default=None, help="how many cores of this machine to use (default: all)")
     parser.add_argument("path", nargs="+", help="a run folder, or what holds some; a path, or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
@@ -289,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found = run_folders(root)
             histories += found
             others += [] if found else [root]
-        report = verify([*histories, *others], asked.cores)
+        report = verify([*histories, *others], asked.cores, asked.findings and place(asked.findings))
         if asked.keep:
             keep(report, histories)
         write_report(report, place(asked.output))

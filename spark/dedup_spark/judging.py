@@ -4,12 +4,14 @@
     chunks of all runs ── reduce ──> islands, notes        where the rows lie
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
-    islands ───────────── judge ───> findings              by ranges of values, then by duplicate blocks
+    islands ───────────── judge ───> findings, tables      by ranges of values, then by blocks and ranges
+    torn ──────────────── tails ───> gaps                  only runs with a batch that may be read in part
     findings, gaps ───────────────> one answer a run
 
 Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
 a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
-grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once.
+grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once. What
+is listed without a limit goes from the workers straight to files (dedup_spark/tables.py).
 
 What design.md §6 leaves open is decided thus, here and in the oracle alike:
 
@@ -17,6 +19,10 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
+- `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
+  partition: by ledger, entry, batch index.
+- An acknowledged position is there. So of an entry below the end of which something was read, the batch indexes above
+  the highest one read, up to the highest one acknowledged, are a gap.
 - `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
 - A witness names its first MAX_WITNESSES copies, by partition. The lowest MAX_WITNESSES gaps are named, then how many
   more there are.
@@ -32,15 +38,18 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from dedup.anomalies import Verification
+from dedup.findings import RANGES, windows_of
 from dedup.manifests import Manifest
 from dedup.stores import Place
-from dedup_spark.borders import Carry, carry, gaps, suspects
+from dedup_spark.borders import Carry, carry, falls, gaps, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
+from dedup_spark.clocks import borders_of
 from dedup_spark.evidence import Problem, damaged
 from dedup_spark.files import File, Inspected, files_of
-from dedup_spark.findings import Findings
+from dedup_spark.findings import JUMP_COUNTS, Findings
 from dedup_spark.islands import READ
 from dedup_spark.positions import Ends
+from dedup_spark.tables import Tables, close, tables_in
 
 
 class Workers(Protocol):
@@ -60,17 +69,29 @@ class Workers(Protocol):
         Notes with spans tell of positions (and of re-reads and disputes), those with lanes of chunks.
         """
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterable[tuple[int, Findings]]:
-        """What the islands of all runs show, but of those `without`: any number of findings a run."""
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterable[tuple[int, Findings]]:
+        """What the islands of all runs show, but of those `without`: any number of findings a run; rows to `tables`."""
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterable[tuple[int, Findings]]:
+        """Of those runs, gaps at the end of batches: any number of findings a run."""
 
 
 def verify(
-    folders: Sequence[tuple[Place, Manifest]], workers: Workers, chunk_rows: int = CHUNK_ROWS
+    folders: Sequence[tuple[Place, Manifest]],
+    workers: Workers,
+    chunk_rows: int = CHUNK_ROWS,
+    findings_folder: Place | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify folders; one whose files are not, or do not hold, what its manifest says becomes a problem."""
+    """Verify folders; one whose files are not, or do not hold, what its manifest says becomes a problem.
+
+    With a `findings_folder` every finding is written there, too (dedup_spark/tables.py).
+    """
     inspected = workers.inspect(list(files_of(folders)))
     wrong = _damages(inspected)
-    chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows)
+    windows = [windows_of(manifest) for _, manifest in folders]
+    borders = borders_of([(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong])
+    tables = tables_in(findings_folder, folders, windows)
+    chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends)
     told = _by_run(notes, len(folders))
@@ -89,20 +110,26 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    for run, part in workers.judge(carry(notes), wrong.keys()):
+    for run, part in workers.judge(carry(notes), wrong.keys(), tables):
         findings[run].add(part)
+    for run, number in falls(notes).items():
+        findings[run].numbers["position_falls"] += number
+    for run, missing in gaps(notes, ends).items():
+        findings[run].add(Findings(gaps=missing))
+    if torn := {run for run in findings if findings[run].torn}:
+        for run, part in workers.tails(torn, ends):
+            findings[run].add(part)
     # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
     wrong |= {
         run: lost
         for run, (_, manifest) in enumerate(folders)
         if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
     }
-    missing = gaps(notes, ends)
+    wrong |= {run: lost for run in findings.keys() - wrong.keys() if (lost := _unlisted(findings[run]))}
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
-    return (
-        [findings[run].verification(path, workers.name, missing[run]) for run, path in sound],
-        [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)],
-    )
+    verifications = [findings[run].verification(path, workers.name, windows[run]) for run, path in sound]
+    close(tables, verifications)
+    return verifications, [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)]
 
 
 def _damages(files: Sequence[Inspected]) -> dict[int, list[str]]:
@@ -133,6 +160,15 @@ def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
     for note in notes:
         read[note.kind] += note.rows
     return _differences(read, manifest, "rows")
+
+
+def _unlisted(found: Findings) -> list[str]:
+    """Where findings are not what was counted; both are made of the same islands, in different ways."""
+    return [
+        f"{kind}: {messages} messages in the findings, {found.numbers[kind]} counted"
+        for kind in (*JUMP_COUNTS, *RANGES)
+        if (messages := found.sums[kind, "messages"]) != found.numbers[kind]
+    ]
 
 
 def _differences(rows: Counter[int], manifest: Manifest, what: str) -> list[str]:

@@ -15,24 +15,28 @@ import numpy as np
 
 from dedup.anomalies import Engine
 from dedup.stores import Place
-from dedup_spark import blocks, judging, rereads, values
+from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
 from dedup_spark.columns import Columns, Mask, firsts, joined, taken
 from dedup_spark.evidence import Report, open_folders
 from dedup_spark.files import File, Inspected, inspect
-from dedup_spark.findings import Findings
+from dedup_spark.findings import STRETCH, Findings
 from dedup_spark.islands import BUCKET, ISLAND, READ
 from dedup_spark.positions import Ends
+from dedup_spark.tables import Tables
 
 PORTION: Final = 1 << 20
 """So many islands are judged at once, and as many more as belong to the same values."""
 
 
-def verify(folders: Sequence[Place], chunk_rows: int = CHUNK_ROWS) -> Report:
-    """Verify run folders in this process; runs and problems are in the order of `folders`."""
+def verify(folders: Sequence[Place], chunk_rows: int = CHUNK_ROWS, findings: Place | None = None) -> Report:
+    """Verify run folders in this process; runs and problems are in the order of `folders`.
+
+    `findings`: a folder for the tables of findings, of its own.
+    """
     opened, problems = open_folders(folders)
-    runs, more = judging.verify(opened, LocalWorkers(), chunk_rows)
+    runs, more = judging.verify(opened, LocalWorkers(), chunk_rows, findings)
     return Report(engine=Engine.LOCAL, runs=tuple(runs), problems=(*problems, *more))
 
 
@@ -60,39 +64,53 @@ class LocalWorkers:
         self._islands = [_without(found, unclear) for found in self._islands]
         for run in sorted(unclear):
             rows = joined((row_columns(chunk) for chunk in chunks if chunk.run == run), rereads.ROW)
-            kept, disputed, told = rereads.clean(rows, ends)
-            self._islands.append(disputed)
-            notes += told
-            kept = taken(kept, np.lexsort((kept["arrival"], kept["chunk"])))
-            for found, note in rereads.by_chunk(kept):
+            order = np.lexsort((rows["entry"], rows["ledger"], rows["partition"]))
+            entry = firsts(*(rows[name][order] for name in ("partition", "ledger", "entry")))
+            kept = np.zeros(len(order), dtype=bool)
+            for part in _portions(entry, rereads.PORTION):
+                clean, disputed, told = rereads.clean(taken(rows, order[part]), ends)
+                kept[clean["arrival"]] = True
+                self._islands.append(disputed)
+                notes += told
+            for found, note in rereads.by_chunk(rows, kept):
                 self._islands.append(found)
                 notes.append(note)
         return notes
 
-    def judge(self, carry: Carry, without: AbstractSet[int]) -> Iterator[tuple[int, Findings]]:
+    def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = joined(self._islands, ISLAND)
-        self._islands = []
         islands = taken(islands, ~np.isin(islands["run"], list(without)))
+        self._islands = [islands]
         bucket = islands["value"] // BUCKET
         order = np.lexsort((bucket, islands["stream"], islands["run"]))
         first = firsts(islands["run"][order], islands["stream"][order], bucket[order])
-        repeats = []
-        for part in _portions(first):
-            findings, again = values.judge(taken(islands, order[part]), carry)
-            yield from findings.items()
-            repeats.append(again)
-        yield from blocks.count(blocks.blocks_of(joined(repeats, values.REPEAT))).items()
+        found = []
+        with tables.part(0) as part:
+            for portion in _portions(first, PORTION):
+                findings, pieces, jumps = values.judge(taken(islands, order[portion]), carry)
+                yield from findings.items()
+                found.append(pieces)
+                part.jumps(jumps)
+            pieces = joined(found, STRETCH)
+            together = stretches.put_together(pieces)
+            part.stretches(together)
+        yield from stretches.tell(pieces, together).items()
+
+    def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
+        (islands,) = self._islands
+        for run in sorted(runs):
+            yield from tails.find(tails.by_entries(taken(islands, islands["run"] == run)), ends).items()
 
 
 def _without(found: Columns, runs: AbstractSet[int]) -> Columns:
     return taken(found, ~((found["kind"] == READ) & np.isin(found["run"], list(runs))))
 
 
-def _portions(first: Mask) -> Iterator[slice]:
-    """Slices of whole groups, of PORTION rows or little more."""
+def _portions(first: Mask, rows: int) -> Iterator[slice]:
+    """Slices of whole groups, of so many rows or little more."""
     starts = np.append(np.flatnonzero(first), len(first))
     begin = 0
     while begin < len(first):
-        end = int(starts[min(int(np.searchsorted(starts, begin + PORTION)), len(starts) - 1)])
+        end = int(starts[min(int(np.searchsorted(starts, begin + rows)), len(starts) - 1)])
         yield slice(begin, end)
         begin = end

@@ -32,7 +32,8 @@ def judge(folder: Path) -> Verification:
     at = dict[Position, Message]()  # what was first read at each position
     conflicts = dict[Position, set[Message]]()  # and what else was read there
     copy, copies = dict[Message, Position](), dict[Message, list[Position]]()  # the first copy, and those after it
-    lanes, re_reads = dict[tuple[int, int], list[Row]](), 0
+    lanes, re_reads, falls = dict[tuple[int, int], list[Row]](), 0, 0
+    latest = dict[int, Position]()  # where each partition was last read
     for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
         message, position = (stream, value), (partition, ledger, entry, batch)
@@ -43,6 +44,8 @@ def judge(folder: Path) -> Verification:
             conflicts.setdefault(position, set()).add(message)
         if copy.setdefault(message, position) != position:
             copies.setdefault(message, []).append(position)
+        falls += position < latest.get(partition, position)
+        latest[partition] = position
         lanes.setdefault((partition, stream), []).append((arrival, value))
     ok, fail = {m for m in told if told[m] == OK}, {m for m in told if told[m] == FAIL}
     found: dict[str, set[Message]] = {
@@ -60,6 +63,7 @@ def judge(folder: Path) -> Verification:
     numbers |= {"position_conflicts": len(conflicts), "received": sum(map(len, lanes.values()))}
     numbers |= {"send": len(sent), "ack": len(ok | fail), "positive_ack": len(ok), "negative_ack": len(fail)}
     numbers |= {"unknown": len(sent - ok - fail), "extra_copies": sum(map(len, copies.values())), "re_reads": re_reads}
+    numbers |= {"position_falls": falls}
     events, blocks = list[OrderEvent](), Counter[int]()
     for lane, rows in lanes.items():
         _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
@@ -71,7 +75,7 @@ def judge(folder: Path) -> Verification:
         texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
-    more |= {"witnesses": witnesses, "gaps": _gaps(folder, at)}
+    more |= {"witnesses": witnesses, "gaps": _gaps(folder, at, acknowledged)}
     more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 
@@ -95,7 +99,10 @@ def _walk(lane: tuple[int, int], rows: list[Row], last: int, events: list[OrderE
         length, last, last_first = length + again, value, first[value]
 
 
-def _gaps(folder: Path, read: dict[Position, Message]) -> list[str]:
+def _gaps(folder: Path, read: dict[Position, Message], acknowledged: list[tuple[Message, Position]]) -> list[str]:
+    stored = dict[tuple[int, int, int], int]()  # the highest batch index that was acknowledged of each entry
+    for _, (partition, ledger, entry, batch) in acknowledged:
+        stored[partition, ledger, entry] = max(batch, stored.get((partition, ledger, entry), -1))
     ends = sorted((end.partition, *extent) for end in read_manifest(folder).consumer.end for extent in end.extents)
     places: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for partition, ledger, entry, batch in sorted(read):
@@ -104,6 +111,8 @@ def _gaps(folder: Path, read: dict[Position, Message]) -> list[str]:
     for (partition, ledger), end in {(partition, ledger): end for partition, ledger, end in ends}.items():
         where, last, last_batch = f"partition {partition}, ledger {ledger}", -1, -1
         for entry, batch in [*(place for place in places.get((partition, ledger), ()) if place[0] < end), (end, 0)]:
+            if entry > last and (top := stored.get((partition, ledger, last), -1)) > last_batch:
+                gaps.append(f"{where}, entry {last}: batch indexes {last_batch + 1} to {top} were not read")
             if entry > last + 1:
                 gaps.append(f"{where}: entries {last + 1} to {entry - 1} were not read")
             if batch > (expected := last_batch + 1 if entry == last else 0):

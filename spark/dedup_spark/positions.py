@@ -6,7 +6,8 @@ positions rise from chunk to chunk, and what is missing between them, is seen fr
 positions do not rise is a *suspect*, and goes through dedup_spark/rereads.py first.
 
 A *gap* is a range of entries below a ledger's end of which nothing was read, or of batch indexes below one that was
-read. What lies at or beyond the end, or in a ledger without one, is nobody's gap.
+read; those above it are in dedup_spark/tails.py. What lies at or beyond the end, or in a ledger without one, is
+nobody's gap.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,11 @@ from dedup_spark.islands import final_positions
 Ends = Mapping[tuple[int, int], int]
 """(partition, ledger) -> how many entries it holds up to the end position."""
 
+Place = tuple[Column, Column, Column]
+"""ledger, entry, batch"""
+
 SPAN: Final = ("partition", "ledger", "entry", "batch", "final_entry", "final_batch")
+EDGE: Final = ("partition", "ledger", "entry", "batch", "final_ledger", "final_entry", "final_batch")
 PAIR: Final = ("partition", "ledger", "last_entry", "last_batch", "entry", "batch")
 GAP: Final = ("partition", "ledger", "entry", "batch", "kind", "first", "final")
 """A gap before (entry, batch): of entries (kind 0) or batch indexes (1) `first` … `final`."""
@@ -35,12 +40,30 @@ def rises(spans: Columns, *runs: Column) -> Mask:
         final_entry, final_batch = spans["final_entry"], spans["final_batch"]
     else:
         final_entry, final_batch = final_positions(spans)
-    above = firsts(*runs, spans["partition"])
-    ledger, entry, batch = (spans[name][1:] for name in ("ledger", "entry", "batch"))
-    last_ledger, last_entry, last_batch = spans["ledger"][:-1], final_entry[:-1], final_batch[:-1]
-    further = (entry > last_entry) | ((entry == last_entry) & (batch > last_batch))
-    above[1:] |= (ledger > last_ledger) | ((ledger == last_ledger) & further)
-    return above
+    rising = firsts(*runs, spans["partition"])
+    begin = spans["ledger"][1:], spans["entry"][1:], spans["batch"][1:]
+    rising[1:] |= above(begin, (spans["ledger"][:-1], final_entry[:-1], final_batch[:-1]))
+    return rising
+
+
+def above(places: Place, others: Place) -> Mask:
+    """Whether each place lies above the other one of the same partition."""
+    (ledger, entry, batch), (other_ledger, other_entry, other_batch) = places, others
+    further = (entry > other_entry) | ((entry == other_entry) & (batch > other_batch))
+    higher: Mask = (ledger > other_ledger) | ((ledger == other_ledger) & further)
+    return higher
+
+
+def edges_of(found: Columns) -> tuple[Columns, int]:
+    """Where each partition begins and ends among islands in the order of arrival; and how often they fall within."""
+    first = firsts(found["partition"])
+    final = finals(first)
+    final_entry, final_batch = final_positions(found)
+    begin = found["ledger"][1:], found["entry"][1:], found["batch"][1:]
+    falls = ~first[1:] & above((found["ledger"][:-1], final_entry[:-1], final_batch[:-1]), begin)
+    edges = taken({name: found[name] for name in ("partition", "ledger", "entry", "batch")}, first)
+    edges |= {"final_ledger": found["ledger"][final], "final_entry": final_entry[final]}
+    return edges | {"final_batch": final_batch[final]}, int(np.count_nonzero(falls))
 
 
 def spans_of(found: Columns) -> Columns:

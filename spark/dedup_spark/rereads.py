@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dedup_spark.chunks import Note, reduce_again
-from dedup_spark.columns import Columns, Mask, firsts, groups, taken
+from dedup_spark.columns import Columns, Mask, firsts, groups, size, taken
 from dedup_spark.islands import DISPUTED, ISLAND, READ
 from dedup_spark.positions import Ends, gaps_within, spans_of
 
@@ -20,7 +20,11 @@ ROW: Final = ("run", "chunk", "partition", "ledger", "entry", "batch", "stream",
 """The columns of a row read, on its way to where its position is judged."""
 
 ENTRIES: Final = 1 << 12
-"""Positions of so many entries are judged together; with large batches that may be millions of rows."""
+"""Rows of so many entries lie with one worker, and it tells of them together; it judges some whole entries at a time,
+for a batch may hold thousands of messages."""
+
+PORTION: Final = 1 << 18
+"""So many rows are judged at once, at some 300 bytes each, and as many more as belong to the same entry."""
 
 POSITION: Final = ("run", "partition", "ledger", "entry", "batch")
 
@@ -56,7 +60,9 @@ def _disputes(rows: Columns) -> Columns:
     return found | {"kind": nothing + DISPUTED, "length": nothing + 1}
 
 
-def by_chunk(rows: Columns) -> Iterator[tuple[Columns, Note]]:
-    """The islands of cleaned rows, sorted by chunk and arrival, with the note of each chunk."""
+def by_chunk(rows: Columns, kept: Mask | None = None) -> Iterator[tuple[Columns, Note]]:
+    """The islands of rows, sorted by chunk and arrival, with the note of each chunk; `kept`: only of those."""
     for one in groups(firsts(rows["chunk"])):
-        yield reduce_again(taken(rows, one), int(rows["run"][one.start]), int(rows["chunk"][one.start]))
+        clean = taken(rows, one) if kept is None else taken(taken(rows, one), kept[one])
+        if size(clean):
+            yield reduce_again(clean, int(clean["run"][0]), int(clean["chunk"][0]))

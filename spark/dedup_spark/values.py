@@ -7,7 +7,8 @@ of values needs all islands of that range and nothing else.
 
 Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
 lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
-lane is part of a duplicate block (dedup_spark/blocks.py).
+lane is part of a duplicate block. So is told here, where sends and outcomes meet, which messages were under way during
+which fault (dedup/findings.py). Blocks and ranges go on to dedup_spark/stretches.py, to be put together.
 """
 
 from typing import Any, Final
@@ -16,27 +17,30 @@ import numpy as np
 import numpy.typing as npt
 
 from dedup.anomalies import MAX_WITNESSES
+from dedup.findings import RANGES
+from dedup_spark import tails
 from dedup_spark.borders import Carry
-from dedup_spark.columns import Column, Columns, Mask, firsts, groups, repeated, taken
-from dedup_spark.findings import EVENT, JUMP_COUNTS, Findings, earliest
+from dedup_spark.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
+from dedup_spark.findings import EVENT, JUMP, JUMP_COUNTS, STRETCH, Findings, count_sums, earliest, widest
 from dedup_spark.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, READ, SENT, TOLD, cut
+from dedup_spark.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
 POSITION: Final = ("partition", "ledger", "entry", "batch")
-REPEAT: Final = ("run", "partition", "stream", "value", "length", "place", "first_place")
-"""A piece that was read before in its lane: where in the lane it lies, and where its first copy does."""
+EVERY_WINDOW: Final = -1
 
 
-def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns]:
-    """What islands show of each run, if all islands of their values are here; and the pieces that are repeats."""
+def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns, Columns]:
+    """What islands show of each run, if all islands of their values are here; the stretches; and the jumps."""
     if not len(islands["run"]):
-        return {}, dict.fromkeys(REPEAT, islands["run"])
+        return {}, dict.fromkeys(STRETCH, islands["run"]), dict.fromkeys(JUMP, islands["run"])
     pieces, intervals = cut_at_ends(carry.applied(islands))
     reads = taken(pieces, pieces["kind"] == READ)
     reads = taken(reads, np.lexsort([reads[name] for name in ("place", "partition", "interval")]))
     first = firsts(reads["interval"], reads["partition"])
     again = ~first
-    reads["first_place"] = reads["place"][np.flatnonzero(first)[np.cumsum(first) - 1]] if len(first) else reads["place"]
+    intervals["windows"] = _windows(pieces, len(intervals["run"]))
+    reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals)
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
@@ -51,11 +55,15 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns]
         sums = np.add.reduceat(weight * intervals["length"], run_starts)
         for run, number in zip(runs, sums.tolist(), strict=True):
             findings[run].numbers[name] = number
-    for name, found in _anomalies(states).items():
+    for run in np.unique(intervals["run"][states["torn"]]).tolist():
+        findings[run].torn = True
+    anomalies = _anomalies(states)
+    for name, found in anomalies.items():
         for run, message, positions in _witnesses(found, intervals, reads):
             findings[run].witnesses.setdefault(name, {})[message] = positions
-    _find_events(reads, again, findings)
-    return findings, {name: reads[name][again] for name in REPEAT}
+    jumps = _find_events(reads, again, findings)
+    ranges = (of_intervals(taken(intervals, anomalies[name]), kind) for kind, name in enumerate(RANGES, 1))
+    return findings, joined((of_repeats(reads, first), *ranges), STRETCH), jumps
 
 
 def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
@@ -107,32 +115,48 @@ def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, An
     ok, unsure = any_of(told & (outcome == OK)), any_of(told & (outcome != OK) & (outcome != FAIL))
     told_of = any_of(told)
     copies = np.bincount(reads["interval"], minlength=len(intervals["run"]))
+    unread = _unread(pieces, told & (pieces["placed"] == 1), reads, copies)
     return {
         "sent": any_of(kind == SENT),
         "told": told_of,
         "ok": ok,
         "fail": told_of & ~ok & ~unsure,
         "copies": copies,
-        "elsewhere": _elsewhere(taken(pieces, told & (pieces["placed"] == 1)), reads, copies),
+        "elsewhere": any_of(unread) & (copies > 0),
+        "torn": any_of(unread & tails.in_batches(pieces)),
         "disputed": any_of(kind == DISPUTED),
     }
 
 
-def _elsewhere(acknowledged: Columns, reads: Columns, copies: Column) -> Mask:
-    """Whether an interval was acknowledged at a position at which it was not read, though it was read."""
+def _windows(pieces: Columns, intervals: int) -> Column:
+    """The faults, as bits, during which an interval's messages were under way: sent before the end of each, and with
+    the last outcome after its beginning or none at all."""
+    sent, told = np.zeros(intervals, np.int64), np.zeros(intervals, np.int64)
+    if not pieces["windows"].any():
+        return sent
+    for bits, kind in ((sent, SENT), (told, TOLD)):
+        which = pieces["kind"] == kind
+        np.bitwise_or.at(bits, pieces["interval"][which], pieces["windows"][which])
+    ended = np.zeros(intervals, dtype=bool)
+    ended[pieces["interval"][pieces["kind"] == TOLD]] = True
+    return sent & np.where(ended, told, EVERY_WINDOW)
+
+
+def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column) -> Mask:
+    """Which of the pieces acknowledged at a position were not read there."""
     begin = np.cumsum(copies) - copies
-    pending = {name: acknowledged[name] for name in ("interval", *POSITION)}
-    elsewhere = np.zeros(len(copies), dtype=bool)
+    unread = np.zeros(len(acknowledged), dtype=bool)
+    pending = np.flatnonzero(acknowledged)
     copy = 0
-    while len(pending["interval"]):
-        left = copies[pending["interval"]] > copy
-        elsewhere[pending["interval"][~left]] = True
-        pending = taken(pending, left)
-        read = begin[pending["interval"]] + copy
-        alike = np.logical_and.reduce([pending[name] == reads[name][read] for name in POSITION])
-        pending = taken(pending, ~alike)
+    while len(pending):
+        left = copies[pieces["interval"][pending]] > copy
+        unread[pending[~left]] = True
+        pending = pending[left]
+        read = begin[pieces["interval"][pending]] + copy
+        alike = np.logical_and.reduce([pieces[name][pending] == reads[name][read] for name in POSITION])
+        pending = pending[~alike]
         copy += 1
-    return elsewhere & (copies > 0)
+    return unread
 
 
 def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
@@ -199,15 +223,22 @@ def _place(reads: Columns, read: int, past: int) -> str:
     return f"{partition}/{ledger}:{entry + past * (step == BY_ENTRY)}:{batch + past * (step == BY_BATCH)}"
 
 
-def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> None:
+def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> Columns:
+    """Tells the findings of the jumps, and returns them all."""
     jumps = reads["value"] != reads["last"] + 1
     found, again = taken(reads, jumps), again[jumps]
     found["jump"] = 2 * again.astype(np.int64) + (found["value"] <= found["last"])
     order = np.argsort(found["run"], kind="stable")
-    events = {name: found[name][order] for name in ("run", *EVENT)}
+    events = {name: found[name][order] for name in JUMP}
     for own in groups(firsts(events["run"])):
-        part = {name: events[name][own] for name in EVENT}
+        part = {name: events[name][own] for name in JUMP}
         finding = findings[int(events["run"][own.start])]
-        finding.events = earliest(part)
+        finding.events = earliest({name: part[name] for name in EVENT})
+        finding.jumps = widest(part)
         counted = np.bincount(part["jump"], minlength=len(JUMP_COUNTS)).tolist()
         finding.numbers.update(dict(zip(JUMP_COUNTS, counted, strict=True)))
+        finding.sums.update({(name, "rows"): rows for name, rows in zip(JUMP_COUNTS, counted, strict=True)})
+    for jump, name in enumerate(JUMP_COUNTS):
+        alike = {column: events[column][events["jump"] == jump] for column in ("run", "windows")}
+        count_sums(findings, name, alike | {"length": alike["run"] * 0 + 1})
+    return events

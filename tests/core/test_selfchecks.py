@@ -49,6 +49,7 @@ def test_judges_may_differ_in_who_they_are_and_where_they_looked() -> None:
     "counted",
     [
         {"position_conflicts": 1},
+        {"position_falls": 1},
         {"outcomes_unsent": 1},
         {"outcomes_missing": 1, "unknown": 1, "positive_ack": MESSAGES - 1, "ack": MESSAGES - 1},
         {"ack": MESSAGES - 1},

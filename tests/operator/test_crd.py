@@ -14,7 +14,8 @@ import pytest
 import yaml
 from pydantic import Field
 from tests.core.specs import changed
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong import Wrong
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
 from dedup.anomalies import Counts
 from dedup.errors import SpecificationError
@@ -151,9 +152,14 @@ def test_a_message_says_what_to_do_in_one_line() -> None:
 
 
 def test_what_is_said_of_a_pattern_is_what_the_models_say_of_it() -> None:
-    for pattern, place in zip(PATTERNS, ("spec/systems/0/name", "spec/systems/0/kafka/version"), strict=True):
+    s3 = "spec/artifacts/s3"
+    places = (
+        *("spec/systems/0/name", f"{s3}/secretRef/name", f"{s3}/bucket", f"{s3}/prefix", f"{s3}/endpoint"),
+        *(f"{s3}/region", "spec/runToken", "spec/systems/0/kafka/version"),
+    )
+    for pattern, place in zip(PATTERNS, places, strict=True):
         with pytest.raises(SpecificationError) as caught:
-            parse(changed((place, "?")), source="e")
+            parse(changed((f"{s3}/bucket", "results"), (place, "?")), source="e")
         assert f"{caught.value.rule}; {caught.value.todo}" == matching(pattern).message
 
 

@@ -5,23 +5,11 @@ the other refuses. So every wrong spec here is put to both: to the models by tes
 server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to both as well.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from tests.core.specs import ABSENT, changed
-
-
-class Wrong(NamedTuple):
-    """`words` are said at both doors; where each has words of its own, the API server's are `at_apply`."""
-
-    name: str
-    changes: tuple[tuple[str, object], ...]
-    words: str
-    at_apply: str = ""
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return changed(*self.changes)
-
+from tests.core.specs import ABSENT
+from tests.operator.wrong import Wrong
+from tests.operator.wrong_places import BUCKET, PLACES, S3
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
@@ -263,9 +251,9 @@ KEYS: Final = (
     ),
     Wrong(
         "a key of the design that is not there yet",
-        (("spec/suspend", True),),
-        "spec.suspend",
-        'unknown field "spec.suspend"',
+        (("spec/retention", {}),),
+        "spec.retention",
+        'unknown field "spec.retention"',
     ),
     Wrong(
         "a key in the wrong place",
@@ -406,7 +394,7 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *ACROSS)
+WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *ACROSS)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "as it is": (),
@@ -452,6 +440,13 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "a partition without any privilege": (
         *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/partition", {"by": "NetworkPolicy", "duration": "1s"})),
     ),
+    "artifacts in a bucket": (
+        *BUCKET,
+        *((f"{S3}/prefix", "team/a_b.c"), (f"{S3}/endpoint", "https://minio.minio:9000"), (f"{S3}/region", "eu-1")),
+        (f"{S3}/secretRef", {"name": "s3.keys"}),
+    ),
+    "artifacts on a volume": (("spec/artifacts", {"pvc": {"claimName": "results"}}),),
+    "suspended, and to be run again": (("spec/suspend", True), ("spec/runToken", "2026-11-21")),
     "a client by name": (
         (f"{KAFKA}/client", {"library": "confluent-kafka", "properties": {"linger.ms": "0"}}),
         ("spec/systems/1/client", {"library": "pulsar-client"}),

@@ -17,7 +17,7 @@ class Judge(Protocol):
     """Verifies folders in the shared session; all of them must be whole."""
 
     def __call__(
-        self, folders: list[Path], chunk_rows: int = CHUNK_ROWS
+        self, folders: list[Path], chunk_rows: int = CHUNK_ROWS, findings: Path | None = None
     ) -> tuple[list[Verification], list[Problem]]: ...
 
 
@@ -25,9 +25,11 @@ class Judge(Protocol):
 def spark_judges() -> Iterator[Judge]:
     with local_session(2) as spark:
 
-        def judge(folders: list[Path], chunk_rows: int = CHUNK_ROWS) -> tuple[list[Verification], list[Problem]]:
+        def judge(
+            folders: list[Path], chunk_rows: int = CHUNK_ROWS, findings: Path | None = None
+        ) -> tuple[list[Verification], list[Problem]]:
             opened, problems = open_folders(folders)
             assert not problems
-            return verify_in(spark, opened, chunk_rows)
+            return verify_in(spark, opened, chunk_rows, findings)
 
         yield judge

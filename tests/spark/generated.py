@@ -153,6 +153,13 @@ def _skip(dice: random.Random, read: list[Read]) -> None:
     del read[first : first + dice.choice([1, 2])]
 
 
+def _leave_tail(dice: random.Random, read: list[Read]) -> None:
+    """Of a batch only the first messages are read."""
+    if batches := [row for row in read if row[3]]:
+        last = dice.choice(batches)
+        read[:] = [row for row in read if row[:3] != last[:3] or row[3] < last[3]]
+
+
 def _collide(dice: random.Random, read: list[Read]) -> None:
     if read:
         at, other = dice.randrange(len(read)), dice.choice(read)
@@ -160,5 +167,6 @@ def _collide(dice: random.Random, read: list[Read]) -> None:
 
 
 MISREAD: Final[list[Callable[[random.Random, list[Read]], None]]] = [
-    *(_read_again, _read_again, _skip, _collide, _collide, lambda dice, read: dice.shuffle(read)),
+    *(_read_again, _read_again, _skip, _leave_tail, _leave_tail, _leave_tail, _collide, _collide),
+    lambda dice, read: dice.shuffle(read),
 ]

@@ -64,9 +64,9 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
         finally:
             if submit.poll() is None:
                 parent = psutil.Process(submit.pid)
-                for each in [*parent.children(recursive=True), parent]:
+                for process in [*parent.children(recursive=True), parent]:
                     with suppress(psutil.NoSuchProcess):
-                        each.kill()
+                        process.kill()
 
 
 def kill_one_at_work(submit: subprocess.Popen[str]) -> None:

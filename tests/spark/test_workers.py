@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders import write_history
+from tests.spark.generated import history_of
 
 from dedup.anomalies import MAX_EVENTS
-from dedup_spark import islands, job
+from dedup_spark import borders, chunks, files, islands, job, rereads
 from dedup_spark.borders import carry
-from dedup_spark.columns import Columns, size, taken
+from dedup_spark.columns import Columns, joined, size, taken
 from dedup_spark.islands import ISLAND
+from dedup_spark.tables import Tables
 
 
 def batches_of(rows: list[tuple[int, int]], sizes: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
@@ -50,7 +54,7 @@ def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPat
         for first in range(0, size(found), each):
             yield taken({name: found[name] for name in ISLAND}, slice(first, first + each))
 
-    made = list(job._judge(carry([]), portions()))
+    made = list(job._judge(carry([]), Tables(), portions()))
     assert [told for _, told in made[:-1]] == [[]] * 3
     rest, (told,) = made[-1]
     assert isinstance(told, tuple)
@@ -58,3 +62,33 @@ def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPat
     assert (size(rest), run, findings.numbers["received"], size(findings.events)) == (0, 0, 24_000, MAX_EVENTS)
     (batch,) = job._batches(rest, [told])
     assert batch.schema.names[-1] == "note" and batch.num_rows == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_history_is_cleaned_in_whole_entries_as_it_is_at_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large batches are cleaned some entries at a time: the same rows stay, the same gaps and disputes are told."""
+    manifest = write_history(tmp_path, history_of(seed))
+    ends = {0: chunks.ends_of(manifest)}
+    inspected = [files.inspect(each) for each in files.files_of([(tmp_path, manifest)])]
+    parts = [chunks.row_columns(chunk) for chunk in chunks.chunks_of(inspected) if chunk.kind == islands.READ]
+    rows = joined(parts, rereads.ROW)
+    rows = taken(rows, np.lexsort((rows["entry"], rows["ledger"], rows["partition"])))
+    batches = [
+        pa.RecordBatch.from_pydict(taken(rows, slice(first, first + 3))) for first in range(0, len(rows["run"]), 3)
+    ]
+    told = []
+    for enough in (1 << 18, 4):
+        monkeypatch.setattr(job, "GROUPED_ROWS", enough)
+        groups = job._whole_groups(iter(batches), ["partition", "ledger", "entry"])
+        made = list(job._clean(ends, groups))
+        notes = [note for _, listed in made for note in listed if isinstance(note, chunks.Note)]
+        kept = joined((found for found, _ in made), islands.ISLAND)
+        kept = taken(kept, np.lexsort((kept["arrival"], kept["kind"])))
+        gaps, total = borders.gaps(notes, ends)[0]
+        numbers = (total, sum(note.re_reads for note in notes), sum(note.disputes for note in notes))
+        named = [{name: column.tolist() for name, column in columns.items()} for columns in (kept, gaps)]
+        told.append((len(made), numbers, named))
+    assert told[0][1:] == told[1][1:]
+    assert told[0][0] <= told[1][0]

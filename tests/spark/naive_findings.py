@@ -1,0 +1,132 @@
+"""The findings of a history, found one message at a time: the twin that the engines' tables are held against.
+
+It shares no code with them but models and schemas. It knows no islands, pieces or bits: who was under way when is asked
+of every message and every tick of the clock.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dedup.histories import SCHEMAS, read_manifest, segments
+
+Row = tuple[Any, ...]
+Message = tuple[int, int]
+"""stream, value"""
+
+
+def tables_of(folder: Path) -> dict[str, list[Row]]:
+    """The rows of each table, but for path and run_id, sorted."""
+    return Naive(folder).tables()
+
+
+class Naive:
+    """One history, with everything looked up by message."""
+
+    def __init__(self, folder: Path) -> None:
+        faults = read_manifest(folder).faults
+        self.faults = [each for each in faults if each.requested_message is not None and each.injected_ns is not None]
+        self.ticks = pq.read_table(folder / "clock.parquet").to_pylist()
+        self.sent, self.told = dict[Message, int](), dict[Message, int]()
+        self.outcomes = dict[Message, set[int]]()
+        acknowledged = dict[Message, list[Row]]()
+        for row, message in enumerate(_rows(folder, "sent")):
+            self.sent.setdefault((message[0], message[1]), row)
+        for row, (stream, value, outcome, *position) in enumerate(_rows(folder, "outcomes")):
+            self.told[stream, value] = row
+            self.outcomes.setdefault((stream, value), set()).add(outcome)
+            if outcome == 0 and position[2] != -1:
+                acknowledged.setdefault((stream, value), []).append(tuple(position))
+        self.copies = dict[Message, list[Row]]()
+        self.lanes = dict[tuple[int, int], list[tuple[int, int, Row]]]()
+        for arrival, *position, stream, value in _rows(folder, "received"):
+            if tuple(position) not in self.copies.setdefault((stream, value), []):
+                self.copies[stream, value].append(tuple(position))
+                self.lanes.setdefault((position[0], stream), []).append((arrival, value, tuple(position[1:])))
+        ok = {message for message, outcomes in self.outcomes.items() if 0 in outcomes}
+        fail = {message for message, outcomes in self.outcomes.items() if outcomes == {1}}
+        self.anomalies = {
+            "not_received": ok - self.copies.keys(),
+            "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
+            "phantom": self.copies.keys() - self.sent.keys(),
+            "failed_but_received": fail & self.copies.keys(),
+            "ack_mismatch": {
+                message
+                for message, places in acknowledged.items()
+                if message in self.copies and any(place not in self.copies[message] for place in places)
+            },
+        }
+
+    def during(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        return tuple(fault.name for fault in self.faults if any(self._under_way(each, fault) for each in messages))
+
+    def _under_way(self, message: Message, fault: Any) -> bool:
+        if message not in self.sent:
+            return False
+        for tick in self.ticks:
+            if tick["kind"] == 0 and fault.healed_ns is not None:
+                sent_after = tick["monotonic_ns"] > fault.healed_ns and tick["index"] <= self.sent[message]
+                if sent_after:
+                    return False
+            if tick["kind"] == 1 and message in self.told:
+                told_before = tick["monotonic_ns"] < fault.injected_ns and tick["index"] > self.told[message]
+                if told_before:
+                    return False
+        return True
+
+    def tables(self) -> dict[str, list[Row]]:
+        jumps, blocks = list[Row](), list[Row]()
+        for (partition, stream), read in self.lanes.items():
+            lowest = min((value for own, value in self.sent if own == stream), default=1)
+            jumps += self._jumps(partition, stream, read, lowest - 1)
+            blocks += self._blocks(partition, stream, read)
+        ranges = [row for anomaly in self.anomalies for row in self._ranges(anomaly)]
+        return {"jumps": sorted(jumps), "blocks": sorted(blocks), "ranges": sorted(ranges)}
+
+    def _jumps(self, partition: int, stream: int, read: Sequence[Row], last: int) -> Iterator[Row]:
+        seen = set[int]()
+        for arrival, value, place in read:
+            if value != last + 1:
+                jump = "D" * (value in seen) + ("JF" if value > last else "JB")
+                yield (partition, stream, jump, last, value, arrival, *place, self.during([(stream, value)]))
+            seen.add(value)
+            last = value
+
+    def _blocks(self, partition: int, stream: int, read: Sequence[Row]) -> Iterator[Row]:
+        first, open_ = dict[int, int](), list[int]()
+
+        def closed() -> Iterator[Row]:
+            if open_:
+                value, at = read[open_[0]][1], first[read[open_[0]][1]]
+                during = self.during([(stream, read[place][1]) for place in open_])
+                where = (*read[open_[0]][2], *read[at][2])
+                yield (partition, stream, value, len(open_), open_[0] - at, *where, during)
+                open_.clear()
+
+        for place, (_, value, _) in enumerate(read):
+            again = first.setdefault(value, place) < place
+            before = read[place - 1][1]
+            follows = again and open_ and value == before + 1 and first[value] == first[before] + 1
+            if not follows:
+                yield from closed()
+            if again:
+                open_.append(place)
+        yield from closed()
+
+    def _ranges(self, anomaly: str) -> Iterator[Row]:
+        left = sorted(self.anomalies[anomaly])
+        while left:
+            stream, value = left[0]
+            length = 1
+            while length < len(left) and left[length] == (stream, value + length):
+                length += 1
+            yield (anomaly, stream, value, length, self.during(left[:length]))
+            del left[:length]
+
+
+def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
+    for path in segments(folder, table):
+        read = pq.read_table(path, columns=SCHEMAS[table].names)
+        yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
