@@ -48,7 +48,9 @@ class Results:
         return self.root / LOGS / system
 
     def attempt(self, run_id: str, number: int) -> Path:
-        return Path(folder_of(self.root, run_id, number))
+        folder = folder_of(self.root, run_id, number)
+        assert isinstance(folder, Path)
+        return folder
 
     def experiment(self) -> Experiment:
         return parse(json.loads((self.root / EXPERIMENT).read_text()), source=str(self.root / EXPERIMENT))
@@ -61,12 +63,12 @@ class Results:
 
     def finished_attempt(self, run: Run) -> Path | None:
         """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
-        finished = (each for each in attempts_of(self.root, run.run_id) if each.finished)
-        return next((Path(each.folder) for each in finished), None)
+        finished = (each.number for each in attempts_of(self.root, run.run_id) if each.finished)
+        return next((self.attempt(run.run_id, number) for number in finished), None)
 
     def attempts(self, run: Run) -> list[Path]:
         """Every attempt that was begun, oldest first."""
-        return [Path(each.folder) for each in attempts_of(self.root, run.run_id)]
+        return [self.attempt(run.run_id, each.number) for each in attempts_of(self.root, run.run_id)]
 
     def note_failure(self, folder: Path, stage: str, reason: str) -> None:
         """Keep the reason why an attempt, or a system, could not go on; `folder` is its own."""
