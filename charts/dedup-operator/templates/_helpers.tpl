@@ -1,7 +1,10 @@
 {{/* The Deployment's name is in labels of its pods, with hashes behind it. */}}
-{{- define "operator.checkName" -}}
+{{- define "operator.check" -}}
 {{- if gt (len .Release.Name) 45 -}}
 {{- fail (printf "release name: got %s; at most 45 characters fit the names of its pods; choose a shorter one" .Release.Name) -}}
+{{- end -}}
+{{- if and .Values.watch.all .Values.watch.namespaces -}}
+{{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
 {{- end -}}
 {{- end }}
 
@@ -20,9 +23,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* The namespaces whose experiments are run, as a list in JSON. */}}
 {{- define "operator.namespaces" -}}
-{{- if and .Values.watch.all .Values.watch.namespaces -}}
-{{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
-{{- end -}}
 {{ .Values.watch.namespaces | default (list .Release.Namespace) | uniq | toJson }}
 {{- end }}
 

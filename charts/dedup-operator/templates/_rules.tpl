@@ -59,10 +59,11 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
   resources: [pods/ephemeralcontainers]
   verbs: [patch]
 {{- end }}
-# The accounts of runs and of Spark's driver, with their roles.
+# The accounts of runs and of Spark's driver.
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, create, update, patch, delete]
+# Their roles, which hold nothing that is not above.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, create, update, patch, delete]
