@@ -222,7 +222,7 @@ def test_it_may_make_what_an_experiment_consists_of(operator: ApiClient, tmp_pat
 def test_it_may_hand_on_privileged_faults_only_where_the_administrator_allowed_them(
     operator: ApiClient, installed: Helm
 ) -> None:
-    made = accounts(Owner(NAMESPACE, "apart", "uid"), made_of(PRIVILEGED, allowPrivilegedFaults=True))
+    made = accounts(Owner(NAMESPACE, "apart", "another"), made_of(PRIVILEGED, allowPrivilegedFaults=True))
     (role,) = [each for each in made if each["kind"] == "Role" and "ephemeralcontainers" in json.dumps(each)]
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles"
     status, said = ask(operator, "POST", path, role, query={"dryRun": "All"})

@@ -29,8 +29,8 @@ from tests.kubernetes.helm import CHARTS, Helm
 from dedup.experiments import Experiment, System
 from dedup.histories import read_manifest
 from dedup.plans import Run, plan
+from dedup.reports import open_folder
 from dedup.verdicts import Evidence, RunVerdict, demand_of, judge_run
-from dedup_lab.judging import open_folder
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.pods import container, pod_security, store_environment, store_mounts, store_volumes
