@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dedup import documents
 from dedup.errors import SpecificationError
+from dedup.experiments import Experiment
 from dedup.parts import Part
 
 STORE_MOUNT: Final = "/store"
@@ -39,7 +40,7 @@ class S3(Part):
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=253)] = ""
     endpoint: Text | None = Field(None, description="such as http://minio.minio:9000; left out: Amazon's own")
     region: Text = "us-east-1"
-    secret: Text = Field(description="the name of a Secret in the experiment's namespace")
+    secret: Text | None = Field(None, description="a Secret of the experiment's namespace; none: pods have an identity")
 
 
 class Volume(Part):
@@ -61,12 +62,12 @@ class Artifacts(Part):
             raise ValueError("artifacts are exactly one of s3 and volume")
         return self
 
-    def root(self, experiment: str) -> str:
-        """The folder of one experiment in the store, as every pod of it names it."""
+    def root(self, folder: str) -> str:
+        """The folder of one experiment (`Owner.folder`) in the store, as every pod of it names it."""
         if self.s3 is not None:
-            return "/".join(part for part in (f"s3://{self.s3.bucket}", self.s3.prefix.strip("/"), experiment) if part)
+            return "/".join(part for part in (f"s3://{self.s3.bucket}", self.s3.prefix.strip("/"), folder) if part)
         assert self.volume is not None
-        return f"{STORE_MOUNT}/{self.volume.folder}/{experiment}"
+        return f"{STORE_MOUNT}/{self.volume.folder}/{folder}"
 
 
 class Runner(Part):
@@ -101,10 +102,24 @@ class Settings(Part):
     )
 
 
-def load(path: Path) -> Settings:
-    """Read settings from a YAML file; SpecificationError in one line if they are wrong."""
+def for_experiment(settings: Settings, experiment: Experiment, namespace: str) -> Settings:
+    """The administrator's settings for an experiment of that namespace, which may name an artifact store of its own."""
+    own, artifacts = experiment.spec.artifacts, settings.artifacts
+    if own is not None and own.s3 is not None:
+        said = own.s3.model_dump(exclude={"secret_ref"}, exclude_none=True)
+        artifacts = Artifacts(s3=S3(**said, secret=own.s3.secret_ref.name if own.s3.secret_ref else None))
+    elif own is not None and own.pvc is not None:
+        artifacts = Artifacts(volume=Volume(claim=own.pvc.claim_name))
+    return settings.model_copy(update={"namespace": namespace, "artifacts": artifacts})
+
+
+def load(path: Path, *, namespace: str | None = None) -> Settings:
+    """Read settings from a YAML file, which may leave the namespace to us; SpecificationError in one line if wrong."""
     try:
-        return Settings.model_validate(documents.check(documents.read(path), str(path)), by_alias=True, by_name=False)
+        said = dict(documents.check(documents.read(path), str(path)))
+        if namespace is not None:
+            said.setdefault("namespace", namespace)
+        return Settings.model_validate(said, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]
         raise SpecificationError(
