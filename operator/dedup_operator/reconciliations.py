@@ -29,8 +29,8 @@ from dedup.stages import (
     schedule,
 )
 from dedup.stages import Status as Seen
-from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator import sights
+from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.conditions import Situation, noted, status_of
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.names import Owner
