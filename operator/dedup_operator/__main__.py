@@ -1,4 +1,4 @@
-"""The operator: `python -m dedup_operator --settings FILE [--namespace NAME …]`.
+"""The operator: `python -m dedup_operator --settings FILE (--all-namespaces | --namespace NAME …)`.
 
 It watches DedupExperiments in these namespaces, or everywhere, and takes each from `kubectl apply` to its verdict. The
 settings are the administrator's (objects/settings.py); charts of systems lie in the image. There must be one operator
@@ -23,6 +23,7 @@ from dedup_operator.watching import serve
 
 CHARTS: Final = Path("/usr/local/dedup/charts")
 WORKERS: Final = 4
+PORT: Final = 8080
 HOMES: Final = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
 
 
@@ -40,23 +41,26 @@ def main() -> int:
     """Serve until a signal; the exit code is 0, or 4 with one line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m dedup_operator", description="the operator of DedupExperiments")
     parser.add_argument("--settings", type=Path, required=True, metavar="FILE", help="the administrator's, in YAML")
-    parser.add_argument("--namespace", action="append", default=[], metavar="NAME", help="to watch (all, if none)")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--namespace", action="append", default=[], metavar="NAME", help="to watch; more than one may be"
+    )
+    where.add_argument("--all-namespaces", action="store_true", help="watch them all")
     parser.add_argument("--charts", type=Path, default=CHARTS, metavar="FOLDER", help="with kafka and pulsar in it")
     parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="experiments looked at at a time")
-    parser.add_argument("--liveness", metavar="URL", help="where to answer probes, such as http://0.0.0.0:8080/healthz")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz and /metrics")
     asked = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("pyhelm3").setLevel(logging.WARNING)
     for home in HOMES:
         os.environ.setdefault(home, "/tmp/helm")
     try:
-        # What is said of a namespace there is overridden by each experiment's own.
-        settings = settings_files.load(asked.settings, namespace="default")
+        defaults = settings_files.load_defaults(asked.settings)
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
-    reconciler = Reconciler(LiveCluster(client()), HelmReleases(asked.charts), settings)
-    serve(reconciler, workers=asked.workers, namespaces=asked.namespace, liveness=asked.liveness)
+    reconciler = Reconciler(LiveCluster(client()), HelmReleases(asked.charts), defaults)
+    serve(reconciler, workers=asked.workers, namespaces=asked.namespace, port=asked.port)
     return 0
 
 

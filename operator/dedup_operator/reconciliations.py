@@ -34,7 +34,7 @@ from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.conditions import Situation, noted, status_of
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.names import Owner
-from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import read, snapshot, snapshot_name
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases
@@ -53,25 +53,25 @@ class Reconciler:
     """The operator's one verb. `now` is wall-clock time in seconds."""
 
     def __init__(
-        self, cluster: Cluster, releases: Releases, settings: Settings, now: Callable[[], float] = time.time
+        self, cluster: Cluster, releases: Releases, defaults: Defaults, now: Callable[[], float] = time.time
     ) -> None:
-        self._cluster, self._releases, self._settings, self._now = cluster, releases, settings, now
+        self._cluster, self._releases, self._defaults, self._now = cluster, releases, defaults, now
 
     def look(self, key: Key) -> float | None:
         """Take a step. Seconds after which to look again, or None when only an event can change anything."""
         live = self._cluster.get("DedupExperiment", *key)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
-        return _Look(self._cluster, self._releases, self._settings, self._now, live).step()
+        return _Look(self._cluster, self._releases, self._defaults, self._now, live).step()
 
 
 class _Look:
     """One experiment as it was read."""
 
     def __init__(
-        self, cluster: Cluster, releases: Releases, settings: Settings, now: Callable[[], float], live: Object
+        self, cluster: Cluster, releases: Releases, defaults: Defaults, now: Callable[[], float], live: Object
     ) -> None:
-        self._cluster, self._releases, self._settings, self._now, self._live = cluster, releases, settings, now, live
+        self._cluster, self._releases, self._defaults, self._now, self._live = cluster, releases, defaults, now, live
         self._meta: Object = live["metadata"]
         self._token: str | None = live["spec"].get("runToken")
         self._before = _status(live)
@@ -80,6 +80,7 @@ class _Look:
     def step(self) -> float | None:
         try:
             asked = parse(_document(self._live), source="DedupExperiment")
+            settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
             self._check_secrets(asked)
         except (SpecificationError, PlatformError) as error:
             self._write(self._situation(stalled=str(error)))
@@ -173,8 +174,11 @@ class _Look:
 
     def _snapshot(self, asked: Experiment) -> Experiment:
         """The experiment of this execution, which is written down the first time that anybody asks for it."""
-        self._cluster.create(snapshot(self._owner, asked))
-        kept = self._cluster.get("ConfigMap", self._owner.namespace, snapshot_name(self._owner))
+        name = snapshot_name(self._owner)
+        kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
+        if kept is None:
+            self._cluster.create(snapshot(self._owner, asked))
+            kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
         return read(kept) if kept is not None else asked
 
     def _check_secrets(self, asked: Experiment) -> None:
@@ -195,7 +199,7 @@ class _Look:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
 
     def _platform(self, taken: Experiment, owner: Owner) -> KubernetesPlatform:
-        settings = settings_files.for_experiment(self._settings, taken, owner.namespace)
+        settings = settings_files.for_experiment(self._defaults, taken, owner.namespace)
         return KubernetesPlatform(self._cluster, self._releases, taken, owner, settings)
 
     def _situation(self, **more: Any) -> Situation:

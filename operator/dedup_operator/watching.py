@@ -10,14 +10,16 @@ operator or without it.
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 import kopf
 
 from dedup_operator.clusters import Conflict, Unreachable
+from dedup_operator.metrics import Metrics, served
 from dedup_operator.queues import WorkQueue
-from dedup_operator.reconciliations import AT_ONCE_S, Key, Reconciler
+from dedup_operator.reconciliations import Key, Reconciler
 
 LABEL: Final = "dedup.dev/experiment"
 CHILDREN: Final = (
@@ -52,41 +54,40 @@ def registry(queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
     return made
 
 
-def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
+def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics) -> None:
     """Look at one key after the other until the queue is closed. What goes wrong with one is of no harm to others."""
     while (key := queue.get()) is not None:
-        failed = False
+        failed, began = True, time.monotonic()
         try:
             again_s = reconciler.look(key)
+            failed = False
             if again_s is not None:
                 queue.add(key, again_s)
         except Conflict:
-            queue.add(key, AT_ONCE_S)
+            metrics.add("conflicts_total")
         except Unreachable as error:
+            metrics.add("api_errors_total")
             log.warning("%s/%s: %s; it is asked again", *key, error)
-            failed = True
         except Exception:
+            metrics.add("crashes_total")
             log.exception("%s/%s: a step crashed; it is tried again", *key)
-            failed = True
+        metrics.add("looks_total")
+        metrics.add("look_seconds_total", time.monotonic() - began)
         queue.done(key, failed=failed)
 
 
-def serve(reconciler: Reconciler, *, workers: int, namespaces: Sequence[str], liveness: str | None) -> None:
+def serve(reconciler: Reconciler, *, workers: int, namespaces: Sequence[str], port: int) -> None:
     """Watch and work until a signal ends it. Without namespaces: everywhere."""
-    queue = WorkQueue[Key]()
+    queue, metrics = WorkQueue[Key](), Metrics()
     threads = [
-        threading.Thread(target=work, args=(queue, reconciler), name=f"worker-{number}", daemon=True)
+        threading.Thread(target=work, args=(queue, reconciler, metrics), name=f"worker-{number}", daemon=True)
         for number in range(workers)
     ]
     for thread in threads:
         thread.start()
+    server = served(port, lambda: metrics.text(len(queue)), lambda: all(thread.is_alive() for thread in threads))
     try:
-        kopf.run(
-            registry=registry(queue),
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=list(namespaces),
-            liveness_endpoint=liveness,
-        )
+        kopf.run(registry=registry(queue), standalone=True, clusterwide=not namespaces, namespaces=list(namespaces))
     finally:
         queue.close()
+        server.shutdown()

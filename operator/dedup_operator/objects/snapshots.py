@@ -4,9 +4,8 @@ An edit of the resource while runs go on would make half of them answer another 
 resource once for each `runToken`, and from then on this.
 """
 
+import json
 from typing import Final
-
-import yaml
 
 from dedup.experiments import Experiment, parse
 from dedup_operator.objects.names import Owner, metadata, name_of
@@ -24,10 +23,10 @@ def snapshot(owner: Owner, experiment: Experiment) -> Object:
     meta = metadata(owner, snapshot_name(owner), "snapshot")
     meta["annotations"] = {"dedup.dev/digest": experiment.digest()}
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text = json.dumps(document, indent=1)  # which is YAML too
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": {FILE: text}}
 
 
 def read(made: Object) -> Experiment:
     """The experiment in such a ConfigMap."""
-    return parse(yaml.safe_load(made["data"][FILE]), source=f"ConfigMap {made['metadata']['name']}")
+    return parse(json.loads(made["data"][FILE]), source=f"ConfigMap {made['metadata']['name']}")
