@@ -42,9 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m dedup_operator", description="the operator of DedupExperiments")
     parser.add_argument("--settings", type=Path, required=True, metavar="FILE", help="the administrator's, in YAML")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "--namespace", action="append", default=[], metavar="NAME", help="to watch; more than one may be"
-    )
+    where.add_argument("--namespace", action="append", default=[], metavar="NAME", help="to watch, and again")
     where.add_argument("--all-namespaces", action="store_true", help="watch them all")
     parser.add_argument("--charts", type=Path, default=CHARTS, metavar="FOLDER", help="with kafka and pulsar in it")
     parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="experiments looked at at a time")

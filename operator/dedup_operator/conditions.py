@@ -15,7 +15,7 @@ Tools that wait until a resource is well (kstatus: Flux, Argo CD) take `Ready=Fa
 nothing. Who wants to wait for any end waits for `Finished`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -25,6 +25,8 @@ from dedup_operator.sights import Told
 from dedup_operator.statuses import Condition, Judgement, Phase, Standing, Status
 
 Truth = Literal["True", "False", "Unknown"]
+Said = tuple[str, Truth, str, str]
+"""Type, status, reason and message of a condition."""
 MAX_MESSAGE: Final = 512
 
 PHASES: Final = {
@@ -37,36 +39,20 @@ PHASES: Final = {
 
 
 class Situation(NamedTuple):
-    """Everything that a status is made from. Without a `state` nothing was begun, and `stalled` says why not."""
+    """Everything that a status is made from. Without a `state` nothing was begun."""
 
     generation: int
     token: str | None
     tasks: tuple[Task, ...] = ()
     state: State | None = None
     told: Told | None = None
-    stalled: str | None = None
     suspended: bool = False
     changed: bool = False
     """The resource is edited, and only a new runToken would run it again."""
 
 
 def status_of(situation: Situation, before: Status, now: datetime) -> Status:
-    """The whole status. A condition whose truth did not change keeps the time at which it began."""
-    since = {each.type: each for each in before.conditions}
-    conditions = []
-    for kind, truth, reason, message in _conditions(situation):
-        old = since.get(kind)
-        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(_TIME)
-        conditions.append(
-            Condition(
-                type=kind,
-                status=truth,
-                observed_generation=situation.generation,
-                last_transition_time=began,
-                reason=reason,
-                message=one_line(message)[:MAX_MESSAGE],
-            )
-        )
+    """The whole status of an execution."""
     state, told = situation.state, situation.told
     return Status(
         observed_generation=situation.generation,
@@ -76,27 +62,58 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
         state=Standing.of(state) if state else None,
         verdict=_verdict(situation),
         systems=told.systems if told else [],
-        conditions=conditions,
+        conditions=_written(_conditions(situation), before, situation.generation, now),
+    )
+
+
+def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
+    """The status of an experiment that cannot go on until somebody mends something. Where it stands is not lost."""
+    said: tuple[Said, ...] = (
+        ("Ready", "False", "Stalled", why),
+        ("Reconciling", "False", "Stalled", why),
+        ("Stalled", "True", "Stalled", why),
+        ("Finished", "False", "Stalled", "nothing can be judged"),
+        ("Succeeded", "Unknown", "Stalled", "nothing was judged"),
+    )
+    return before.model_copy(
+        update={
+            "observed_generation": generation,
+            "phase": Phase.STALLED,
+            "conditions": _with(before, _written(said, before, generation, now)),
+        }
     )
 
 
 def noted(before: Status, generation: int, changed: bool, now: datetime) -> Status:
     """The status of an experiment that is over, when the resource was edited afterwards: all else stays."""
-    old = next((each for each in before.conditions if each.type == "SpecChanged"), None)
-    if before.observed_generation == generation and old is not None and (old.status == "True") == changed:
-        return before
-    reason, message = _CHANGED[changed]
-    kept = old is not None and old.status == _truth(changed)
-    news = Condition(
-        type="SpecChanged",
-        status=_truth(changed),
-        observed_generation=generation,
-        last_transition_time=old.last_transition_time if old and kept else now.strftime(_TIME),
-        reason=reason,
-        message=message,
-    )
-    others = [each for each in before.conditions if each.type != "SpecChanged"]
-    return before.model_copy(update={"observed_generation": generation, "conditions": [*others, news]})
+    news = _written([("SpecChanged", _truth(changed), *_CHANGED[changed])], before, generation, now)
+    return before.model_copy(update={"observed_generation": generation, "conditions": _with(before, news)})
+
+
+def _written(said: Iterable[Said], before: Status, generation: int, now: datetime) -> list[Condition]:
+    """Conditions as they are written. One whose truth did not change keeps the time at which it began."""
+    since = {each.type: each for each in before.conditions}
+    made = []
+    for kind, truth, reason, message in said:
+        old = since.get(kind)
+        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(_TIME)
+        made.append(
+            Condition(
+                type=kind,
+                status=truth,
+                observed_generation=generation,
+                last_transition_time=began,
+                reason=reason,
+                message=one_line(message)[:MAX_MESSAGE],
+            )
+        )
+    return made
+
+
+def _with(before: Status, news: list[Condition]) -> list[Condition]:
+    """The old conditions with the new ones in their places."""
+    made = {each.type: each for each in [*before.conditions, *news]}
+    return list(made.values())
 
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -114,8 +131,6 @@ def _verdict(situation: Situation) -> Judgement | None:
 
 
 def _phase(situation: Situation) -> Phase:
-    if situation.stalled:
-        return Phase.STALLED
     if situation.state is None:
         return Phase.PENDING
     if _over(situation):
@@ -128,16 +143,10 @@ def _progress(tasks: Sequence[Task], state: State) -> str:
     return f"{sum(index < state.cursor for index in ends)}/{len(ends)} runs"
 
 
-def _conditions(situation: Situation) -> Iterator[tuple[str, Truth, str, str]]:
+def _conditions(situation: Situation) -> Iterator[Said]:
     verdict = _verdict(situation)
     if verdict is not None:
         yield from _ends(situation, verdict)
-    elif situation.stalled:
-        yield "Ready", "False", "Stalled", situation.stalled
-        yield "Reconciling", "False", "Stalled", situation.stalled
-        yield "Stalled", "True", "Stalled", situation.stalled
-        yield "Finished", "False", "Stalled", "nothing can be judged"
-        yield "Succeeded", "Unknown", "Stalled", "nothing was judged"
     else:
         yield from _goes_on(situation)
     yield "SpecChanged", _truth(situation.changed), *_CHANGED[situation.changed]
@@ -149,7 +158,7 @@ _CHANGED: Final = {
 }
 
 
-def _goes_on(situation: Situation) -> Iterator[tuple[str, Truth, str, str]]:
+def _goes_on(situation: Situation) -> Iterator[Said]:
     phase = _phase(situation).value
     said = "nothing is begun yet"
     if situation.state is not None:
@@ -169,7 +178,7 @@ def _goes_on(situation: Situation) -> Iterator[tuple[str, Truth, str, str]]:
     yield "Succeeded", "Unknown", phase, "nothing is judged yet"
 
 
-def _ends(situation: Situation, verdict: Judgement) -> Iterator[tuple[str, Truth, str, str]]:
+def _ends(situation: Situation, verdict: Judgement) -> Iterator[Said]:
     good, why = verdict is Judgement.PASS, _why(situation)
     yield "Ready", _truth(good), verdict.value, why
     yield "Reconciling", "False", "Finished", "nothing is left to do"

@@ -91,8 +91,13 @@ class KubernetesPlatform:
                 self._leave(system)
 
     def told(self) -> Told | None:
-        """What the report said."""
+        """What the report said: a pod's word counts only if the pod, and its Job with it, ended in order."""
+        job = self._ours("Job", report_name(self._owner))
+        if job is None or sights.ended(job) != "Complete":
+            return None
         for pod in self._pods(report_name(self._owner)):
+            if pod.get("status", {}).get("phase") != "Succeeded":
+                continue
             if (said := sights.told(self._cluster.log(self._owner.namespace, pod["metadata"]["name"]))) is not None:
                 return said
         return None
@@ -152,7 +157,7 @@ class KubernetesPlatform:
         self._make(*accounts(self._owner, self._experiment))
         state = self._state(system)
         if state != DEPLOYED:
-            self._cluster.delete("Job", namespace, readiness_name(self._owner, system))  # it proved another one
+            self._forget_readiness(system)  # which was another release's
             if state is not None:
                 self._releases.uninstall(release, namespace)
             self._releases.install(release, namespace, system.kind, values(system, self._settings, self._owner))
@@ -163,9 +168,13 @@ class KubernetesPlatform:
         self._make(readiness(self._owner, self._experiment, system, self._settings))
 
     def _leave(self, system: System) -> None:
-        self._cluster.delete("Job", self._owner.namespace, readiness_name(self._owner, system))
+        self._forget_readiness(system)
         if self._state(system) is not None:
             self._releases.uninstall(release_of(self._owner, system), self._owner.namespace)
+
+    def _forget_readiness(self, system: System) -> None:
+        if (job := self._ours("Job", readiness_name(self._owner, system))) is not None:
+            self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
 
     def _make(self, *objects: Object) -> None:
         for made in objects:
@@ -173,18 +182,25 @@ class KubernetesPlatform:
                 self._own(made["kind"], made["metadata"]["name"])
 
     def _end(self, kind: str, name: str) -> None:
-        found = self._own(kind, name)
+        found = self._ours(kind, name)
         over = found is None or (sights.ended(found) if kind == "Job" else sights.judged(found) != RUNNING)
         if not over:
             self._cluster.delete(kind, self._owner.namespace, name)
 
     # --- what there is ---
 
+    def _ours(self, kind: str, name: str) -> Object | None:
+        """The object of that name if it is ours, and not about to go."""
+        found = self._cluster.get(kind, self._owner.namespace, name)
+        return found if found and self._owns(found) and not found["metadata"].get("deletionTimestamp") else None
+
+    def _owns(self, found: Object) -> bool:
+        return any(each["uid"] == self._owner.uid for each in found["metadata"].get("ownerReferences") or ())
+
     def _own(self, kind: str, name: str) -> Object | None:
         """The object of that name, which must be ours."""
         found = self._cluster.get(kind, self._owner.namespace, name)
-        owners = (found or {}).get("metadata", {}).get("ownerReferences") or ()
-        if found is not None and all(each["uid"] != self._owner.uid for each in owners):
+        if found is not None and not self._owns(found):
             raise PlatformError(
                 where=f"{kind} {name}",
                 got="one that does not belong to this experiment",

@@ -31,7 +31,7 @@ from dedup.stages import (
 from dedup.stages import Status as Seen
 from dedup_operator import sights
 from dedup_operator.clusters import Cluster, Object, Refused
-from dedup_operator.conditions import Situation, noted, status_of
+from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults
@@ -78,27 +78,28 @@ class _Look:
         self._owner = self._execution(self._token)
 
     def step(self) -> float | None:
+        state, same = self._before.state, self._before.observed_run_token == self._token
         try:
             asked = parse(_document(self._live), source="DedupExperiment")
+            if self._before.verdict is not None and state is not None and same:
+                self._put(noted(self._before, self._meta["generation"], asked.digest() != state.digest, self._today()))
+                return None
             settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
             self._check_secrets(asked)
-        except (SpecificationError, PlatformError) as error:
-            self._write(self._situation(stalled=str(error)))
-            return None if isinstance(error, SpecificationError) else LOOK_AGAIN_S
-        if self._before.state is not None and self._before.observed_run_token != self._token:
-            self._abandon(self._before.state.state, self._execution(self._before.observed_run_token))
-            self._before = Status(conditions=self._before.conditions)
+            if state is not None and not same:
+                self._abandon(state.state, self._execution(self._before.observed_run_token))
+                self._before = Status(conditions=self._before.conditions)
+            if self._before.state is None and asked.spec.suspend:
+                self._write(self._situation(suspended=True))
+                return None
+            taken = self._snapshot(asked)
+        except (SpecificationError, PlatformError, Refused) as error:
+            self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
+            return LOOK_AGAIN_S
         if self._before.state is None:
-            return self._begin(asked)
-        return self._go_on(asked, self._snapshot(asked), self._before.state.state)
-
-    def _begin(self, asked: Experiment) -> float | None:
-        if asked.spec.suspend:
-            self._write(self._situation(suspended=True))
-            return None
-        taken = self._snapshot(asked)
-        self._write(self._situation(tasks=schedule(taken), state=State(digest=taken.digest())))
-        return AT_ONCE_S
+            self._write(self._situation(tasks=schedule(taken), state=State(digest=taken.digest())))
+            return AT_ONCE_S
+        return self._go_on(asked, taken, self._before.state.state)
 
     def _go_on(self, asked: Experiment, taken: Experiment, state: State) -> float | None:
         tasks = schedule(taken)
@@ -109,10 +110,6 @@ class _Look:
             told = platform.told() if finished(tasks, after) else None
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
-        if finished(tasks, state):
-            # The verdict was written with the state that ended it; the report's log may be gone.
-            self._put(noted(self._before, self._meta["generation"], changed, self._today()))
-            return None
         if suspended:
             after = self._suspended(taken, tasks, state, platform)
         else:
@@ -179,7 +176,15 @@ class _Look:
         if kept is None:
             self._cluster.create(snapshot(self._owner, asked))
             kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        return read(kept) if kept is not None else asked
+        owners = (kept or {}).get("metadata", {}).get("ownerReferences") or ()
+        if kept is None or all(each["uid"] != self._owner.uid for each in owners):
+            raise PlatformError(
+                where=f"ConfigMap {name}",
+                got="one that does not belong to this experiment" if kept else "none, though it was just made",
+                rule="an execution runs what was written down when it began",
+                todo="find out who made it, and delete it" if kept else "see who deletes such ConfigMaps",
+            )
+        return read(kept)
 
     def _check_secrets(self, asked: Experiment) -> None:
         """Only Secrets whose owner said so are used: who writes an experiment need not have a right to read them."""

@@ -10,6 +10,8 @@ from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World
 from dedup.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
+from dedup_operator.objects.names import Owner, name_of
+from dedup_operator.objects.snapshots import snapshot_name
 from dedup_operator.sights import document
 from dedup_operator.statuses import Judgement, Standing
 
@@ -163,15 +165,51 @@ def test_an_execution_that_a_new_token_replaces_is_ended() -> None:
     assert world.cluster.list("StatefulSet", NAMESPACE, "") == []
 
 
-def test_what_somebody_else_made_is_not_taken_for_ours() -> None:
+def test_a_snapshot_that_somebody_else_made_is_not_taken_for_ours() -> None:
     world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    (snapshot,) = world.cluster.list("ConfigMap", NAMESPACE, "dedup.dev/component=snapshot")
-    assert snapshot["metadata"]["ownerReferences"][0]["uid"] == "6f1c"
-    for job in world.cluster.list("Job", NAMESPACE, "dedup.dev/component=readiness"):
-        world.cluster.patch("Job", NAMESPACE, job["metadata"]["name"], {"metadata": {"ownerReferences": []}})
+    name = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
+    meta = {"name": name, "namespace": NAMESPACE}
+    world.cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"experiment.yaml": "{}"}})
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
+    world.cluster.delete("ConfigMap", NAMESPACE, name)
     world.run()
-    assert world.status()["verdict"] in ("Pass", "Error")
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_job_that_somebody_else_made_is_not_taken_for_ours() -> None:
+    world = applied()
+    name = name_of(Owner(NAMESPACE, "e", "6f1c"), "report")
+    meta = {"name": name, "namespace": NAMESPACE, "labels": {}}
+    world.cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {}})
+    world.run()
+    assert world.status()["verdict"] == "Error"
+
+
+def test_a_report_that_failed_has_no_word() -> None:
+    """Whatever it printed before."""
+    world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/component") == "report")
+    world.run()
+    assert world.status()["verdict"] == "Error"
+
+
+def test_a_stall_in_the_middle_loses_nothing() -> None:
+    store = {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}}
+    world = applied(("spec/artifacts", store))
+    labelled = {"name": "keys", "namespace": NAMESPACE, "labels": {"dedup.dev/use": "true"}}
+    world.cluster.create({"kind": "Secret", "metadata": labelled})
+    world.run(until=lambda status: status.get("phase") == "Running")
+    before = world.status()["state"]
+    world.cluster.delete("Secret", NAMESPACE, "keys")
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    assert world.condition("Stalled")[0] == "True"
+    assert world.status()["state"] == before
+    world.cluster.create({"kind": "Secret", "metadata": labelled})
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+    assert len(world.installed) == 1
 
 
 def test_a_secret_is_used_only_if_its_owner_said_so() -> None:

@@ -217,7 +217,10 @@ class Player:
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
             self.cluster.create(_pod(name, self.namespace, labels))
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
-        elif self.fails(made):
+            return
+        for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+            self.cluster.set_status(pod, {"phase": "Failed" if self.fails(made) else "Succeeded"})
+        if self.fails(made):
             ends = [_condition("FailureTarget"), _condition("Failed")]
             self.cluster.set_status(made, {"startTime": STAMP, "failed": 1, "ready": 0, "conditions": ends})
         else:
