@@ -47,7 +47,11 @@ def registry(queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
         settings.scanning.disabled = True
         settings.watching.server_timeout = 300
 
+    def login(**which: Any) -> Any:
+        return kopf.login_with_service_account(**which) or kopf.login_with_kubeconfig(**which)
+
     kopf.on.startup(registry=made)(configure)
+    kopf.on.login(registry=made)(login)
     kopf.on.event("dedup.dev", "v1alpha1", "dedupexperiments", registry=made)(seen)
     for group, version, plural in CHILDREN:
         kopf.on.event(group, version, plural, labels={LABEL: kopf.PRESENT}, registry=made)(child_seen)

@@ -47,7 +47,9 @@ SPARKS: Final = f"{DEFINITIONS}/sparkapplications.sparkoperator.k8s.io"
 SPARK_DEFINITION: Final = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: sparkapplications.sparkoperator.k8s.io}
+metadata:
+  name: sparkapplications.sparkoperator.k8s.io
+  annotations: {api-approved.kubernetes.io: "https://github.com/kubeflow/spark-operator/pull/1298"}
 spec:
   group: sparkoperator.k8s.io
   scope: Namespaced
