@@ -85,6 +85,25 @@ def run(
     raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=again))
 
 
+Judge = Annotated[
+    Engine | None,
+    typer.Option(
+        help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
+        "oracle: slow, and 1.5 GB of memory for a million messages.  "
+        r"\[default: Spark, and the oracle up to a million messages a run]",
+        show_default=False,
+    ),
+]
+Tables = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER|URI",
+        help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def verify(
     paths: Annotated[
@@ -104,23 +123,8 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        Engine | None,
-        typer.Option(
-            help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
-            "oracle: slow, and 1.5 GB of memory for a million messages.  "
-            r"\[default: Spark, and the oracle up to a million messages a run]",
-            show_default=False,
-        ),
-    ] = None,
-    findings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER|URI",
-            help="Write every duplicate block, jump and range of lost, duplicated or phantom values there, as Parquet.",
-            show_default=False,
-        ),
-    ] = None,
+    engine: Judge = None,
+    findings: Tables = None,
     trust_csv: Annotated[
         bool,
         typer.Option(
@@ -151,9 +155,8 @@ def verify(
     from dedup.stores import place
     from dedup_lab import verifications
 
-    tables = None if findings is None else place(findings)
-    judged = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=tables)
-    raise typer.Exit(judged([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
+    ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=findings)
+    raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
 
 
 @app.command()

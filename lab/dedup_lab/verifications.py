@@ -13,7 +13,7 @@ from dedup.conclusions import conclude
 from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiments import Expectation
 from dedup.pairs import COLUMNS
-from dedup.stores import Place, reached
+from dedup.stores import Place, place, reached
 from dedup.summaries import RunRow, run_row, summarise
 from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
 from dedup_lab import java
@@ -33,7 +33,7 @@ def verify(
     alone: Engine | None,
     trust_csv: bool,
     as_json: bool,
-    findings: Place | None,
+    findings: str | None,
     console: Console,
 ) -> int:
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
@@ -49,13 +49,14 @@ def verify(
             rule="the oracle counts and makes no findings",
             todo="ask the local engine, or both judges",
         )
+    tables = None if findings is None else place(findings)
     if alone in (None, Engine.SPARK):
         java.find()
     only = paths[0] if len(paths) == 1 else None
     if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
-        return _verify_experiment(Results(only), alone, as_json, findings, console)
+        return _verify_experiment(Results(only), alone, as_json, tables, console)
     folders = [folder for path in paths for folder in run_folders(path)]
-    evidence = _judged(folders, alone, findings, console)
+    evidence = _judged(folders, alone, tables, console)
     wanted = expect or Expectation.EXACTLY_ONCE
     rows = [run_row(judge_alone(each, wanted, trusted=trust_csv), each) for each in evidence]
     overall = worst(row.verdict for row in rows)

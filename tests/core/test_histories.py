@@ -16,7 +16,7 @@ from tests.builders import History, write_history
 
 from dedup import histories
 from dedup.errors import EvidenceError
-from dedup.histories import MANIFEST, SCHEMAS, damages, parquet_writer, read_manifest, segments, sha256_of
+from dedup.histories import MANIFEST, SCHEMAS, damages, parquet_writer, read_manifest, run_folders, segments, sha256_of
 from dedup.manifests import EndPosition, Manifest
 
 SENT: Final[list[tuple[int, int]]] = [(0, value) for value in range(1, 21)]
@@ -178,6 +178,23 @@ def test_an_end_beyond_what_judges_can_reckon_with_is_refused(folder: Path) -> N
     manifest["consumer"]["end"] = [{"partition": 0, "extents": [[10**18, 10**18]]}]
     (folder / MANIFEST).write_text(json.dumps(manifest))
     assert read_manifest(folder).consumer.end[0].entries == 10**18
+
+
+def test_run_folders_are_found_by_what_they_hold(tmp_path: Path) -> None:
+    for name in ("runs/b/attempt-1/manifest.json", "runs/a/attempt-1/sent/00000.parquet", "logs/out", "pair/sent.csv"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    runs = [tmp_path / "runs/a/attempt-1", tmp_path / "runs/b/attempt-1"]
+    assert run_folders(tmp_path) == runs
+    assert run_folders(tmp_path, ["sent.csv"]) == [tmp_path / "pair", *runs]
+    assert run_folders(tmp_path / "logs") == run_folders(tmp_path / "nowhere") == []
+
+
+def test_what_lies_in_a_run_folder_is_no_other_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "old" / "sent").mkdir(parents=True)
+    assert run_folders(tmp_path) == [tmp_path / "old"]
+    (tmp_path / "manifest.json").touch()
+    assert run_folders(tmp_path) == [tmp_path]
 
 
 def test_no_manifest_and_no_folder(folder: Path, tmp_path: Path) -> None:

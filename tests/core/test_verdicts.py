@@ -241,7 +241,8 @@ def test_deduplication_in_force(
     assert code in codes(judgement)
     assert judgement.effective is (in_force is asked)
     if code == Code.NOT_IN_FORCE:
-        assert any(reason.text == "deduplication not in force: the topic's stats" for reason in judgement.reasons)
+        (reason,) = (reason for reason in judgement.reasons if reason.code == code)
+        assert (reason.verdict, reason.text) == (verdict, "deduplication not in force: the topic's stats")
 
 
 # Faults.
@@ -451,3 +452,36 @@ def test_void_counts_show_no_copies() -> None:
     contradictory = judged({**duplicates(), "position_conflicts": 1})
     assert contradictory.counts == counts(**duplicates(), position_conflicts=1)
     assert not contradictory.with_copies
+
+
+# What a mutation of the rules, alive after all tests above, taught (docs/verdicts.md).
+
+
+def test_unknown_and_failed_sends_do_not_cancel_each_other() -> None:
+    both = {"unknown": 1, "negative_ack": 1, "positive_ack": MESSAGES - 2, "ack": MESSAGES - 1}
+    assert codes(judged(both)) == [Code.UNCERTAIN_SENDS]
+
+
+def test_the_manifest_is_held_against_the_plan_and_not_against_the_folder_it_lies_in() -> None:
+    elsewhere = evidence(RUN, run_id="kafka-dedup-002").model_copy(update={"run_id": "kafka-dedup-002"})
+    assert Code.ANOTHER_RUN in codes(judge_run(elsewhere, EXACTLY_ONCE))
+
+
+def test_a_pass_says_in_full_what_earned_it() -> None:
+    first, struck, force, agreed = (reason.text for reason in judged().reasons)
+    assert first.startswith("1,000 sent, 1,000 acknowledged, 1,000 read to the end; none ")
+    assert all(WORDS[name] in first for name in FORBIDDEN[Expectation.EXACTLY_ONCE])
+    assert struck.startswith("fault cut struck broker 1 at message 120 (asked: 100) with 80 unacknowledged; clients")
+    assert struck.endswith("noticed: 2 disconnect; healed")
+    assert (force, agreed) == (
+        "deduplication on, as asked: producer ids in the batches",
+        "Spark and the oracle agree",
+    )
+
+
+def test_of_many_differences_three_are_shown_and_the_others_counted() -> None:
+    demand = EXACTLY_ONCE.model_copy(update={"messages": MESSAGES, "spec_digest": "0" * 64})
+    three = judged({}, demand, seed=8, run=2, system="pulsar").reasons[0].text
+    four = judged({}, demand, seed=8, run=2, system="pulsar", variant="control").reasons[0].text
+    assert (three.count(";"), "more" in three) == (2, False)
+    assert (four.count(";"), four.endswith(" and 1 more")) == (2, True)

@@ -17,7 +17,8 @@ from kubernetes.client import ApiClient
 from tests.core.specs import changed
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.requests import Answer, apply, ask
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong import Wrong
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
 from dedup.experiments import parse
 from dedup_operator import crd

@@ -198,11 +198,7 @@ class Place:
             return str(state) if state.get("state") in ("COMPLETED", "FAILED") else None
 
         state = until(ended, JUDGED_S, f"the SparkApplication of {experiment.name} ends", 0.5)
-        assert "COMPLETED" in str(state), f"{state}\n{self._driver_words(name)}"
-
-    def _driver_words(self, name: str) -> str:
-        log = CoreV1Api(self.client).read_namespaced_pod_log(f"{name}-driver", self.namespace, tail_lines=30)
-        return str(log)
+        assert "COMPLETED" in str(state), f"{state}; kubectl logs {name}-driver tells more, if it has begun"
 
     def fetch(self, experiment: Experiment, folder: Path) -> Path:
         """Everything of the experiment in the store, as a folder here."""

@@ -5,23 +5,11 @@ the other refuses. So every wrong spec here is put to both: to the models by tes
 server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to both as well.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from tests.core.specs import ABSENT, changed
-
-
-class Wrong(NamedTuple):
-    """`words` are said at both doors; where each has words of its own, the API server's are `at_apply`."""
-
-    name: str
-    changes: tuple[tuple[str, object], ...]
-    words: str
-    at_apply: str = ""
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return changed(*self.changes)
-
+from tests.core.specs import ABSENT
+from tests.operator.wrong import Wrong
+from tests.operator.wrong_places import BUCKET, PLACES, S3
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
@@ -29,10 +17,6 @@ NAME: Final = "a name is lower-case letters, digits and dashes, begins with a le
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete and partition"
-OBJECT: Final = "the name of an object in Kubernetes is lower-case letters, digits, dashes and dots"
-PLACE: Final = "a place for artifacts is exactly one of s3 and pvc"
-S3: Final = "spec/artifacts/s3"
-BUCKET: Final = ((f"{S3}/bucket", "results"),)
 ENUM: Final = 'supported values: "{}"'
 
 
@@ -312,30 +296,6 @@ KEYS: Final = (
     Wrong(
         "an experiment without a name", (("metadata", {}),), "this key is required", "name or generateName is required"
     ),
-)
-
-PLACES: Final = (
-    Wrong("two places", (("spec/artifacts", {"s3": {"bucket": "abc"}, "pvc": {"claimName": "c"}}),), PLACE),
-    Wrong("no place", (("spec/artifacts", {}),), PLACE),
-    Wrong("a bucket in capitals", ((f"{S3}/bucket", "Results"),), "a bucket's name is 3 to 63 lower-case letters"),
-    *(
-        Wrong(f"a prefix {what}", (*BUCKET, (f"{S3}/prefix", prefix)), "a prefix is names with / between them")
-        for what, prefix in (
-            *(("from the root", "/a"), ("that climbs", "a/../b"), ("with an end", "a/"), ("of nothing", "a//b")),
-        )
-    ),
-    *(
-        Wrong(f"an endpoint {what}", (*BUCKET, (f"{S3}/endpoint", endpoint)), "an endpoint is http:// or https://")
-        for what, endpoint in (
-            *(("of a file", "file:///etc"), ("with a path", "http://s3/a"), ("with a password", "http://u:p@s3")),
-        )
-    ),
-    Wrong("a region in words", (*BUCKET, (f"{S3}/region", "Frankfurt am Main")), "a region is lower-case letters"),
-    Wrong("another's Secret", (*BUCKET, (f"{S3}/secretRef", {"name": "theirs/s3"})), OBJECT),
-    Wrong("a Secret without a name", (*BUCKET, (f"{S3}/secretRef", {})), "this key is required", "Required value"),
-    Wrong("keys in the open", (*BUCKET, (f"{S3}/secretKey", "x")), "no such key", 'unknown field "spec.artifacts'),
-    Wrong("another's volume", (("spec/artifacts", {"pvc": {"claimName": "../c"}}),), OBJECT),
-    Wrong("a token of two words", (("spec/runToken", "once more"),), "a token is letters, digits, dots"),
 )
 
 ACROSS: Final = (

@@ -44,15 +44,16 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
     """The job under spark-submit, with two executors of one core; nothing of it is left afterwards."""
     pyspark = find_spec("pyspark")
     assert pyspark is not None and pyspark.origin is not None
-    home = Path(pyspark.origin).parent
-    (scratch := output.parent / "scratch").mkdir()
+    (home := output.parent / "scratch").mkdir()  # executors write into a folder of their own there
+    for part in Path(pyspark.origin).parent.iterdir():
+        (home / part.name).symlink_to(part)
     settings = [word for item in (SETTINGS | more).items() for word in ("--conf", "=".join(item))]
     master = ["--master", "local-cluster[2,1,512]"]
-    where = {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(scratch / "work"), "SPARK_LOCAL_DIRS": str(scratch)}
+    where = {"SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(home)}
     submit = subprocess.Popen(
         [home / "bin/spark-submit", *master, *settings, job.__file__, "--output", output, folder],
         env=os.environ | where | {"PYSPARK_PYTHON": sys.executable},
-        cwd=scratch,
+        cwd=home,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,9 +64,9 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
         finally:
             if submit.poll() is None:
                 parent = psutil.Process(submit.pid)
-                for each in [*parent.children(recursive=True), parent]:
+                for process in [*parent.children(recursive=True), parent]:
                     with suppress(psutil.NoSuchProcess):
-                        each.kill()
+                        process.kill()
 
 
 def kill_one_at_work(submit: subprocess.Popen[str]) -> None:

@@ -43,6 +43,11 @@ def driver_account(owner: Owner) -> str:
     return name_of(owner, "account", "driver")
 
 
+def executor_account(owner: Owner) -> str:
+    """Of Spark's executors, which need no right: without one of their own they would have the driver's."""
+    return name_of(owner, "account", "executor")
+
+
 def deadline_account(owner: Owner) -> str:
     return name_of(owner, "account", "deadline")
 
@@ -57,6 +62,7 @@ def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
     made = [
         *_account(owner, run_account(owner), "run", [*RUN_RULES, *_fault_rules(experiment)]),
         *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
+        _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
     if needs_deadlines(experiment):
         made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
@@ -77,7 +83,7 @@ def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
 def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list[Object]:
     meta = metadata(owner, name, component)
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False},
+        _service_account(meta, mounted=name == driver_account(owner)),
         {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": rules},
         {
             "apiVersion": f"{RBAC}/v1",
@@ -87,3 +93,8 @@ def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": owner.namespace}],
         },
     ]
+
+
+def _service_account(meta: Object, *, mounted: bool) -> Object:
+    """Pods of ours mount a token where they need one; into the driver's, which Spark makes, Kubernetes has to."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": mounted}

@@ -9,7 +9,7 @@ come from a Secret into the environment, and never into Spark's configuration, w
 from typing import Any, Final
 
 from dedup.experiments import Experiment
-from dedup_operator.objects.accounts import driver_account
+from dedup_operator.objects.accounts import driver_account, executor_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONTAINER_SECURITY,
@@ -23,6 +23,8 @@ from dedup_operator.objects.settings import Settings, Spark
 
 PROGRAM: Final = "local:///usr/local/dedup/code/dedup_spark/job.py"
 REPORT: Final = "verification.json"
+SUBMISSIONS: Final = 5
+SUBMIT_AGAIN_S: Final = 10
 # Spark 4.3 would make a NetworkPolicy for each driver too, which the operator's chart has no right to do.
 NO_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 
@@ -43,15 +45,24 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             "imagePullPolicy": settings.spark_image.pull_policy,
             "mainApplicationFile": PROGRAM,
             "arguments": ["--output", f"{root}/{REPORT}", "--keep", root],
-            # A job that failed has told why; tried again it would fail again.
-            "restartPolicy": {"type": "Never"},
+            # A job that failed has told why; tried again it would fail again. A submission that failed was no job yet.
+            "restartPolicy": {
+                "type": "OnFailure",
+                "onFailureRetries": 0,
+                "onSubmissionFailureRetries": SUBMISSIONS,
+                "onSubmissionFailureRetryInterval": SUBMIT_AGAIN_S,
+            },
             "sparkConf": {
                 "spark.kubernetes.driver.pod.excludedFeatureSteps": NO_POLICY,
                 "spark.ui.enabled": "false",
             },
             "volumes": [{"name": "tmp", "emptyDir": {}}, *store_volumes(settings.artifacts)],
             "driver": {**_part(settings), "serviceAccount": driver_account(owner)},
-            "executor": {**_part(settings), "instances": spark.executors},
+            "executor": {
+                **_part(settings),
+                "instances": spark.executors,
+                "serviceAccount": executor_account(owner),
+            },
         },
     }
 
