@@ -18,16 +18,31 @@ GROUP: Final = "dedup.dev"
 
 
 class Owner(NamedTuple):
-    """The experiment to which objects belong. Without a `uid` nobody has applied it as a resource: a person drives."""
+    """The experiment to which objects belong. Without a `uid` nobody has applied it as a resource: a person drives.
+
+    Each `token` (spec.runToken) is an execution with objects of its own.
+    """
 
     namespace: str
     name: str
     uid: str | None = None
+    token: str = ""
 
     @property
     def identity(self) -> str:
         """What its objects' names are made from."""
-        return self.uid or f"{self.namespace}/{self.name}"
+        whose = self.uid or f"{self.namespace}/{self.name}"
+        return f"{whose}/{self.token}" if self.token else whose
+
+    @property
+    def folder(self) -> str:
+        """Its place in a store. An execution never finds another's attempts there, not even after a deletion."""
+        return self.name if self.uid is None else f"{self.namespace}/{self.name}/{name_of(self, 'folder')}"
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """By which Kubernetes knows that an object goes when the experiment goes."""
+        return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "DedupExperiment", "name": self.name, "uid": self.uid}
 
 
 def name_of(owner: Owner, *part: str) -> str:
@@ -43,16 +58,7 @@ def metadata(owner: Owner, name: str, component: str, **of_which: str) -> dict[s
     """
     made: dict[str, Any] = {"name": name, "namespace": owner.namespace, "labels": labels(owner, component, **of_which)}
     if owner.uid is not None:
-        made["ownerReferences"] = [
-            {
-                "apiVersion": f"{GROUP}/v1alpha1",
-                "kind": "DedupExperiment",
-                "name": owner.name,
-                "uid": owner.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ]
+        made["ownerReferences"] = [owner.reference]
     return made
 
 

@@ -46,6 +46,8 @@ def container(
         "workingDir": "/tmp",
         "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": memory}},
         "securityContext": dict(CONTAINER_SECURITY),
+        # A container that ends badly leaves its last words in the pod's status, where nobody needs a right to logs.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
         **more,
     }
@@ -79,9 +81,11 @@ def store_environment(artifacts: Artifacts) -> list[Object]:
     said = {"AWS_REGION": artifacts.s3.region}
     if artifacts.s3.endpoint is not None:
         said["AWS_ENDPOINT_URL"] = artifacts.s3.endpoint
+    secret = artifacts.s3.secret
     keys = [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": artifacts.s3.secret, "key": key}}}
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        if secret is not None
     ]
     return [*keys, *({"name": name, "value": value} for name, value in said.items())]
 

@@ -57,7 +57,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         endpoints=endpoints(system, release_of(owner, system), owner.namespace),
         folder=FOLDER,
         shared=SHARED,
-        artifacts=settings.artifacts.root(experiment.name),
+        artifacts=settings.artifacts.root(owner.folder),
         watchdog=WATCHDOG,
     )
 

@@ -6,17 +6,19 @@ cluster to cluster and is said once by whoever runs it; the operator will have i
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from dedup import documents
 from dedup.errors import SpecificationError
+from dedup.experiments import Experiment
 from dedup.parts import Part
 
 STORE_MOUNT: Final = "/store"
 _LINE: Final = r"^[^\s]+$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
+_Kind = TypeVar("_Kind", bound=Part)
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
 
 
@@ -39,7 +41,7 @@ class S3(Part):
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=253)] = ""
     endpoint: Text | None = Field(None, description="such as http://minio.minio:9000; left out: Amazon's own")
     region: Text = "us-east-1"
-    secret: Text = Field(description="the name of a Secret in the experiment's namespace")
+    secret: Text | None = Field(None, description="a Secret of the experiment's namespace; none: pods have an identity")
 
 
 class Volume(Part):
@@ -61,12 +63,12 @@ class Artifacts(Part):
             raise ValueError("artifacts are exactly one of s3 and volume")
         return self
 
-    def root(self, experiment: str) -> str:
-        """The folder of one experiment in the store, as every pod of it names it."""
+    def root(self, folder: str) -> str:
+        """The folder of one experiment (`Owner.folder`) in the store, as every pod of it names it."""
         if self.s3 is not None:
-            return "/".join(part for part in (f"s3://{self.s3.bucket}", self.s3.prefix.strip("/"), experiment) if part)
+            return "/".join(part for part in (f"s3://{self.s3.bucket}", self.s3.prefix.strip("/"), folder) if part)
         assert self.volume is not None
-        return f"{STORE_MOUNT}/{self.volume.folder}/{experiment}"
+        return f"{STORE_MOUNT}/{self.volume.folder}/{folder}"
 
 
 class Runner(Part):
@@ -87,13 +89,12 @@ class Spark(Part):
     python_mi: int = Field(1024, alias="pythonMi", ge=256, description="what Python workers have beside it")
 
 
-class Settings(Part):
-    """Everything that objects need besides the experiment."""
+class Defaults(Part):
+    """What the administrator says once for all experiments. Without artifacts there, each names its own."""
 
-    namespace: Text
+    artifacts: Artifacts | None = None
     runner_image: Image = Image(repository="localhost/dedup-runner", tag="dev")
     spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
-    artifacts: Artifacts
     runner: Runner = Runner()
     spark: Spark = Spark()
     charts: dict[Literal["kafka", "pulsar"], dict[str, Any]] = Field(
@@ -101,10 +102,45 @@ class Settings(Part):
     )
 
 
+class Settings(Defaults):
+    """Everything that objects need besides the experiment."""
+
+    namespace: Text
+    artifacts: Artifacts
+
+
+def for_experiment(defaults: Defaults, experiment: Experiment, namespace: str) -> Settings:
+    """The settings of an experiment of that namespace, which may name an artifact store of its own."""
+    own, artifacts = experiment.spec.artifacts, defaults.artifacts
+    if own is not None and own.s3 is not None:
+        said = own.s3.model_dump(exclude={"secret_ref"}, exclude_none=True)
+        artifacts = Artifacts(s3=S3(**said, secret=own.s3.secret_ref.name if own.s3.secret_ref else None))
+    elif own is not None and own.pvc is not None:
+        artifacts = Artifacts(volume=Volume(claim=own.pvc.claim_name))
+    if artifacts is None:
+        raise SpecificationError(
+            where="spec.artifacts",
+            got="nothing",
+            rule="histories are kept somewhere, and the operator's chart names no store for all",
+            todo="name a bucket or a claim",
+        )
+    common = {name: getattr(defaults, name) for name in Defaults.model_fields if name != "artifacts"}
+    return Settings(**common, namespace=namespace, artifacts=artifacts)
+
+
 def load(path: Path) -> Settings:
-    """Read settings from a YAML file; SpecificationError in one line if they are wrong."""
+    """Read the settings of one namespace from a YAML file; SpecificationError in one line if they are wrong."""
+    return _load(Settings, path)
+
+
+def load_defaults(path: Path) -> Defaults:
+    """Read the administrator's settings from a YAML file; SpecificationError in one line if they are wrong."""
+    return _load(Defaults, path)
+
+
+def _load(model: type[_Kind], path: Path) -> _Kind:
     try:
-        return Settings.model_validate(documents.check(documents.read(path), str(path)), by_alias=True, by_name=False)
+        return model.model_validate(documents.check(documents.read(path), str(path)), by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]
         raise SpecificationError(

@@ -34,10 +34,11 @@ def proxies_of(release: str) -> str:
     return f"{release}-toxiproxy"
 
 
-def values(system: System, settings: Settings) -> dict[str, Any]:
+def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
     """Values for the system's chart, charts/kafka or charts/pulsar.
 
-    What the experiment says wins over the administrator's further values.
+    What the experiment says wins over the administrator's further values. With an owner that is a resource, every
+    object of the release goes when the experiment goes.
     """
     image = settings.runner_image
     tools = {"repository": image.repository, "tag": image.tag, "pullPolicy": image.pull_policy}
@@ -50,6 +51,8 @@ def values(system: System, settings: Settings) -> dict[str, Any]:
             "bookies": system.pulsar.bookies,
             "loopback": {"firstPort": PULSAR_FIRST_PORT},
         }
+    if owner is not None and owner.uid is not None:
+        said["owner"] = {"name": owner.name, "uid": owner.uid}
     return {**settings.charts.get(system.kind, {}), **said}
 
 

@@ -31,7 +31,7 @@ NO_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureSte
 
 def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Object:
     """The SparkApplication. Its report is `verification.json` in the experiment's place in the store."""
-    root, spark = settings.artifacts.root(experiment.name), settings.spark
+    root, spark = settings.artifacts.root(owner.folder), settings.spark
     return {
         "apiVersion": "sparkoperator.k8s.io/v1beta2",
         "kind": "SparkApplication",

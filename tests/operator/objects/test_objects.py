@@ -83,7 +83,7 @@ def test_the_programs_are_told_the_whole_run(experiment: Experiment) -> None:
     told = Assignment.model_validate_json(config["data"]["run.json"])
     assert (told.run, told.attempt) == (first(experiment, "pulsar"), 3)
     assert told.experiment.digest() == experiment.digest()
-    assert told.place() == f"s3://b/p/{experiment.name}/runs/{told.run_id}/attempt-3"
+    assert told.place() == f"s3://b/p/{OWNER.folder}/runs/{told.run_id}/attempt-3"
     assert made["metadata"]["name"] == config["metadata"]["name"]
 
 
@@ -131,7 +131,7 @@ def test_a_volume_is_mounted_where_histories_are_carried_and_read(experiment: Ex
     made = containers(job(experiment, settings=ON_VOLUME))
     assert {name for name, each in made.items() if "store" in mounted(each)} == {"conductor", "courier"}
     spec = verification(OWNER, experiment, ON_VOLUME)["spec"]
-    assert spec["arguments"][-1] == f"/store/dedup/{experiment.name}"
+    assert spec["arguments"][-1] == f"/store/dedup/{OWNER.folder}"
     assert all("store" in mounted(spec[part]) for part in ("driver", "executor"))
 
 
