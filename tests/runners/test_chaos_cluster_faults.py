@@ -256,7 +256,7 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
 def test_rules_that_had_expired_before_the_end_are_no_partition(
     stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel's counters outlive what it counts: that packets were dropped once does not show that they still are."""
+    """The kernel's counters outlive its deeds: that packets were dropped once does not show that they still are."""
     monkeypatch.setenv(cuts.IMAGE, "runner:1")
     monkeypatch.setattr(partitions, "AT_END_S", 0.5)
     cluster.words = {"nft list": "able\n", "nft 'add": "done\n", "nft -j": json.dumps(DROPPED), "nft delete": ""}
