@@ -38,8 +38,10 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
 COPY build/parts/operator /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY operator/dedup_operator /usr/local/dedup/code/dedup_operator
+COPY charts/kafka /usr/local/dedup/charts/kafka
+COPY charts/pulsar /usr/local/dedup/charts/pulsar
 USER 1000:1000
-CMD ["python", "-m", "dedup_operator.crd"]
+CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--all-namespaces"]
 
 FROM common AS runner
 LABEL org.opencontainers.image.title="dedup-runner" \

@@ -47,6 +47,7 @@ bench: setup ## Every benchmark: ratios against the brokers' own tools, measured
 crd: setup ## Write crds/ again, from the models of the experiment
 	$(PYTHON) -m dedup_operator.crd >.crd.yaml
 	mv .crd.yaml crds/dedupexperiment.yaml
+	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
 	@$(PYTHON) -m tests.kubernetes.cluster up control-plane $(PLANE)

@@ -1,12 +1,16 @@
-"""Histories to measure with: as S0's tests leave them, in blocks that came again, or in no order at all.
+"""Histories to measure with: as S0's tests leave them, in shuffled blocks, or in no order at all.
 
-Written as a run writes them (segments of 2^20 rows, row groups of 2^17), straight from numpy, so that even 10^9 rows
-are made in minutes.
+A history is told by its *pieces*: series of values that rise by one, in the order in which a partition stored them.
+S0's are a few long ones; a history at random is pieces of length 1. Rows are written from them as a run writes them
+(segments of 2^20 rows, row groups of 2^17), straight from numpy, so that even 10^9 messages are made in minutes. What
+was made once stays in the user's cache.
 """
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,51 +18,73 @@ import pyarrow as pa
 
 from dedup.histories import CLOCK, MANIFEST, SCHEMAS, parquet_writer, sha256_of
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup_lab import caches
 
 SEGMENT: Final = 1 << 20
 GROUP: Final = 1 << 17
 BLOCK: Final = 5_000
-"""Messages in a window that is sent again."""
+"""Messages in a window that is sent again, at most."""
+EDITION: Final = 2
+"""Another one, and every history in the cache is made anew."""
 
 Values = npt.NDArray[np.int64]
 
 
-def s0_like(messages: int, seed: int, blocks: int = 12) -> Iterator[Values]:
-    """The values in the order of a partition: a few windows, all in the first tenth, were stored again."""
+class Pieces(NamedTuple):
+    """What a partition stored: first value and length of each piece; its first `again` values were stored before."""
+
+    first: Values
+    length: Values
+    again: Values
+
+
+Maker = Callable[[int, int], Pieces]
+"""Called with a number of messages and a seed."""
+
+
+def s0_like(messages: int, seed: int, blocks: int = 12) -> Pieces:
+    """A few windows, all in the first tenth, were stored again."""
     dice = np.random.default_rng(seed)
-    at = np.sort(dice.integers(BLOCK, max(messages // 10, BLOCK + 1), size=blocks))
-    last = 0
-    for cut in at.tolist():
-        yield from _pieces(last + 1, cut)
-        last = max(0, cut - int(dice.integers(1, BLOCK)))
-    yield from _pieces(last + 1, messages)
+    cuts = np.sort(dice.integers(BLOCK, max(messages // 10, BLOCK + 1), size=blocks))
+    again = np.concatenate(([0], dice.integers(1, BLOCK, size=blocks)))
+    first = np.concatenate(([0], cuts)) - again + 1
+    return Pieces(first, np.append(cuts, messages) - first + 1, again)
 
 
-def at_random(messages: int, seed: int) -> Iterator[Values]:
-    """Every value once, in no order."""
-    values = np.random.default_rng(seed).permutation(messages) + 1
-    yield from (values[i : i + SEGMENT] for i in range(0, messages, SEGMENT))
+def shuffled(messages: int, seed: int, block: int = 1) -> Pieces:
+    """Every value once, in blocks whose order means nothing; of blocks of one message nothing is left of any order."""
+    first = np.random.default_rng(seed).permutation(-(-messages // block)) * block + 1
+    return Pieces(first, np.minimum(block, messages + 1 - first), first * 0)
 
 
-def _pieces(first: int, final: int) -> Iterator[Values]:
-    for begin in range(first, final + 1, SEGMENT):
-        yield np.arange(begin, min(begin + SEGMENT, final + 1))
+def cached(name: str, messages: int, made: Maker, seed: int = 1) -> Path:
+    """The run folder of that name and size, which is made if it is not there yet."""
+    folder = caches.root() / "bench" / f"{name}-{messages}-{seed}-{EDITION}"
+    if not folder.exists():
+        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        try:
+            write(half, messages, made(messages, seed))
+            half.rename(folder)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+    return folder
 
 
-def write(folder: Path, messages: int, stored: Iterator[Values]) -> Manifest:
+def write(folder: Path, messages: int, stored: Pieces) -> Manifest:
     """A run folder in which values 1 … `messages` were sent and acknowledged, and read as they were `stored`."""
     sent = _Table(folder, "sent")
     outcomes = _Table(folder, "outcomes")
     received = _Table(folder, "received")
-    first_at = np.full(messages + 1, -1, np.int64)
-    for values in stored:
-        offset = np.arange(received.rows, received.rows + len(values))
-        received.write({"arrival": offset, "entry": offset, "value": values})
-        new = first_at[values] < 0
-        first_at[values[new]] = offset[new]
-    for values in _pieces(1, messages):
+    for begin, values in _laid_out(stored.length, stored.first):
+        rows = np.arange(begin, begin + len(values))
+        received.write({"arrival": rows, "entry": rows, "value": values})
+    begins = np.cumsum(stored.length) - stored.length
+    order = np.argsort(stored.first + stored.again)
+    new = (stored.length - stored.again)[order]
+    for begin, entries in _laid_out(new, (begins + stored.again)[order]):
+        values = np.arange(begin + 1, begin + len(entries) + 1)
         sent.write({"value": values})
-        outcomes.write({"value": values, "entry": first_at[values]})
+        outcomes.write({"value": values, "entry": entries})
     with parquet_writer(folder / "clock.parquet", CLOCK):
         pass
     files = {table.name: table.close() for table in (sent, outcomes, received)}
@@ -66,6 +92,17 @@ def write(folder: Path, messages: int, stored: Iterator[Values]) -> Manifest:
     manifest = _manifest(messages, received.rows, files, clock)
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1))
     return manifest
+
+
+def _laid_out(length: Values, first: Values) -> Iterator[tuple[int, Values]]:
+    """Series of whole numbers end to end, a segment at a time, each with how many came before it."""
+    ends = np.cumsum(length)
+    total = int(ends[-1])
+    for begin in range(0, total, SEGMENT):
+        end = min(begin + SEGMENT, total)
+        own = slice(int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, end)) + 1)
+        here = np.diff(np.minimum(ends[own], end), prepend=begin)
+        yield begin, np.repeat((first + length - ends)[own], here) + np.arange(begin, end)
 
 
 class _Table:
@@ -80,7 +117,7 @@ class _Table:
     def write(self, columns: dict[str, Values]) -> None:
         schema, rows = SCHEMAS[self.name], len(columns["value"])
         nothing = np.zeros(rows, np.int64)
-        arrays = [pa.array(columns.get(field.name, nothing)).cast(field.type) for field in schema]
+        arrays = [pa.array(columns.get(field.name, nothing).astype(field.type.to_pandas_dtype())) for field in schema]
         self._held.append(pa.Table.from_arrays(arrays, schema=schema))
         self.rows += rows
         while sum(table.num_rows for table in self._held) >= SEGMENT:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 from upath import UPath
@@ -117,12 +118,13 @@ def write_whole(where: Place, text: str) -> None:
     if not isinstance(where, Path):
         where.fs.pipe_file(where.path, content)
         return
-    with tempfile.NamedTemporaryFile(dir=where.parent, prefix=f".{where.name}.", delete=False) as file:
-        try:
+    temporary = where.with_name(f".{where.name}.{uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            os.replace(file.name, where)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        temporary.replace(where)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

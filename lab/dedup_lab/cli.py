@@ -12,7 +12,6 @@ import signal
 import sys
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
@@ -21,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from dedup import __version__
 from dedup.anomalies import Engine
 from dedup.errors import EXIT_ERROR, DedupError, one_line
 from dedup.experiments import Expectation, json_schema, load
@@ -48,7 +48,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"dedup {version('dedup')}")
+        print(f"dedup {__version__}")
         raise typer.Exit
 
 

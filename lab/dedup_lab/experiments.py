@@ -11,11 +11,12 @@ from rich.table import Table
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.plans import deduplicates, plan
+from dedup.reports import gather, keep, write
 from dedup.stages import Stage, State, drive, finished, rewound, schedule
 from dedup_lab import java, labs, reports, results
 from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
-from dedup_lab.judging import judge, keep
+from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.reporters import ConsoleReporter
 from dedup_lab.results import Results
@@ -118,7 +119,8 @@ class Finish:
             for path, evidence in zip(paths, judged, strict=True):
                 keep(path, evidence)
         else:
-            reports.write(self._experiment, self._folder)
+            root = self._folder.root
+            write(self._experiment, gather(self._experiment, root), root)
 
 
 def _open(experiment: Experiment, out: Path | None, resume: bool) -> Results:

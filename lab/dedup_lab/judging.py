@@ -2,11 +2,10 @@
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
 message at a time and is left out above a million messages a run. Either can be asked alone, and so can the local
-engine: Spark's method in this process. What they said is kept next to the history, so that a report can be made again
-without judging again.
+engine: Spark's method in this process. What they said is kept next to the history (dedup/reports.py), so that a report
+can be made again without judging again.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,22 +15,19 @@ from pydantic import ValidationError
 
 from dedup.anomalies import Engine, Verification
 from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
-from dedup.faults import vacuous
-from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest
-from dedup.manifests import Manifest
+from dedup.histories import MANIFEST
 from dedup.pairs import holds_pair, unpack
+from dedup.reports import open_folder
 from dedup.stores import Place, fetched
-from dedup.verdicts import ORACLE_LIMIT, Evidence
+from dedup.verdicts import Evidence
 from dedup_lab.children import Child, Children, python
-from dedup_lab.results import write_atomically
-from dedup_spark import local, oracle
+from dedup_spark import local
 from dedup_spark.evidence import Report
+from dedup_spark.opinions import Answers, second_opinion
 
 OUTPUT: Final = "spark.json"
 
 Note = Callable[[str], None]
-Answers = dict[str, Verification | str]
-"""What judges said of a history, by judge; or its `problem`."""
 
 
 def judge(
@@ -58,7 +54,7 @@ def judge(
     for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
         if spark is not None:
             spark.check_cancelled()
-        by_oracle[tables] = _ask_oracle(tables, evidence)
+        by_oracle[tables] = second_opinion(tables, evidence)
         note(f"the oracle judged {number} of {len(sound)} runs")
     report = Report(engine=Engine.SPARK)
     if spark is not None:
@@ -106,48 +102,6 @@ def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Ev
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
 
 
-def open_folder(folder: Place) -> Evidence:
-    """The manifest of a run folder and its damages, if it has one; nothing judged yet."""
-    try:
-        manifest = read_manifest(folder)
-    except EvidenceError as error:
-        return Evidence(run_id=folder.parent.name, attempt=_number(folder), problem=str(error))
-    return Evidence(
-        run_id=manifest.run_id,
-        attempt=manifest.attempt,
-        manifest=manifest,
-        damages=tuple(damages(folder, manifest)),
-        vacuous={fault.name: vacuous(fault) for fault in manifest.faults},
-    )
-
-
-def keep(folder: Path, evidence: Evidence) -> None:
-    """Write what the judges said beside the history."""
-    said = evidence.model_dump(mode="json", include={"spark", "oracle", "problem"})
-    write_atomically(folder / VERIFICATION, json.dumps(said, indent=1))
-
-
-def recall(folder: Path) -> Evidence:
-    """What `keep` wrote, on top of the folder as it is now."""
-    evidence = open_folder(folder)
-    try:
-        said = json.loads((folder / VERIFICATION).read_bytes())
-        return Evidence.model_validate({**evidence.model_dump(), **said})
-    except (OSError, ValueError, ValidationError):
-        return evidence
-
-
-def _ask_oracle(folder: Place, evidence: Evidence) -> Answers:
-    manifest = evidence.manifest
-    if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
-        return {}
-    try:
-        with fetched(folder) as here:
-            return {"oracle": oracle.judge(here)}
-    except Exception as error:  # one history that the oracle cannot read must not cost the others their verdict
-        return {"problem": f"the oracle crashed: {type(error).__name__}: {error}"}
-
-
 def _with(
     folder: Place,
     evidence: Evidence,
@@ -174,8 +128,3 @@ def _read(output: Path) -> Report:
             rule="it must leave its report",
             todo=f"read {output.with_name('spark.log')}",
         ) from None
-
-
-def _number(folder: Place) -> int:
-    tail = folder.name.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 1

@@ -1,19 +1,14 @@
-"""What an experiment leaves for people: summary.json, the files that S0's readers know, and tables on the terminal."""
+"""What people see of a summary: tables, the verdict and its reasons, on the terminal."""
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup.conclusions import conclude
-from dedup.experiments import Experiment
-from dedup.exports import export
-from dedup.plans import plan
-from dedup.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells, summarise
-from dedup.verdicts import Evidence, Reason, Verdict, is_treatment
+from dedup.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells
+from dedup.verdicts import Reason, Verdict, is_treatment
 from dedup_lab.findings import show_findings
-from dedup_lab.judging import recall
-from dedup_lab.results import Results, write_atomically
+from dedup_lab.results import Results
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
 MOST_RUNS_SHOWN = 20
@@ -27,29 +22,6 @@ RUN_COLUMNS = {
     "JB": "jump_backward",
     "verdict": "",
 }
-
-
-def write(experiment: Experiment, results: Results) -> Summary:
-    """Conclude from what is in the results folder, and write the summary and the export files."""
-    evidence = gather(experiment, results)
-    concluded = conclude(experiment, evidence)
-    summary = summarise(experiment, concluded, evidence)
-    for name, text in export(experiment, concluded.runs, evidence).items():
-        write_atomically(results.root / name, text)
-    write_atomically(results.summary, summary.model_dump_json(indent=1))
-    return summary
-
-
-def gather(experiment: Experiment, results: Results) -> list[Evidence]:
-    """The evidence of every planned run: its finished attempt, or why there is none."""
-    evidence: list[Evidence] = []
-    for run in plan(experiment):
-        finished = results.finished_attempts(run)
-        evidence.extend(recall(folder) for folder in finished)
-        if not finished and (failures := results.failures(run)):
-            attempt = max(1, len(results.attempts(run)))
-            evidence.append(Evidence(run_id=run.run_id, attempt=attempt, problem=failures[-1]))
-    return evidence
 
 
 def show(results: Results, console: Console) -> int:

@@ -10,34 +10,28 @@ A folder belongs to one experiment: another one is refused, and so is running a 
 """
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
+from dedup.attempts import FAILURE, LOGS, attempts_of, folder_of
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment, parse
-from dedup.histories import MANIFEST
 from dedup.plans import Run
+from dedup.reports import SUMMARY
 from dedup.stages import State
+from dedup.stores import write_whole
 
 EXPERIMENT: Final = "experiment.json"
 STATE: Final = "state.json"
-SUMMARY: Final = "summary.json"
-FAILURE: Final = "failure.json"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a crash leaves either the old or the new one, whole."""
+def write(path: Path, text: str) -> None:
+    """Replace a file, whole or not at all; its folder is made if it is not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(path, text)
 
 
 class Results:
@@ -51,10 +45,12 @@ class Results:
         return self.root / SUMMARY
 
     def logs(self, system: str) -> Path:
-        return self.root / "logs" / system
+        return self.root / LOGS / system
 
     def attempt(self, run_id: str, number: int) -> Path:
-        return self.root / "runs" / run_id / f"attempt-{number}"
+        folder = folder_of(self.root, run_id, number)
+        assert isinstance(folder, Path)
+        return folder
 
     def experiment(self) -> Experiment:
         return parse(json.loads((self.root / EXPERIMENT).read_text()), source=str(self.root / EXPERIMENT))
@@ -63,33 +59,20 @@ class Results:
         return State.model_validate_json((self.root / STATE).read_bytes())
 
     def save(self, state: State) -> None:
-        write_atomically(self.root / STATE, state.model_dump_json(indent=1))
+        write(self.root / STATE, state.model_dump_json(indent=1))
 
     def finished_attempt(self, run: Run) -> Path | None:
         """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
-        return next(iter(self.finished_attempts(run)), None)
-
-    def finished_attempts(self, run: Run) -> list[Path]:
-        """Every attempt of the run that has a manifest, oldest first."""
-        return [path for path in self.attempts(run) if (path / MANIFEST).is_file()]
+        finished = (each.number for each in attempts_of(self.root, run.run_id) if each.finished)
+        return next((self.attempt(run.run_id, number) for number in finished), None)
 
     def attempts(self, run: Run) -> list[Path]:
         """Every attempt that was begun, oldest first."""
-        found = (self.root / "runs" / run.run_id).glob("attempt-*")
-        return sorted(found, key=lambda path: int(path.name.removeprefix("attempt-")))
+        return [self.attempt(run.run_id, each.number) for each in attempts_of(self.root, run.run_id)]
 
     def note_failure(self, folder: Path, stage: str, reason: str) -> None:
         """Keep the reason why an attempt, or a system, could not go on; `folder` is its own."""
-        write_atomically(folder / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
-
-    def failures(self, run: Run) -> list[str]:
-        """Why the run's unfinished attempts failed, oldest first; if it was never begun, why its system failed."""
-        paths = sorted((self.root / "runs" / run.run_id).glob(f"attempt-*/{FAILURE}"))
-        return [
-            json.loads(path.read_text())["reason"]
-            for path in paths or [self.logs(run.system) / FAILURE]
-            if path.is_file()
-        ]
+        write(folder / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
 
 
 def default_root(experiment: Experiment) -> Path:
@@ -122,7 +105,7 @@ def create(root: Path, experiment: Experiment) -> Results:
         )
     results = Results(root)
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    write_atomically(root / EXPERIMENT, json.dumps(document, indent=1))
+    write(root / EXPERIMENT, json.dumps(document, indent=1))
     results.save(State(digest=experiment.digest()))
     return results
 

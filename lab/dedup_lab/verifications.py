@@ -13,6 +13,7 @@ from dedup.conclusions import conclude
 from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiments import Expectation
 from dedup.pairs import COLUMNS
+from dedup.reports import gather
 from dedup.stores import Place, place, reached
 from dedup.summaries import RunRow, run_row, summarise
 from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
@@ -20,7 +21,7 @@ from dedup_lab import java
 from dedup_lab.children import Children
 from dedup_lab.findings import show_telling
 from dedup_lab.judging import judge
-from dedup_lab.reports import coloured, gather, show_reasons, show_runs, show_summary
+from dedup_lab.reports import coloured, show_reasons, show_runs, show_summary
 from dedup_lab.results import EXPERIMENT, Results
 
 TIMEOUT_S = 3600.0
@@ -75,7 +76,7 @@ def _verify_experiment(
     results: Results, alone: Engine | None, as_json: bool, findings: Place | None, console: Console
 ) -> int:
     experiment = results.experiment()
-    unjudged = gather(experiment, results)
+    unjudged = gather(experiment, results.root)
     folders = [results.attempt(each.run_id, each.attempt) for each in unjudged]
     evidence = _judged(folders, alone, findings, console)
     summary = summarise(experiment, conclude(experiment, evidence), evidence)

@@ -1,5 +1,11 @@
-"""The operator: `kubectl apply -f experiment.yaml` will be the second door to the same engine.
+"""The operator: `kubectl apply -f experiment.yaml` is the second door to the same engine.
 
-So far it holds what Kubernetes is told of the resource (`crd`). The handlers and the Kubernetes platform come with the
-operator's own issue. It imports dedup, and nothing else of ours. Experiments are run by `dedup run` (dedup_lab) today.
+It imports dedup, and nothing else of ours. Read it in this order:
+
+- objects: of what an experiment consists in a cluster, as pure functions;
+- sights, conditions: what can be seen of that, and what the status says, as pure functions too;
+- clusters, releases: the few things that are asked of Kubernetes and of Helm;
+- platforms: the stage machine's hands; reconciliations: one look at one experiment;
+- queues, watching: who looks at what, and when;
+- crd, schemas, rules, statuses: what Kubernetes is told of the resource.
 """

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from dedup.parts import Name, Part
+from dedup.stages import State
 
 _LARGEST: Final = 2**53
 
@@ -97,6 +98,29 @@ class Condition(Part):
     message: Annotated[str, Field(max_length=512)] = Field(description="why, for people")
 
 
+class Standing(Part):
+    """Where the stage machine stands (`dedup.stages.State`): what the operator needs to go on after a crash."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)] = Field(description="of the experiment")
+    cursor: Number = Field(0, description="the task of the schedule that is current")
+    attempt: Number = Field(1, description="of the current run")
+    provisioning: bool = Field(False, description="the current run's system is being brought back")
+    intended: bool = Field(False, description="the start of the current task was decided")
+    since_unix_s: float = Field(0.0, ge=0, le=_LARGEST, description="when it was, in seconds since 1970")
+    restarts: Number = Field(0, description="how often the current task had to be begun again")
+    failed_in_a_row: Number = Field(0, description="runs")
+    failures: Number = Field(0, description="tasks that failed")
+    last_failure: Annotated[str, Field(max_length=500)] = Field("", description="what went wrong last")
+
+    @classmethod
+    def of(cls, state: State) -> "Standing":
+        return cls(**state.model_dump())
+
+    @property
+    def state(self) -> State:
+        return State(**self.model_dump())
+
+
 class Status(Part):
     """What became of the experiment so far. Only the operator writes it."""
 
@@ -108,6 +132,7 @@ class Status(Part):
     progress: Annotated[str, Field(max_length=80)] | None = Field(
         None, description="how far it is, for people, such as 37/200 runs"
     )
+    state: Standing | None = Field(None, description="what the operator goes on from; of no use to others")
     verdict: Judgement | None = Field(None, description="on the whole experiment; none until it is Finished")
     systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(
         default_factory=list, description="counts, by system and variant"

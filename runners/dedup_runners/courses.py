@@ -11,11 +11,10 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup import faults
+from dedup import __version__, faults
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
@@ -220,7 +219,7 @@ class Course:
             versions={
                 **self._.admin.versions(),
                 "deployed": self._.system.version,
-                "dedup": version("dedup"),
+                "dedup": __version__,
                 "python": platform.python_version(),
             },
             producer=producer,

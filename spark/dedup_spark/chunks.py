@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dedup.histories import SCHEMAS, TABLES
+from dedup.histories import SCHEMAS, TABLES, same_columns
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
 from dedup.stores import parquet, place, reached
@@ -119,11 +119,11 @@ def read(chunk: Chunk) -> dict[str, Any]:
     path = place(chunk.path)
     with reached(path), parquet(path) as file:
         groups = list(range(chunk.first, chunk.final + 1))
-        schema = SCHEMAS[TABLES[chunk.kind]]
-        table = file.read_row_groups(groups, columns=schema.names, use_threads=False)
-    if table.schema != schema or any(column.null_count for column in table.columns):
+        name = TABLES[chunk.kind]
+        table = file.read_row_groups(groups, columns=SCHEMAS[name].names, use_threads=False)
+    if not same_columns(table.schema, name) or any(column.null_count for column in table.columns):
         raise ValueError(f"its columns are {table.schema.to_string(show_field_metadata=False)}")
-    rows = {name: table.column(name).to_numpy() for name in schema.names}
+    rows = {name: table.column(name).to_numpy() for name in table.schema.names}
     if chunk.kind == READ and not (rows["arrival"] == np.arange(chunk.row, chunk.row + table.num_rows)).all():
         raise ValueError(f"its arrivals do not rise by one from {chunk.row}")
     return rows

@@ -5,18 +5,19 @@ Spark job would end the job, and with it the verdicts of all the other runs. Wha
 folder tell is looked at here; the files are the workers' (dedup_spark/files.py).
 """
 
-import json
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from dedup import reports
 from dedup.anomalies import Verification
 from dedup.errors import DedupError, EvidenceError
-from dedup.histories import VERIFICATION, omissions, read_manifest
+from dedup.histories import omissions, read_manifest
 from dedup.manifests import Manifest
 from dedup.stores import Place, reached, write_whole
+from dedup.verdicts import Evidence
 
 AT_ONCE: Final = 16
 """So many folders are looked at, or written to, at the same time: a store takes its time for each."""
@@ -79,13 +80,12 @@ def write_report(report: Report, where: Place) -> None:
 
 def keep(report: Report, folders: Collection[Place]) -> None:
     """Write beside each history what the report says of it, as the local lab keeps what its judges said."""
-    said: dict[str, dict[str, object]] = {problem.path: {"problem": problem.error} for problem in report.problems}
-    said |= {run.path: {report.engine: run.model_dump(mode="json")} for run in report.runs}
+    runs = {run.path: run for run in report.runs}
+    problems = {problem.path: problem.error for problem in report.problems}
 
     def write(folder: Place) -> None:
-        answer = {"spark": None, "oracle": None, "problem": None} | said[str(folder)]
-        with reached(folder):
-            write_whole(folder / VERIFICATION, json.dumps(answer, indent=1))
+        said = {report.engine: runs.get(str(folder)), "problem": problems.get(str(folder))}
+        reports.keep(folder, Evidence.model_validate({"run_id": folder.parent.name, **said}))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(write, folders))

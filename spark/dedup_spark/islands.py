@@ -24,6 +24,9 @@ STILL, BY_ENTRY, BY_BATCH = 1, 2, 3
 """How the position moves from one row of an island to the next; 0 in an island of one row."""
 
 BUCKET: Final = 1 << 17
+PORTION: Final = 1 << 16
+"""So many rows are compared at once: what is compared stays in the processor's cache, which is ten times as fast."""
+
 NOTHING_BEFORE: Final = -2
 """`last` of the first row of a lane in a chunk: what came before it, another chunk knows."""
 
@@ -39,6 +42,7 @@ the island, `last` the value of the row before it. `placed`: there is a position
 """
 
 OK, _NO_ENTRY = 0, -1
+_STILL, _BY_ENTRY, _BY_BATCH = (np.int8(step) for step in (STILL, BY_ENTRY, BY_BATCH))
 _POSITION: Final = ("partition", "ledger", "entry", "batch")
 
 
@@ -69,24 +73,31 @@ def find(rows: dict[str, Any], kind: int) -> Columns:
 def _steps(rows: dict[str, Any], placed: Mask | None) -> Any:
     """For each row how it follows the one before it, 0 where it does not."""
     step = np.zeros(len(rows["value"]), dtype=np.int8)
+    for begin in range(0, len(step) - 1, PORTION):
+        here = slice(begin, begin + PORTION + 1)
+        known = None if placed is None else placed[here]
+        step[begin + 1 : begin + PORTION + 1] = _moves({name: rows[name][here] for name in rows}, known)
+    return step
+
+
+def _moves(rows: dict[str, Any], placed: Mask | None) -> Any:
+    """How each row but the first follows the one before it."""
     alike = _moved(rows["value"]) == 1
     for name in ("stream", "outcome", "partition", "ledger", "windows"):
         if name in rows and not _constant(rows[name]):
             alike &= rows[name][1:] == rows[name][:-1]
     if "entry" not in rows:
-        step[1:] = np.where(alike, STILL, 0)
-        return step
+        return alike * _STILL
     entry, batch = _moved(rows["entry"]), rows["batch"]
     if _constant(batch):
-        step[1:] = np.where(alike & (entry == 1) & (batch[1:] == 0), BY_ENTRY, 0)
+        step = (alike & (entry == 1) & (batch[0] == 0)) * _BY_ENTRY
     else:
         moved = _moved(batch)
         by_entry = alike & (entry == 1) & (batch[1:] == 0) & (moved == 0)
-        by_batch = alike & (entry == 0) & (moved == 1)
-        step[1:] = np.where(by_entry, BY_ENTRY, np.where(by_batch, BY_BATCH, 0))
+        step = by_entry * _BY_ENTRY + (alike & (entry == 0) & (moved == 1)) * _BY_BATCH
     if placed is not None and not placed.all():
         both, none = placed[1:] & placed[:-1], ~(placed[1:] | placed[:-1])
-        step[1:] = np.where(both, step[1:], np.where(alike & none, STILL, 0))
+        step = both * step + (alike & none) * _STILL
     return step
 
 

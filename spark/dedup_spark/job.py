@@ -53,9 +53,7 @@ from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, session
 from dedup_spark.tables import Part, Tables
 
-FILE: Final = "run int, folder string, path string, rows long, bytes long, sha256 string"
-CHUNK: Final = "number int, run int, kind int, path string, first int, final int, row long, borders array<long>"
-ITEMS_A_TASK: Final = 8
+ITEMS_A_TASK: Final = 32
 TASKS_A_CORE: Final = 16
 GROUPED_ROWS: Final = 1 << 18
 """A worker judges so many rows at once, and as many more as belong to the same group."""
@@ -121,17 +119,16 @@ class SparkWorkers:
         self._islands: list[DataFrame] = []
 
     def inspect(self, files: Sequence[File]) -> list[Inspected]:
-        return _told(map_in_arrow(self._shared_out(files, FILE), _on_each(File, _inspect), ()))
+        return _told(self._shared_out(files, _inspect, ()))
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        listed = self._shared_out(chunks, CHUNK)
-        self._islands = [self._keep(map_in_arrow(listed, _on_each(Chunk, partial(_reduce, ends)), ISLAND))]
+        self._islands = [self._keep(self._shared_out(chunks, partial(_reduce, ends), ISLAND))]
         return _told(self._islands[0])
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         others = ~(col("run").isin(sorted({chunk.run for chunk in chunks})) & (col("kind") == READ))
         self._islands = [islands.where(others) for islands in self._islands]
-        rows = map_in_arrow(self._shared_out(chunks, CHUNK), _on_each(Chunk, _rows), rereads.ROW)
+        rows = self._shared_out(chunks, _rows, rereads.ROW)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
         clean = self._keep(self._grouped(rows, rereads.ROW, places, partial(_clean, ends), ISLAND, ("entry",)))
         kept = clean.where(col("kind") == READ)
@@ -162,9 +159,11 @@ class SparkWorkers:
         self._kept.append(frame)
         return frame.persist()
 
-    def _shared_out(self, items: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
+    def _shared_out(self, items: Sequence[Item], work: Callable[[Item], Output], made: Sequence[str]) -> DataFrame:
+        """`work` is done on each item; which are whose every task knows, so that nothing has to be sorted first."""
         tasks = min(max(self._cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * self._cores)
-        return self._spark.createDataFrame(list(items), columns).repartition(tasks)
+        shares = [items[number::tasks] for number in range(tasks)]
+        return map_in_arrow(self._spark.range(0, tasks, 1, tasks), _on_each(shares, work), made)
 
     def _grouped(
         self,
@@ -202,11 +201,12 @@ def _told(frame: DataFrame) -> list[Any]:
 # What runs in Spark's Python workers.
 
 
-def _on_each(item: Callable[..., Item], work: Callable[[Item], Output]) -> Callable[[Batches], Batches]:
+def _on_each(shares: Sequence[Sequence[Item]], work: Callable[[Item], Output]) -> Callable[[Batches], Batches]:
     def each(batches: Batches) -> Batches:
         for batch in batches:
-            for row in batch.to_pylist():
-                yield from _batches(*work(item(**row)))
+            for number in batch.column("id").to_pylist():
+                for item in shares[number]:
+                    yield from _batches(*work(item))
 
     return each
 

@@ -235,9 +235,9 @@ def test_the_notes_say_how_to_reach_and_how_to_hurt_it(installed: Helm) -> None:
     assert f"kubectl delete pod --namespace {NAMESPACE} --selector app.kubernetes.io/instance=k" in notes
 
 
-def dry_run(client: ApiClient, document: dict[str, Any]) -> None:
+def dry_run(client: ApiClient, document: dict[str, Any], namespace: str = NAMESPACE) -> None:
     """Let the API server default, validate and admit an object, and not keep it."""
-    create_from_dict(client, document, namespace=NAMESPACE, dry_run="All", field_validation="Strict")
+    create_from_dict(client, document, namespace=namespace, dry_run="All", field_validation="Strict")
 
 
 def named(rendered: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def with_a_hole(dice: random.Random, folder: Path, file: Path) -> None:
     row = dice.randrange(table.num_rows)
     holed = pa.array([None if i == row else each.as_py() for i, each in enumerate(table.column(name))])
     at = table.schema.get_field_index(name)
-    field = table.schema.field(name)
+    field = table.schema.field(name).with_nullable(True)
     rewrite(folder, file, table.set_column(at, field, holed.cast(field.type)))
 
 

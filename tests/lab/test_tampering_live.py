@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.lab import harness
 
+from dedup import reports
 from dedup.stages import State, drive
 from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
-from dedup_lab import experiments, reports, results
+from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
@@ -40,7 +41,7 @@ def run(found: dict[str, Any], folder: Path, hooks: Hooks) -> Summary:
     finally:
         platform.close()
     assert not quiet.failures
-    return reports.write(experiment, kept)
+    return reports.write(experiment, reports.gather(experiment, kept.root), kept.root)
 
 
 def codes(summary: Summary, verdict: Verdict) -> set[str]:

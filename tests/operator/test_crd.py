@@ -255,8 +255,10 @@ def brimful(node: Mapping[str, Any]) -> Any:
         return {key: brimful(each) for key, each in node["properties"].items()}
     if node["type"] == "array":
         return [brimful(node["items"])] * node["maxItems"]
-    if node["type"] == "integer":
+    if node["type"] in ("integer", "number"):
         return node["maximum"]
+    if node["type"] == "boolean":
+        return False
     return max(node["enum"], key=len) if "enum" in node else "x" * node["maxLength"]
 
 

@@ -30,12 +30,17 @@ def document(**spec: Any) -> dict[str, Any]:
     }
 
 
-def assignment(pod: Path, artifacts: str | None = None, *, endpoints: Endpoints = NOWHERE, **spec: Any) -> Assignment:
-    """What the pod whose folders lie below `pod` is told; its shared folder exists, as a volume does."""
+def assignment(
+    pod: Path, artifacts: str | None = None, attempt: int = 1, *, endpoints: Endpoints = NOWHERE, **spec: Any
+) -> Assignment:
+    """What the pod whose folders lie below `pod` is told; its shared folder exists, as a volume does.
+
+    Tests that share a Kafka take an attempt each, and with it a topic.
+    """
     found = Assignment(
         experiment=parse(document(**spec), source="test"),
         run_id="kafka-dedup-001",
-        attempt=1,
+        attempt=attempt,
         endpoints=endpoints,
         folder=pod / "history",
         shared=pod / "shared",

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ROOT: Final = f"s3://{minio.BUCKET}/small"
 RUN_S: Final = 180.0
-NOTICED_S: Final = 5.0
+NOTICED_S: Final = 60.0
+"""Well below the ten minutes that a stage may take."""
 MESSAGES: Final = 300_000
 CUT: Final[dict[str, Any]] = {
     "workload": {"messages": MESSAGES},
@@ -60,7 +62,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 def toxics(kafka: RunningSystem) -> list[object]:
     assert kafka.endpoints.toxiproxy_url is not None
-    proxies = Toxiproxy(kafka.endpoints.toxiproxy_url).call("GET", "/proxies")
+    with closing(Toxiproxy(kafka.endpoints.toxiproxy_url)) as toxiproxy:
+        proxies = toxiproxy.call("GET", "/proxies")
     assert isinstance(proxies, dict)
     return [toxic for proxy in proxies.values() for toxic in proxy["toxics"]]
 
@@ -103,13 +106,12 @@ def _check_in_store(assignment: Assignment) -> None:
 
 def test_a_producer_that_is_killed_is_noticed_at_once(kafka: RunningSystem, tmp_path: Path) -> None:
     told = CUT | {"workload": {"messages": 50_000_000}}
-    killed = assigned.assignment(tmp_path / "pod", str(tmp_path / "store"), endpoints=kafka.endpoints, **told)
+    killed = assigned.assignment(tmp_path / "pod", str(tmp_path / "store"), 2, endpoints=kafka.endpoints, **told)
     with LocalPod(killed) as pod:
         until(lambda: toxics(kafka), RUN_S, "the fault to be in force")
+        until(lambda: list(killed.folder.glob("sent/*")), RUN_S, "something of the history is written")
         os.kill(pod.programs["producer"].pid, signal.SIGKILL)
-        began_s = time.monotonic()
-        assert pod.programs["conductor"].wait(RUN_S) == EXIT_ERROR
-        assert time.monotonic() - began_s < NOTICED_S
+        assert pod.programs["conductor"].wait(NOTICED_S) == EXIT_ERROR
         codes = pod.ended(NOTICED_S)
     assert codes["consumer"] == EXIT_CODE
     assert codes["courier"] == 0
@@ -126,7 +128,7 @@ def test_a_producer_that_is_killed_is_noticed_at_once(kafka: RunningSystem, tmp_
 def test_a_system_of_which_only_the_address_is_known(kafka: RunningSystem, tmp_path: Path) -> None:
     brokers = [Broker(id=broker.id, client_port=broker.client_port) for broker in kafka.endpoints.brokers]
     bare = kafka.endpoints.model_copy(update={"toxiproxy_url": None, "brokers": brokers})
-    told = assigned.assignment(tmp_path / "pod", endpoints=bare, workload={"messages": 10_000})
+    told = assigned.assignment(tmp_path / "pod", None, 3, endpoints=bare, workload={"messages": 10_000})
     with LocalPod(told) as pod:
         codes = pod.ended(RUN_S)
         assert set(codes.values()) == {0}, pod.everything_said()

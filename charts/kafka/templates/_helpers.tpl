@@ -19,6 +19,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ include "kafka.version" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.owner.name }}
+dedup.dev/experiment: {{ . | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "kafka.version" -}}
@@ -89,3 +92,11 @@ tolerations: {{- toYaml . | nindent 2 }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{/* Of a system that an experiment brought: it goes when the experiment goes, whoever is there to uninstall it. */}}
+{{- define "kafka.owner" -}}
+{{- with .Values.owner.uid -}}
+ownerReferences:
+  - {apiVersion: dedup.dev/v1alpha1, kind: DedupExperiment, name: {{ $.Values.owner.name | quote }}, uid: {{ . | quote }}}
+{{- end -}}
+{{- end -}}

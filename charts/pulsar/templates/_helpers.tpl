@@ -44,6 +44,9 @@ app.kubernetes.io/component: {{ last . }}
 app.kubernetes.io/version: {{ include "pulsar.version" (first .) | quote }}
 app.kubernetes.io/managed-by: {{ (first .).Release.Service }}
 app.kubernetes.io/part-of: dedup
+{{- with (first .).Values.owner.name }}
+dedup.dev/experiment: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* Pod Security "restricted". 10000 is the user of the official image. */}}
@@ -178,4 +181,12 @@ volumeClaimTemplates:
 {{/* A pod starts anew when what it reads at the start has changed. Called with (list . file). */}}
 {{- define "pulsar.checksum" -}}
 dedup.dev/configuration: {{ print (include "pulsar.file" .) (include "pulsar.file" (list (first .) "start.sh")) | sha256sum | trunc 16 | quote }}
+{{- end -}}
+
+{{/* Of a system that an experiment brought: it goes when the experiment goes, whoever is there to uninstall it. */}}
+{{- define "pulsar.owner" -}}
+{{- with .Values.owner.uid -}}
+ownerReferences:
+  - {apiVersion: dedup.dev/v1alpha1, kind: DedupExperiment, name: {{ $.Values.owner.name | quote }}, uid: {{ . | quote }}}
+{{- end -}}
 {{- end -}}

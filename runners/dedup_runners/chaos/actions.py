@@ -21,8 +21,9 @@ from dedup_runners.waiting import until
 PULSE_ON_S: Final = 0.250
 """A pulse ends when every connection that it found is gone, and after this at the latest: an idle one is not reset."""
 LOOK_EVERY_S: Final = 0.005
-PINGS_BEFORE: Final = 5
-PINGS_AFTER: Final = 2
+PINGS_BEFORE: Final = 20
+PINGS_AFTER: Final = 5
+"""The shortest of them counts. In a pod whose containers all start at once, most are long for want of a processor."""
 DEATH_TIMEOUT_S: Final = 60.0
 """A keeper tells at once how its process ended, a kubelet within seconds, on a busy machine later."""
 

@@ -9,7 +9,6 @@ kubelet (exit code 137), by the clients.
 import io
 import tarfile
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +17,7 @@ from tests.kubernetes import pods
 from tests.kubernetes.kill_leader.sessions import Pod, Session, shells
 from tests.kubernetes.kill_leader.targets import Target
 
+from dedup import __version__
 from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Experiment
 from dedup.faults import Planned, assemble
@@ -180,7 +180,7 @@ def write_manifest(scene: Scene, run: Run, folder: Path, settled: dict[str, Any]
         messages=experiment.spec.workload.messages,
         streams=1,
         topic=f"{run.run_id}-1",
-        versions={**settled["versions"], "dedup": version("dedup")},
+        versions={**settled["versions"], "dedup": __version__},
         producer=producer,
         consumer=consumer,
         deduplication=Deduplication.model_validate(settled["deduplication"]),

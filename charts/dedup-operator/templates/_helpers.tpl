@@ -1,0 +1,40 @@
+{{/* The Deployment's name is in labels of its pods, with hashes behind it. */}}
+{{- define "operator.check" -}}
+{{- if gt (len .Release.Name) 45 -}}
+{{- fail (printf "release name: got %s; at most 45 characters fit the names of its pods; choose a shorter one" .Release.Name) -}}
+{{- end -}}
+{{- if and .Values.watch.all .Values.watch.namespaces -}}
+{{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "operator.selector" -}}
+app.kubernetes.io/name: dedup-operator
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "operator.labels" -}}
+{{ include "operator.selector" . }}
+app.kubernetes.io/part-of: dedup
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* The namespaces whose experiments are run, as a list in JSON. */}}
+{{- define "operator.namespaces" -}}
+{{ .Values.watch.namespaces | default (list .Release.Namespace) | uniq | toJson }}
+{{- end }}
+
+{{/* What experiments do not say, as dedup_operator.objects.settings reads it; but for the namespace, which is each experiment's. */}}
+{{- define "operator.settings" -}}
+{{- range $name := list "runnerImage" "sparkImage" }}
+{{- $image := index $.Values.settings $name }}
+{{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
+{{- end }}
+{{- range $name := list "artifacts" "runner" "spark" "charts" }}
+{{- with index $.Values.settings $name }}
+{{ $name }}: {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,70 @@
+{{/* What the operator may do in a namespace whose experiments it runs. It gives rights to the accounts of runs and of Spark's
+driver, and Kubernetes lets nobody give what he has not; so some rules are here only to be handed on. */}}
+{{- define "operator.rules" -}}
+# The experiments themselves: it reads them, and never writes what people wrote.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments]
+  verbs: [get, list, watch]
+# What became of them.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments/status]
+  verbs: [get, update, patch]
+# Owner references from what it makes to the experiment, where an admission plugin asks for this.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments/finalizers]
+  verbs: [update]
+# What it tells people in Events.
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+# A Job for each run, for the readiness of a system and for the report.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, update, patch, delete]
+# The verification. Spark's own operator does the rest.
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [get, list, watch, create, update, patch, delete]
+# The systems under test, through Helm: what our charts consist of.
+- apiGroups: [apps]
+  resources: [statefulsets, deployments]
+  verbs: [get, list, watch, create, update, patch, delete]
+# Helm keeps its releases in Secrets, and certificates of systems are there. The API server cannot tell those from others.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, create, update, patch, delete]
+# Helm's, its own (assignments, snapshots of specifications), and handed on: Spark's driver has a Service and settings.
+- apiGroups: [""]
+  resources: [configmaps, services]
+  verbs: [get, list, watch, create, update, patch, delete, deletecollection]
+# It looks at pods. Handed on: the driver makes executors, with their volumes; a podDelete fault deletes a broker's pod.
+- apiGroups: [""]
+  resources: [pods, persistentvolumeclaims]
+  verbs: [get, list, watch, create, update, patch, delete, deletecollection]
+# The bulletin of a report, and the last words of what failed.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+# Handed on to the chaos containers of runs: a kill is an exec in a broker's pod. (Later Kubernetes asks for create.)
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
+# Handed on: a partition by NetworkPolicy, and the Job that removes it at its deadline.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, create, delete]
+{{- if .Values.allowPrivilegedFaults }}
+# Handed on: a partition by NetFilter adds a container with NET_ADMIN to a broker's pod.
+- apiGroups: [""]
+  resources: [pods/ephemeralcontainers]
+  verbs: [patch]
+{{- end }}
+# The accounts of runs and of Spark's driver.
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [get, list, create, update, patch, delete]
+# Their roles, which hold nothing that is not above.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, create, update, patch, delete]
+{{- end }}

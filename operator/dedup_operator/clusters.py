@@ -1,0 +1,173 @@
+"""What the operator asks of a Kubernetes cluster: seven requests, and what can become of them.
+
+Everything that decides stands behind this narrow protocol, so that tests may put a fake, or a wrapper that crashes,
+between. Objects are what Kubernetes writes: mappings. Three things can go wrong besides:
+
+ClusterError
+├── Conflict      somebody else wrote the experiment meanwhile: read it again
+├── Unreachable   no answer, or none that tells anything (429, 5xx): ask again later
+└── Refused       the API server said no, and will say it again: its words are for people
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+Object = dict[str, Any]
+TIMEOUT_S: Final = 30
+LAST_LOG_LINES: Final = 20
+
+PLACES: Final[Mapping[str, tuple[str, str]]] = {
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Secret": ("/api/v1", "secrets"),
+    "ServiceAccount": ("/api/v1", "serviceaccounts"),
+    "Pod": ("/api/v1", "pods"),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "SparkApplication": ("/apis/sparkoperator.k8s.io/v1beta2", "sparkapplications"),
+    "DedupExperiment": ("/apis/dedup.dev/v1alpha1", "dedupexperiments"),
+}
+
+
+class ClusterError(Exception):
+    """A request came to nothing; the text is the API server's."""
+
+
+class Conflict(ClusterError):
+    """The object is not what it was when it was read."""
+
+
+class Unreachable(ClusterError):
+    """Nobody knows whether it was done."""
+
+
+class Refused(ClusterError):
+    """It was not done, and asking again will not help."""
+
+
+class Cluster(Protocol):
+    """The requests. `namespace` and `name` are of the object; a selector is of labels, as kubectl takes it."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object as it is now; None if there is none."""
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """The objects with these labels, as they are now."""
+
+    def create(self, made: Object) -> bool:
+        """Make it; False if one of that name is there already, whosever it is."""
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Let it go, and what belongs to it; nothing happens if it is gone."""
+
+    def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        """Change some keys of it (a merge patch)."""
+
+    def replace_status(self, made: Object) -> Object:
+        """Write the whole status of an experiment that was read as `made`; Conflict if it has changed since.
+
+        The experiment as it is then.
+        """
+
+    def log(self, namespace: str, pod: str) -> str:
+        """The last lines of what the pod's only container said."""
+
+
+def path_of(kind: str, namespace: str, name: str = "") -> str:
+    """Where the API server has such objects."""
+    group, plural = PLACES[kind]
+    return f"{group}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+class LiveCluster:
+    """The API server itself. Every read goes there: what a cache says may be the past."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        status, said = self._ask("GET", path_of(kind, namespace, name))
+        return None if status == 404 else _object(status, said)
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        status, said = self._ask("GET", path_of(kind, namespace), query={"labelSelector": selector})
+        return [] if status == 404 else list(_object(status, said)["items"])
+
+    def create(self, made: Object) -> bool:
+        status, said = self._ask("POST", path_of(made["kind"], made["metadata"]["namespace"]), made)
+        if status == 409 and "AlreadyExists" in said:
+            return False
+        _object(status, said)
+        return True
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        status, said = self._ask("DELETE", path_of(kind, namespace, name), {"propagationPolicy": "Background"})
+        if status != 404:
+            _object(status, said)
+
+    def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        _object(*self._ask("PATCH", path_of(kind, namespace, name), change, kind="application/merge-patch+json"))
+
+    def replace_status(self, made: Object) -> Object:
+        meta = made["metadata"]
+        return _object(*self._ask("PUT", path_of(made["kind"], meta["namespace"], meta["name"]) + "/status", made))
+
+    def log(self, namespace: str, pod: str) -> str:
+        status, said = self._ask(
+            "GET", path_of("Pod", namespace, pod) + "/log", query={"tailLines": str(LAST_LOG_LINES)}
+        )
+        _checked(status, said)
+        return said
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        kind: str = "application/json",
+    ) -> tuple[int, str]:
+        request = self._client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": kind},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            response = self._client.call_api(*request, _request_timeout=TIMEOUT_S)
+            return int(response.status), (response.read() or b"").decode(errors="replace")
+        except (HTTPError, ApiException, OSError) as error:
+            raise Unreachable(f"{method} {path}: {error}") from None
+
+
+def _object(status: int, said: str) -> Object:
+    _checked(status, said)
+    return dict(json.loads(said or "{}"))
+
+
+def _checked(status: int, said: str) -> None:
+    if status < 300:
+        return
+    words = _words(said)
+    if status == 409:
+        raise Conflict(words)
+    if status == 429 or status >= 500:
+        raise Unreachable(f"HTTP {status}: {words}")
+    raise Refused(words)
+
+
+def _words(said: str) -> str:
+    try:
+        return str(json.loads(said)["message"])
+    except (ValueError, KeyError, TypeError):
+        return said[:300] or "no words"

@@ -1,0 +1,201 @@
+"""What the status says, for people and for tools: pure functions of where the experiment stands.
+
+| verdict | Ready | Reconciling | Stalled | Finished | Succeeded |
+| --- | --- | --- | --- | --- | --- |
+| none yet | False | True | False | False | Unknown |
+| none, and none can come | False | False | True | False | Unknown |
+| none yet, suspended | False | False | False | False | Unknown |
+| Pass | True | False | False | True, Pass | True |
+| Fail | False | False | True | True, Fail | False |
+| Inconclusive | False | False | True | True, Inconclusive | False |
+| Error | False | False | True | True, Error | False |
+
+Tools that wait until a resource is well (kstatus: Flux, Argo CD) take `Ready=False` for progress, for ever, and only
+`Stalled=True` for an end that is not good. Only a pass is good: a gate must not open on an experiment that proved
+nothing. Who wants to wait for any end waits for `Finished`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple
+
+from dedup.errors import one_line
+from dedup.stages import RUN_STAGES, Stage, State, Task, current, finished
+from dedup_operator.sights import Told
+from dedup_operator.statuses import Condition, Judgement, Phase, Standing, Status
+
+Truth = Literal["True", "False", "Unknown"]
+Said = tuple[str, Truth, str, str]
+"""Type, status, reason and message of a condition."""
+MAX_MESSAGE: Final = 512
+
+PHASES: Final = {
+    Stage.PROVISION: Phase.PROVISIONING,
+    Stage.TEARDOWN: Phase.TEARING_DOWN,
+    Stage.VERIFY: Phase.VERIFYING,
+    Stage.REPORT: Phase.REPORTING,
+    **dict.fromkeys(RUN_STAGES, Phase.RUNNING),
+}
+
+
+class Situation(NamedTuple):
+    """Everything that a status is made from. Without a `state` nothing was begun."""
+
+    generation: int
+    token: str | None
+    tasks: tuple[Task, ...] = ()
+    state: State | None = None
+    told: Told | None = None
+    suspended: bool = False
+    changed: bool = False
+    """The resource is edited, and only a new runToken would run it again."""
+
+
+def status_of(situation: Situation, before: Status, now: datetime) -> Status:
+    """The whole status of an execution."""
+    state, told = situation.state, situation.told
+    return Status(
+        observed_generation=situation.generation,
+        observed_run_token=situation.token,
+        phase=_phase(situation),
+        progress=_progress(situation.tasks, state) if state else None,
+        state=Standing.of(state) if state else None,
+        verdict=_verdict(situation),
+        systems=told.systems if told else [],
+        conditions=_written(_conditions(situation), before, situation.generation, now),
+    )
+
+
+def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
+    """The status of an experiment that cannot go on until somebody mends something. Where it stands is not lost."""
+    said: tuple[Said, ...] = (
+        ("Ready", "False", "Stalled", why),
+        ("Reconciling", "False", "Stalled", why),
+        ("Stalled", "True", "Stalled", why),
+        ("Finished", "False", "Stalled", "nothing can be judged"),
+        ("Succeeded", "Unknown", "Stalled", "nothing was judged"),
+    )
+    return before.model_copy(
+        update={
+            "observed_generation": generation,
+            "phase": Phase.STALLED,
+            "conditions": _with(before, _written(said, before, generation, now)),
+        }
+    )
+
+
+def noted(before: Status, generation: int, changed: bool, now: datetime) -> Status:
+    """The status of an experiment that is over, when the resource was edited afterwards: all else stays."""
+    news = _written([("SpecChanged", _truth(changed), *_CHANGED[changed])], before, generation, now)
+    return before.model_copy(update={"observed_generation": generation, "conditions": _with(before, news)})
+
+
+def _written(said: Iterable[Said], before: Status, generation: int, now: datetime) -> list[Condition]:
+    """Conditions as they are written. One whose truth did not change keeps the time at which it began."""
+    since = {each.type: each for each in before.conditions}
+    made = []
+    for kind, truth, reason, message in said:
+        old = since.get(kind)
+        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(_TIME)
+        made.append(
+            Condition(
+                type=kind,
+                status=truth,
+                observed_generation=generation,
+                last_transition_time=began,
+                reason=reason,
+                message=one_line(message)[:MAX_MESSAGE],
+            )
+        )
+    return made
+
+
+def _with(before: Status, news: list[Condition]) -> list[Condition]:
+    """The old conditions with the new ones in their places."""
+    made = {each.type: each for each in [*before.conditions, *news]}
+    return list(made.values())
+
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _over(situation: Situation) -> bool:
+    return situation.state is not None and finished(situation.tasks, situation.state)
+
+
+def _verdict(situation: Situation) -> Judgement | None:
+    """The report's; an experiment that came to its end without one is an error, and never anything better."""
+    if not _over(situation):
+        return None
+    return situation.told.verdict if situation.told else Judgement.ERROR
+
+
+def _phase(situation: Situation) -> Phase:
+    if situation.state is None:
+        return Phase.PENDING
+    if _over(situation):
+        return Phase.FINISHED
+    return PHASES[current(situation.tasks, situation.state)[0].stage]
+
+
+def _progress(tasks: Sequence[Task], state: State) -> str:
+    ends = [index for index, task in enumerate(tasks) if task.stage is Stage.CONSUME]
+    return f"{sum(index < state.cursor for index in ends)}/{len(ends)} runs"
+
+
+def _conditions(situation: Situation) -> Iterator[Said]:
+    verdict = _verdict(situation)
+    if verdict is not None:
+        yield from _ends(situation, verdict)
+    else:
+        yield from _goes_on(situation)
+    yield "SpecChanged", _truth(situation.changed), *_CHANGED[situation.changed]
+
+
+_CHANGED: Final = {
+    True: ("Edited", "the spec differs from what this execution was begun with; another runToken runs it again"),
+    False: ("AsRun", "the spec is what is run"),
+}
+
+
+def _goes_on(situation: Situation) -> Iterator[Said]:
+    phase = _phase(situation).value
+    said = "nothing is begun yet"
+    if situation.state is not None:
+        task, attempt = current(situation.tasks, situation.state)
+        said = f"{task}" + (f", attempt {attempt}" if task.run_id and attempt > 1 else "")
+        if situation.state.failures:
+            said += f"; failed so far: {situation.state.failures}, the last: {situation.state.last_failure}"
+        yield "SystemsReady", _truth(task.stage in RUN_STAGES), phase, said
+        yield "Verified", _truth(task.stage is Stage.REPORT), phase, said
+    yield "Ready", "False", phase, said
+    if situation.suspended:
+        yield "Reconciling", "False", "Suspended", "spec.suspend is true; set it to false to go on"
+    else:
+        yield "Reconciling", "True", phase, said
+    yield "Stalled", "False", phase, "it goes on"
+    yield "Finished", "False", phase, said
+    yield "Succeeded", "Unknown", phase, "nothing is judged yet"
+
+
+def _ends(situation: Situation, verdict: Judgement) -> Iterator[Said]:
+    good, why = verdict is Judgement.PASS, _why(situation)
+    yield "Ready", _truth(good), verdict.value, why
+    yield "Reconciling", "False", "Finished", "nothing is left to do"
+    yield "Stalled", _truth(not good), verdict.value, why
+    yield "Finished", "True", verdict.value, why
+    yield "Succeeded", _truth(good), verdict.value, why
+    yield "SystemsReady", "False", "Finished", "the systems are torn down"
+    yield "Verified", _truth(situation.told is not None), verdict.value, why
+
+
+def _why(situation: Situation) -> str:
+    said = situation.told.message if situation.told else "there is no report"
+    assert situation.state is not None
+    if situation.state.failures:
+        said = f"{said or 'concluded'}; what failed last: {situation.state.last_failure}"
+    return said or "every expectation was met"
+
+
+def _truth(so: bool) -> Truth:
+    return "True" if so else "False"

@@ -1,0 +1,78 @@
+"""What the objects of an experiment are called, and by which labels people find them.
+
+A name has to fit many places: a Helm release has 53 characters, a Service 63, and controllers add suffixes of their
+own. Names of experiments, systems and variants together would not fit. So an object's name is a short digest of whose
+it is and which part of it, the same whenever it is computed; and the full identity stands in labels and annotations.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from dedup.plans import Run
+
+PREFIX: Final = "d-"
+DIGITS: Final = 10
+GROUP: Final = "dedup.dev"
+
+
+class Owner(NamedTuple):
+    """The experiment to which objects belong. Without a `uid` nobody has applied it as a resource: a person drives.
+
+    Each `token` (spec.runToken) is an execution with objects of its own.
+    """
+
+    namespace: str
+    name: str
+    uid: str | None = None
+    token: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What its objects' names are made from."""
+        whose = self.uid or f"{self.namespace}/{self.name}"
+        return f"{whose}/{self.token}" if self.token else whose
+
+    @property
+    def folder(self) -> str:
+        """Its place in a store. An execution never finds another's attempts there, not even after a deletion."""
+        return self.name if self.uid is None else f"{self.namespace}/{self.name}/{name_of(self, 'folder')}"
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """By which Kubernetes knows that an object goes when the experiment goes."""
+        return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "DedupExperiment", "name": self.name, "uid": self.uid}
+
+
+def name_of(owner: Owner, *part: str) -> str:
+    """The name of one part of an experiment: `d-` and ten characters of a to z and 2 to 7."""
+    digest = hashlib.sha256("/".join([owner.identity, *part]).encode()).digest()
+    return PREFIX + base64.b32encode(digest).decode().lower()[:DIGITS]
+
+
+def metadata(owner: Owner, name: str, component: str, **of_which: str) -> dict[str, Any]:
+    """The metadata of an object: its name, its labels, and its owner if that is a resource.
+
+    `of_which` are further labels below dedup.dev/, such as system="kafka".
+    """
+    made: dict[str, Any] = {"name": name, "namespace": owner.namespace, "labels": labels(owner, component, **of_which)}
+    if owner.uid is not None:
+        made["ownerReferences"] = [owner.reference]
+    return made
+
+
+def labels(owner: Owner, component: str, **of_which: str) -> dict[str, str]:
+    """By what an object is found: `kubectl get pods -l dedup.dev/experiment=NAME,dedup.dev/component=run`."""
+    return {
+        "app.kubernetes.io/name": "dedup",
+        "app.kubernetes.io/part-of": "dedup",
+        f"{GROUP}/experiment": owner.name,
+        f"{GROUP}/component": component,
+        **{f"{GROUP}/{key}": value for key, value in of_which.items()},
+    }
+
+
+def labels_of(run: Run, attempt: int) -> Mapping[str, str]:
+    """Which run it is, in labels. The run's id may be longer than a label, and is told in an annotation."""
+    return {"system": run.system, "variant": run.variant, "run": str(run.number), "attempt": str(attempt)}

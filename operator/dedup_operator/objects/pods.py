@@ -1,0 +1,101 @@
+"""What all pods of ours have in common: no privilege, no root, nothing to write to but what is mounted.
+
+That is Pod Security's level "restricted", and a read-only root file system besides. Keys of the store come from a
+Secret into the environment of those who need them, and stand in no object of ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dedup_operator.objects.settings import STORE_MOUNT, Artifacts, Image
+
+USER: Final = 1000
+"""Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
+TOKEN_MOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_LIVES_S: Final = 3600
+Object = dict[str, Any]
+
+CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def pod_security() -> Object:
+    """The security context of a whole pod."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container(
+    name: str, image: Image, command: Sequence[str], *, memory: str, mounts: Mapping[str, str], **more: Any
+) -> Object:
+    """A container under tini, which takes signals for it. `mounts` are paths by the names of volumes."""
+    return {
+        "name": name,
+        "image": image.reference,
+        "imagePullPolicy": image.pull_policy,
+        "command": ["tini", "--", *command],
+        "workingDir": "/tmp",
+        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": memory}},
+        "securityContext": dict(CONTAINER_SECURITY),
+        # A container that ends badly leaves its last words in the pod's status, where nobody needs a right to logs.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
+        **more,
+    }
+
+
+def token_volume(name: str) -> Object:
+    """The pod's account, for those of its containers that mount it: what Kubernetes would give to all of them."""
+    return {
+        "name": name,
+        "projected": {
+            "defaultMode": 0o440,
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIVES_S}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {
+                    "downwardAPI": {
+                        "items": [
+                            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                        ]
+                    }
+                },
+            ],
+        },
+    }
+
+
+def store_environment(artifacts: Artifacts) -> list[Object]:
+    """How a container finds S3 and proves who it is; nothing for a volume."""
+    if artifacts.s3 is None:
+        return []
+    said = {"AWS_REGION": artifacts.s3.region}
+    if artifacts.s3.endpoint is not None:
+        said["AWS_ENDPOINT_URL"] = artifacts.s3.endpoint
+    secret = artifacts.s3.secret
+    keys = [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        if secret is not None
+    ]
+    return [*keys, *({"name": name, "value": value} for name, value in said.items())]
+
+
+def store_volumes(artifacts: Artifacts) -> list[Object]:
+    """The claim, if histories go to one; it is mounted at /store."""
+    if artifacts.volume is None:
+        return []
+    return [{"name": "store", "persistentVolumeClaim": {"claimName": artifacts.volume.claim}}]
+
+
+def store_mounts(artifacts: Artifacts) -> dict[str, str]:
+    return {} if artifacts.volume is None else {"store": STORE_MOUNT}

@@ -1,0 +1,196 @@
+"""One attempt of one run, as a Job of one pod, and the ConfigMap that tells its programs what to do.
+
+All programs of a run stand side by side in one pod. They share a clock, so that sends and faults can be compared; a
+network, so that one Toxiproxy stands in the path of all clients; and two folders: /history, in which the history grows,
+and /shared, in which each shows that it lives. Nobody needs a right at the API server to see another one die.
+
+Three helpers are there before the programs and outlive them, as sidecars that Kubernetes starts first and ends last:
+Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
+history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
+
+A fault by NetworkPolicy outlives its pod, so a second Job removes what is past its deadline.
+
+The Job never tries again: an attempt that broke is an attempt, and the next one has a number of its own. Should
+Kubernetes start its pod twice all the same, the conductor of the second finds the attempt claimed and sends nothing.
+"""
+
+from typing import Any, Final
+
+from dedup.assignments import FILE, FOLDER, SHARED, Assignment
+from dedup.experiments import Experiment
+from dedup.fault_kinds import Fault
+from dedup.plans import Run
+from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
+from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
+from dedup_operator.objects.pods import (
+    TOKEN_MOUNT,
+    Object,
+    container,
+    pod_security,
+    store_environment,
+    store_mounts,
+    store_volumes,
+    token_volume,
+)
+from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.systems import endpoints, proxies_of, release_of
+
+CONFIG: Final = "/config"
+PROXIES: Final = "/etc/toxiproxy"
+WATCHDOG: Final = SHARED / "watchdog.sock"
+WATCHDOG_PROGRAM: Final = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py"
+STAGES: Final = 4
+START_S: Final = 600
+"""What a pod may take to be scheduled and to get its images, beside its four stages."""
+UPLOAD_S: Final = 600
+HELPER_MEMORY: Final = "256Mi"
+COURIER_MEMORY: Final = "512Mi"
+
+
+def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Assignment:
+    """What the programs of the pod are told."""
+    system = next(each for each in experiment.spec.systems if each.name == run.system)
+    return Assignment(
+        experiment=experiment,
+        run_id=run.run_id,
+        attempt=attempt,
+        endpoints=endpoints(system, release_of(owner, system), owner.namespace),
+        folder=FOLDER,
+        shared=SHARED,
+        artifacts=settings.artifacts.root(owner.folder),
+        watchdog=WATCHDOG,
+    )
+
+
+def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> list[Object]:
+    """The ConfigMap and the Job of an attempt, of the same name; and a Job that minds the deadlines of policies."""
+    told = assignment(owner, experiment, run, attempt, settings)
+    name = name_of(owner, "run", run.run_id, str(attempt))
+    meta = metadata(owner, name, "run", **labels_of(run, attempt))
+    meta["annotations"] = {"dedup.dev/run": run.run_id}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": meta,
+        "immutable": True,
+        "data": {FILE: told.document()},
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": _lasts_s(experiment),
+            "template": {
+                "metadata": {"labels": meta["labels"], "annotations": meta["annotations"]},
+                "spec": _pod(told, name, run_account(owner), proxies_of(release_of(owner, told.system)), settings),
+            },
+        },
+    }
+    if needs_deadlines(experiment):
+        return [config, job, _deadlines(owner, experiment, run, attempt, settings)]
+    return [config, job]
+
+
+def _lasts_s(experiment: Experiment) -> int:
+    """Seconds that an attempt's pod may take."""
+    return int(STAGES * experiment.spec.timeouts.run_s) + START_S
+
+
+def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Object:
+    lasts_s = _lasts_s(experiment)
+    program = ["python", "-m", "dedup_runners.chaos.deadlines", owner.namespace, str(lasts_s)]
+    mounts = {"tmp": "/tmp", "token": TOKEN_MOUNT}
+    meta = metadata(owner, name_of(owner, "deadline", run.run_id, str(attempt)), "deadline", **labels_of(run, attempt))
+    pod = {
+        "restartPolicy": "OnFailure",
+        "serviceAccountName": deadline_account(owner),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container("deadlines", settings.runner_image, program, memory=HELPER_MEMORY, mounts=mounts)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}, token_volume("token")],
+    }
+    spec = {
+        "backoffLimit": 100,
+        "ttlSecondsAfterFinished": 0,
+        "activeDeadlineSeconds": lasts_s + START_S,
+        "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _pod(told: Assignment, config: str, account: str, proxies: str, settings: Settings) -> Object:
+    volumes: list[Object] = [
+        {"name": "config", "configMap": {"name": config}},
+        {"name": "toxiproxy", "configMap": {"name": proxies}},
+        {"name": "history", "emptyDir": {"sizeLimit": settings.runner.history}},
+        {"name": "shared", "emptyDir": {"sizeLimit": "16Mi"}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+        token_volume("token"),
+        *store_volumes(settings.artifacts),
+    ]
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": UPLOAD_S,
+        "securityContext": pod_security(),
+        "initContainers": _sidecars(settings),
+        "containers": _programs(told, settings),
+        "volumes": volumes,
+    }
+
+
+def _sidecars(settings: Settings) -> list[Object]:
+    """In the order in which they start; they end the other way round, the courier first."""
+    image = settings.runner_image
+    always: dict[str, Any] = {"restartPolicy": "Always", "memory": HELPER_MEMORY}
+    courier = {**always, "memory": COURIER_MEMORY, "env": store_environment(settings.artifacts)}
+    proxying = ["toxiproxy-server", "-host=127.0.0.1", f"-config={PROXIES}/toxiproxy.json"]
+    watching = ["python", "-I", "-S", WATCHDOG_PROGRAM, "--serve", str(WATCHDOG)]
+    carrying = ["python", "-m", "dedup_runners.courier", f"{CONFIG}/{FILE}"]
+    shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
+    store = {"config": CONFIG, **store_mounts(settings.artifacts)}
+    return [
+        container("toxiproxy", image, proxying, mounts={"toxiproxy": PROXIES, "tmp": "/tmp"}, **always),
+        container("watchdog", image, watching, mounts=shared, **always),
+        container("courier", image, carrying, mounts={**shared, **store}, **courier),
+    ]
+
+
+def _programs(told: Assignment, settings: Settings) -> list[Object]:
+    image, memory = settings.runner_image, settings.runner.memory
+    shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
+    trusted = {**shared, "token": TOKEN_MOUNT}
+    in_pod = [{"name": "DEDUP_SHARED", "value": str(SHARED)}]
+    store = {"config": CONFIG, **store_mounts(settings.artifacts)}
+
+    def program(name: str, *arguments: str, mounts: dict[str, str], env: list[Object] = in_pod) -> Object:
+        module = f"dedup_runners.{name.partition('-')[0]}"
+        return container(name, image, ["python", "-m", module, *arguments], memory=memory, mounts=mounts, env=env)
+
+    return [
+        program(
+            "conductor",
+            f"{CONFIG}/{FILE}",
+            mounts={**trusted, **store},
+            env=[*in_pod, *store_environment(settings.artifacts)],
+        ),
+        program("producer", str(FOLDER / "config" / "producer.json"), mounts=shared),
+        program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=shared),
+        *(
+            program(f"chaos-{name}", str(FOLDER), name, mounts=trusted, env=[*in_pod, *_image_of(fault, settings)])
+            for name, fault in told.faults.items()
+        ),
+    ]
+
+
+def _image_of(fault: Fault | None, settings: Settings) -> list[Object]:
+    """A fault that adds a container to a broker's pod is told of which image."""
+    if fault is None or not fault.privileged:
+        return []
+    return [{"name": "DEDUP_IMAGE", "value": settings.runner_image.reference}]

@@ -1,0 +1,151 @@
+"""What an experiment does not say and its objects need: images, the store of histories, sizes of pods.
+
+An experiment is written by whoever asks the question, and it is the same in every cluster. What is here differs from
+cluster to cluster and is said once by whoever runs it; the operator will have it from its chart, a person gives a file
+(docs/run-by-hand.md).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from dedup import documents
+from dedup.errors import SpecificationError
+from dedup.experiments import Experiment
+from dedup.parts import Part
+
+STORE_MOUNT: Final = "/store"
+_LINE: Final = r"^[^\s]+$"
+Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
+_Kind = TypeVar("_Kind", bound=Part)
+Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
+
+
+class Image(Part):
+    """An image, and when a node asks its registry for it."""
+
+    repository: Text
+    tag: Text
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+
+    @property
+    def reference(self) -> str:
+        return f"{self.repository}:{self.tag}"
+
+
+class S3(Part):
+    """A bucket; its keys are in a Secret, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+
+    bucket: Text
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=253)] = ""
+    endpoint: Text | None = Field(None, description="such as http://minio.minio:9000; left out: Amazon's own")
+    region: Text = "us-east-1"
+    secret: Text | None = Field(None, description="a Secret of the experiment's namespace; none: pods have an identity")
+
+
+class Volume(Part):
+    """A PersistentVolumeClaim that every pod of the experiment can mount."""
+
+    claim: Text
+    folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "dedup"
+
+
+class Artifacts(Part):
+    """Where histories and judgements go: exactly one of the two."""
+
+    s3: S3 | None = None
+    volume: Volume | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.s3 is None) == (self.volume is None):
+            raise ValueError("artifacts are exactly one of s3 and volume")
+        return self
+
+    def root(self, folder: str) -> str:
+        """The folder of one experiment (`Owner.folder`) in the store, as every pod of it names it."""
+        if self.s3 is not None:
+            return "/".join(part for part in (f"s3://{self.s3.bucket}", self.s3.prefix.strip("/"), folder) if part)
+        assert self.volume is not None
+        return f"{STORE_MOUNT}/{self.volume.folder}/{folder}"
+
+
+class Runner(Part):
+    """The pods of runs. A history that is not in the store yet is kept in the pod."""
+
+    memory: Memory = Field("1Gi", description="what a producer or consumer may use at most")
+    history: Memory = Field("4Gi", description="what a history may take of the node's disk at most")
+
+
+class Spark(Part):
+    """The verification: how many executors, and how large each is."""
+
+    version: Text = "4.3.0"
+    executors: int = Field(1, ge=1, le=1000)
+    cores: int = Field(1, ge=1, le=64, description="tasks that an executor does at a time")
+    cpu: Annotated[str, Field(pattern=r"^[0-9]+m?$")] = Field("100m", description="what the driver and each ask for")
+    memory_mi: int = Field(1024, alias="memoryMi", ge=512, description="Java's heap of the driver and of each")
+    python_mi: int = Field(1024, alias="pythonMi", ge=256, description="what Python workers have beside it")
+
+
+class Defaults(Part):
+    """What the administrator says once for all experiments. Without artifacts there, each names its own."""
+
+    artifacts: Artifacts | None = None
+    runner_image: Image = Image(repository="localhost/dedup-runner", tag="dev")
+    spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
+    runner: Runner = Runner()
+    spark: Spark = Spark()
+    charts: dict[Literal["kafka", "pulsar"], dict[str, Any]] = Field(
+        default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
+    )
+
+
+class Settings(Defaults):
+    """Everything that objects need besides the experiment."""
+
+    namespace: Text
+    artifacts: Artifacts
+
+
+def for_experiment(defaults: Defaults, experiment: Experiment, namespace: str) -> Settings:
+    """The settings of an experiment of that namespace, which may name an artifact store of its own."""
+    own, artifacts = experiment.spec.artifacts, defaults.artifacts
+    if own is not None and own.s3 is not None:
+        said = own.s3.model_dump(exclude={"secret_ref"}, exclude_none=True)
+        artifacts = Artifacts(s3=S3(**said, secret=own.s3.secret_ref.name if own.s3.secret_ref else None))
+    elif own is not None and own.pvc is not None:
+        artifacts = Artifacts(volume=Volume(claim=own.pvc.claim_name))
+    if artifacts is None:
+        raise SpecificationError(
+            where="spec.artifacts",
+            got="nothing",
+            rule="histories are kept somewhere, and the operator's chart names no store for all",
+            todo="name a bucket or a claim",
+        )
+    common = {name: getattr(defaults, name) for name in Defaults.model_fields if name != "artifacts"}
+    return Settings(**common, namespace=namespace, artifacts=artifacts)
+
+
+def load(path: Path) -> Settings:
+    """Read the settings of one namespace from a YAML file; SpecificationError in one line if they are wrong."""
+    return _load(Settings, path)
+
+
+def load_defaults(path: Path) -> Defaults:
+    """Read the administrator's settings from a YAML file; SpecificationError in one line if they are wrong."""
+    return _load(Defaults, path)
+
+
+def _load(model: type[_Kind], path: Path) -> _Kind:
+    try:
+        return model.model_validate(documents.check(documents.read(path), str(path)), by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SpecificationError(
+            where=f"{path}: {'.'.join(map(str, first['loc'])) or 'document'}",
+            got=repr(first.get("input"))[:80],
+            rule=first["msg"],
+            todo="write it as docs/run-by-hand.md does",
+        ) from None

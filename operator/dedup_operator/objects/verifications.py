@@ -1,0 +1,84 @@
+"""The judgement of all runs of an experiment, as one SparkApplication (kubeflow's operator, v1beta2).
+
+It reads every run's folder below the experiment's place in the store. Its report goes there, and beside each history
+goes what it says of it. Spark's driver and executors are of Pod Security's level "restricted"; the operator's webhook
+puts volumes, environment and security contexts into their pods, and without it they would silently be lost. Keys of S3
+come from a Secret into the environment, and never into Spark's configuration, which everybody can read.
+"""
+
+from typing import Any, Final
+
+from dedup.experiments import Experiment
+from dedup_operator.objects.accounts import driver_account, executor_account
+from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.pods import (
+    CONTAINER_SECURITY,
+    Object,
+    pod_security,
+    store_environment,
+    store_mounts,
+    store_volumes,
+)
+from dedup_operator.objects.settings import Settings, Spark
+
+PROGRAM: Final = "local:///usr/local/dedup/code/dedup_spark/job.py"
+REPORT: Final = "verification.json"
+SUBMISSIONS: Final = 5
+SUBMIT_AGAIN_S: Final = 10
+# Spark 4.3 would make a NetworkPolicy for each driver too, which the operator's chart has no right to do.
+NO_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+
+
+def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Object:
+    """The SparkApplication. Its report is `verification.json` in the experiment's place in the store."""
+    root, spark = settings.artifacts.root(owner.folder), settings.spark
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": metadata(owner, name_of(owner, "verification"), "verification"),
+        "spec": {
+            "type": "Python",
+            "mode": "cluster",
+            "pythonVersion": "3",
+            "sparkVersion": spark.version,
+            "image": settings.spark_image.reference,
+            "imagePullPolicy": settings.spark_image.pull_policy,
+            "mainApplicationFile": PROGRAM,
+            "arguments": ["--output", f"{root}/{REPORT}", "--keep", root],
+            # A job that failed has told why; tried again it would fail again. A submission that failed was no job yet.
+            "restartPolicy": {
+                "type": "OnFailure",
+                "onFailureRetries": 0,
+                "onSubmissionFailureRetries": SUBMISSIONS,
+                "onSubmissionFailureRetryInterval": SUBMIT_AGAIN_S,
+            },
+            "sparkConf": {
+                "spark.kubernetes.driver.pod.excludedFeatureSteps": NO_POLICY,
+                "spark.ui.enabled": "false",
+            },
+            "volumes": [{"name": "tmp", "emptyDir": {}}, *store_volumes(settings.artifacts)],
+            "driver": {**_part(settings), "serviceAccount": driver_account(owner)},
+            "executor": {
+                **_part(settings),
+                "instances": spark.executors,
+                "serviceAccount": executor_account(owner),
+            },
+        },
+    }
+
+
+def _part(settings: Settings) -> dict[str, Any]:
+    """What driver and executors have in common."""
+    spark: Spark = settings.spark
+    mounts = {"tmp": "/tmp", **store_mounts(settings.artifacts)}
+    return {
+        "cores": spark.cores,
+        "coreRequest": spark.cpu,
+        "memory": f"{spark.memory_mi}m",
+        "memoryOverhead": f"{spark.python_mi}m",
+        "labels": {"dedup.dev/component": "verification"},
+        "env": store_environment(settings.artifacts),
+        "podSecurityContext": pod_security(),
+        "securityContext": dict(CONTAINER_SECURITY),
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+    }

@@ -1,0 +1,226 @@
+"""The Kubernetes platform: the stage machine's hands in a cluster.
+
+Nothing here waits and nothing is remembered: what there is, is read from the API server each time, and what is made has
+a name that follows from whose it is. So whatever is begun twice exists once. An object of that name which does not
+belong to the experiment is never taken for ours.
+
+A run is one Job (decision 012). Its first stage is done when all its programs have started, the next when the producer
+has ended in order, and the rest with the Job.
+"""
+
+from typing import Final
+
+from dedup.errors import PlatformError
+from dedup.experiments import Experiment, System
+from dedup.plans import plan
+from dedup.stages import Observation, Stage, Status, Task
+from dedup_operator import sights
+from dedup_operator.clusters import Cluster, Object
+from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.names import Owner, name_of
+from dedup_operator.objects.readiness import readiness, readiness_name
+from dedup_operator.objects.reports import report, report_name
+from dedup_operator.objects.runs import run_objects
+from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.systems import release_of, values
+from dedup_operator.objects.verifications import verification
+from dedup_operator.releases import DEPLOYED, Releases, secrets_of, state_of
+from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
+
+WORKLOADS: Final = ("StatefulSet", "Deployment")
+
+
+class KubernetesPlatform:
+    """One execution of one experiment."""
+
+    def __init__(
+        self, cluster: Cluster, releases: Releases, experiment: Experiment, owner: Owner, settings: Settings
+    ) -> None:
+        self._cluster, self._releases = cluster, releases
+        self._experiment, self._owner, self._settings = experiment, owner, settings
+
+    def observe(self, task: Task, attempt: int) -> Observation:
+        match task.stage:
+            case Stage.PROVISION:
+                return self._see_system(self._system(task))
+            case Stage.TEARDOWN:
+                return self._see_leaving(self._system(task))
+            case Stage.VERIFY:
+                application = self._own("SparkApplication", name_of(self._owner, "verification"))
+                return sights.judged(application) if application else ABSENT
+            case Stage.REPORT:
+                return self._see_report()
+            case _:
+                return self._see_run(task, attempt)
+
+    def start(self, task: Task, attempt: int) -> None:
+        match task.stage:
+            case Stage.PROVISION:
+                self._provision(self._system(task))
+            case Stage.PREPARE:
+                run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
+                self._make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
+            case Stage.TEARDOWN:
+                self._leave(self._system(task))
+            case Stage.VERIFY:
+                self._make(verification(self._owner, self._experiment, self._settings))
+            case Stage.REPORT:
+                self._make(report(self._owner, self._settings))
+            case _:
+                pass  # a later stage of a run whose Job is gone: it will be seen to be absent, and begun anew
+
+    def cancel(self, task: Task, attempt: int, reason: str) -> None:
+        """End what runs. Whatever has ended by itself stays, for its log."""
+        match task.stage:
+            case Stage.PROVISION | Stage.TEARDOWN:
+                self._end("Job", readiness_name(self._owner, self._system(task)))
+            case Stage.VERIFY:
+                self._end("SparkApplication", name_of(self._owner, "verification"))
+            case Stage.REPORT:
+                self._end("Job", report_name(self._owner))
+            case _:
+                self._end("Job", self._job_of(task, attempt))
+
+    def wait(self, timeout_s: float) -> None:
+        """Nobody waits here: whoever asked asks again when something changed, or later."""
+
+    def leave(self) -> None:
+        """End every system, whatever became of the experiment."""
+        for system in self._experiment.spec.systems:
+            if self._see_leaving(system) != DONE:
+                self._leave(system)
+
+    def told(self) -> Told | None:
+        """What the report said: a pod's word counts only if the pod, and its Job with it, ended in order."""
+        job = self._ours("Job", report_name(self._owner))
+        if job is None or sights.ended(job) != "Complete":
+            return None
+        for pod in self._pods(report_name(self._owner)):
+            if pod.get("status", {}).get("phase") != "Succeeded":
+                continue
+            if (said := sights.told(self._cluster.log(self._owner.namespace, pod["metadata"]["name"]))) is not None:
+                return said
+        return None
+
+    # --- what can be seen ---
+
+    def _see_system(self, system: System) -> Observation:
+        state = self._state(system)
+        if state == "failed":
+            words = f"Helm's release {release_of(self._owner, system)} failed"
+            return Observation(status=Status.FAILED, message=words)
+        job = self._own("Job", readiness_name(self._owner, system))
+        if state != DEPLOYED or job is None:
+            return ABSENT
+        proof = sights.seen(job, self._pods(job["metadata"]["name"]))
+        if proof.status is not Status.DONE:
+            return proof
+        workloads = sights.ready(self._workloads(system))
+        return RUNNING if workloads == ABSENT else workloads
+
+    def _see_leaving(self, system: System) -> Observation:
+        if self._state(system) is not None or self._own("Job", readiness_name(self._owner, system)):
+            return ABSENT
+        return RUNNING if self._workloads(system) else DONE
+
+    def _see_run(self, task: Task, attempt: int) -> Observation:
+        job = self._own("Job", self._job_of(task, attempt))
+        if job is None:
+            there = self._state(self._system(task)) == DEPLOYED
+            return ABSENT if there else Observation(status=Status.UNPROVISIONED)
+        if sights.ended(job):
+            return sights.seen(job, self._pods(job["metadata"]["name"]))
+        match task.stage:
+            case Stage.PREPARE:
+                return DONE if sights.begun(job) else RUNNING
+            case Stage.PRODUCE:
+                return DONE if sights.has_ended("producer", self._pods(job["metadata"]["name"])) else RUNNING
+            case Stage.SETTLE:
+                return DONE
+            case _:
+                return RUNNING
+
+    def _see_report(self) -> Observation:
+        job = self._own("Job", report_name(self._owner))
+        if job is None:
+            return ABSENT
+        seen = sights.seen(job, self._pods(job["metadata"]["name"]))
+        if seen.status is Status.DONE and self.told() is None:
+            return Observation(status=Status.FAILED, message="the report ended without a word of the verdict")
+        return seen
+
+    # --- what is done ---
+
+    def _provision(self, system: System) -> None:
+        """Make the release whole before the Job that proves it: once there is the Job, nothing is left to do."""
+        namespace, release = self._owner.namespace, release_of(self._owner, system)
+        self._make(*accounts(self._owner, self._experiment))
+        state = self._state(system)
+        if state != DEPLOYED:
+            self._forget_readiness(system)  # which was another release's
+            if state is not None:
+                self._releases.uninstall(release, namespace)
+            self._releases.install(release, namespace, system.kind, values(system, self._settings, self._owner))
+        for secret in secrets_of(self._cluster, release, namespace):
+            if not secret["metadata"].get("ownerReferences"):
+                owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
+                self._cluster.patch("Secret", namespace, secret["metadata"]["name"], owned)
+        self._make(readiness(self._owner, self._experiment, system, self._settings))
+
+    def _leave(self, system: System) -> None:
+        self._forget_readiness(system)
+        if self._state(system) is not None:
+            self._releases.uninstall(release_of(self._owner, system), self._owner.namespace)
+
+    def _forget_readiness(self, system: System) -> None:
+        if (job := self._ours("Job", readiness_name(self._owner, system))) is not None:
+            self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
+
+    def _make(self, *objects: Object) -> None:
+        for made in objects:
+            if not self._cluster.create(made):
+                self._own(made["kind"], made["metadata"]["name"])
+
+    def _end(self, kind: str, name: str) -> None:
+        found = self._ours(kind, name)
+        over = found is None or (sights.ended(found) if kind == "Job" else sights.judged(found) != RUNNING)
+        if not over:
+            self._cluster.delete(kind, self._owner.namespace, name)
+
+    # --- what there is ---
+
+    def _ours(self, kind: str, name: str) -> Object | None:
+        """The object of that name if it is ours, and not about to go."""
+        found = self._cluster.get(kind, self._owner.namespace, name)
+        return found if found and self._owns(found) and not found["metadata"].get("deletionTimestamp") else None
+
+    def _owns(self, found: Object) -> bool:
+        return any(each["uid"] == self._owner.uid for each in found["metadata"].get("ownerReferences") or ())
+
+    def _own(self, kind: str, name: str) -> Object | None:
+        """The object of that name, which must be ours."""
+        found = self._cluster.get(kind, self._owner.namespace, name)
+        if found is not None and not self._owns(found):
+            raise PlatformError(
+                where=f"{kind} {name}",
+                got="one that does not belong to this experiment",
+                rule="what carries the name of an experiment's part is its own",
+                todo="find out who made it, and delete it",
+            )
+        return found if found is None or not found["metadata"].get("deletionTimestamp") else None
+
+    def _pods(self, job: str) -> list[Object]:
+        return self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={job}")
+
+    def _workloads(self, system: System) -> list[Object]:
+        selector = f"app.kubernetes.io/instance={release_of(self._owner, system)}"
+        return [each for kind in WORKLOADS for each in self._cluster.list(kind, self._owner.namespace, selector)]
+
+    def _state(self, system: System) -> str | None:
+        return state_of(self._cluster, release_of(self._owner, system), self._owner.namespace)
+
+    def _job_of(self, task: Task, attempt: int) -> str:
+        return name_of(self._owner, "run", str(task.run_id), str(attempt))
+
+    def _system(self, task: Task) -> System:
+        return next(system for system in self._experiment.spec.systems if system.name == task.system)

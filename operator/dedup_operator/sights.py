@@ -1,0 +1,120 @@
+"""What can be seen of the objects that do the work: is it running, done, or failed, and in what words?
+
+Pure functions of what the API server says of an object. Readiness is believed only if it was said of the object as it
+is now (`observedGeneration`), and an end only if the object itself says so.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from dedup.errors import one_line
+from dedup.parts import Part
+from dedup.stages import Observation, Status
+from dedup_operator.clusters import Object
+from dedup_operator.statuses import Judgement, SystemStatus
+
+MAX_WORDS: Final = 400
+_SPARK_FAILED: Final = frozenset({"FAILED", "SUBMISSION_FAILED", "FAILING", "INVALIDATING"})
+RUNNING: Final = Observation(status=Status.RUNNING)
+DONE: Final = Observation(status=Status.DONE)
+ABSENT: Final = Observation(status=Status.ABSENT)
+
+
+class Told(Part):
+    """What the report says in one line, the last of its log."""
+
+    verdict: Judgement
+    message: str = ""
+    systems: list[SystemStatus] = Field(default_factory=list)
+
+
+def told(log: str) -> Told | None:
+    """The report's word, if it gave one."""
+    lines = log.strip().splitlines()
+    try:
+        return Told.model_validate_json(lines[-1]) if lines else None
+    except ValidationError:
+        return None
+
+
+def ended(job: Object) -> str | None:
+    """Complete or Failed, once the Job says so."""
+    for condition in job.get("status", {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            return str(condition["type"])
+    return None
+
+
+def seen(job: Object, pods: Iterable[Object]) -> Observation:
+    """A Job of ours; one that failed is told in the words of the program that failed."""
+    match ended(job):
+        case "Complete":
+            return DONE
+        case "Failed":
+            return Observation(status=Status.FAILED, message=_last_words(job, pods))
+        case _:
+            return RUNNING
+
+
+def begun(job: Object) -> bool:
+    """Whether all programs of its pod have started."""
+    return bool(job.get("status", {}).get("ready"))
+
+
+def has_ended(container: str, pods: Iterable[Object]) -> bool:
+    """Whether that container of the pod ended in order."""
+    return any(name == container and code == 0 for name, code, _ in _terminated(pods))
+
+
+def ready(workloads: Sequence[Object]) -> Observation:
+    """StatefulSets and Deployments: done when each has all its replicas, as it is now."""
+    for each in workloads:
+        status, wanted = each.get("status", {}), each["spec"].get("replicas", 1)
+        is_now = status.get("observedGeneration", 0) >= each["metadata"].get("generation", 1)
+        there = status.get("readyReplicas", 0) if is_now else 0
+        if there < wanted:
+            name = each["metadata"]["name"]
+            return Observation(status=Status.RUNNING, message=f"{name}: {there} of {wanted} ready")
+    return DONE if workloads else ABSENT
+
+
+def judged(application: Object) -> Observation:
+    """A SparkApplication. That it completed says nothing of the verdict, which the report reads from its result."""
+    state = application.get("status", {}).get("applicationState", {})
+    if state.get("state") == "COMPLETED":
+        return DONE
+    if state.get("state") in _SPARK_FAILED:
+        words = state.get("errorMessage") or f"Spark's operator says {state['state']} and no more"
+        return Observation(status=Status.FAILED, message=short(words))
+    return RUNNING
+
+
+def short(words: str) -> str:
+    return one_line(words)[:MAX_WORDS]
+
+
+def _last_words(job: Object, pods: Iterable[Object]) -> str:
+    for name, code, words in sorted(_terminated(pods), key=lambda each: each[0] != "conductor"):
+        if code != 0:
+            last = words.strip().splitlines()
+            return short(f"{name} ended with {code}: {last[-1] if last else 'no words'}")
+    failed = next(each for each in job["status"]["conditions"] if each["type"] == "Failed" and each["status"] == "True")
+    return short(f"{failed.get('reason', 'Failed')}: {failed.get('message', 'no words')}")
+
+
+def _terminated(pods: Iterable[Object]) -> list[tuple[str, int, str]]:
+    """Name, exit code and last words of each container that has ended."""
+    return [
+        (each["name"], int(end["exitCode"]), str(end.get("message") or ""))
+        for pod in pods
+        for each in pod.get("status", {}).get("containerStatuses") or ()
+        if (end := each.get("state", {}).get("terminated"))
+    ]
+
+
+def document(told: Told) -> str:
+    """The line that a report ends with."""
+    return json.dumps(told.model_dump(mode="json", by_alias=True, exclude_none=True))

@@ -1,0 +1,32 @@
+"""The second opinion: the naive oracle's word on a history that Spark judges too.
+
+The two share no code, so an error in one shows as a disagreement. The oracle reads one message at a time, and is left
+out above a million messages a run.
+"""
+
+from dedup.anomalies import Verification
+from dedup.errors import EnvironmentError_
+from dedup.manifests import Manifest
+from dedup.stores import Place, fetched
+from dedup.verdicts import ORACLE_LIMIT, Evidence
+from dedup_spark import oracle
+
+Answers = dict[str, Verification | str]
+"""What judges said of a history, by judge; or its `problem`."""
+
+
+def second_opinion(folder: Place, evidence: Evidence) -> Answers:
+    """What the oracle says of a history; nothing if it need not say anything.
+
+    EnvironmentError_ if the history lies in a store that cannot be reached: that says nothing about the history.
+    """
+    manifest = evidence.manifest
+    if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):
+        return {}
+    try:
+        with fetched(folder) as here:
+            return {"oracle": oracle.judge(here).model_copy(update={"path": str(folder)})}
+    except EnvironmentError_:
+        raise
+    except Exception as error:  # one history that the oracle cannot read must not cost the others their verdict
+        return {"problem": f"the oracle crashed: {type(error).__name__}: {error}"}

@@ -1,0 +1,155 @@
+"""The report of an experiment whose runs Spark has verified: the second opinion, the verdict, and the files it leaves.
+
+    python -m dedup_spark.report --experiment FILE [--failures FILE] ROOT
+
+ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
+that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
+oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
+Then all is concluded and written (dedup/reports.py). The last line printed is a *bulletin*: one line of JSON for the
+operator, who has no way into the store. FILE of --failures is {"SYSTEM": "why it could not be had"}.
+
+Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dedup import reports
+from dedup.anomalies import Counts
+from dedup.errors import EXIT_ERROR, DedupError, SpecificationError, one_line
+from dedup.experiments import Experiment, load
+from dedup.histories import omissions
+from dedup.stores import Place, place
+from dedup.summaries import GroupRow, Summary
+from dedup.verdicts import Evidence, Verdict
+from dedup_spark.opinions import second_opinion
+
+COUNTED: Final = (
+    "send",
+    "positive_ack",
+    "received",
+    "not_received",
+    "values_with_duplicates",
+    "extra_copies",
+    "phantom",
+    "failed_but_received",
+    "ack_mismatch",
+    "jump_forward",
+    "jump_backward",
+    "duplicate_jump_forward",
+    "duplicate_jump_backward",
+)
+"""The counts that a bulletin tells, which are those of the resource's status."""
+MOST_REASONS: Final = 8
+LONGEST_REASON: Final = 512
+
+
+def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Make the report of an experiment in its place; returns the bulletin."""
+    alone = Lock()
+
+    def judged(folder: Place) -> Evidence:
+        evidence = reports.recall(folder, omissions)
+        if evidence.spark is None or evidence.oracle is not None or evidence.problem is not None or evidence.damages:
+            return evidence
+        with alone:  # the oracle holds a whole history
+            evidence = evidence.model_copy(update=second_opinion(folder, evidence))
+        if evidence.oracle is not None:
+            reports.keep(folder, evidence)
+        return evidence
+
+    evidence = reports.gather(experiment, root, judged, failures)
+    summary = reports.write(experiment, evidence, root)
+    return bulletin(summary, {each.run_id for each in evidence if each.manifest is not None}, root)
+
+
+def bulletin(summary: Summary, finished: set[str], root: Place) -> dict[str, Any]:
+    """The summary in a few kilobytes, in the words of the resource's status; `finished` are runs with a history.
+
+    `systems` is what the status has under that name; `digest` is of the summary as it lies at `uri`.
+    """
+    uri = root / reports.SUMMARY
+    return {
+        "experiment": summary.experiment,
+        "specDigest": summary.spec_digest,
+        "verdict": _judgement(summary.verdict),
+        "exitCode": summary.exit_code,
+        "reasons": [one_line(reason.text)[:LONGEST_REASON] for reason in summary.reasons[:MOST_REASONS]],
+        "systems": [
+            {
+                "name": name,
+                "variants": [_variant(row, summary, finished) for row in summary.systems if row.system == name],
+            }
+            for name in dict.fromkeys(row.system for row in summary.systems)
+        ],
+        "uri": str(uri),
+        "digest": f"sha256:{hashlib.sha256(uri.read_bytes()).hexdigest()}",
+    }
+
+
+def _variant(row: GroupRow, summary: Summary, finished: set[str]) -> dict[str, Any]:
+    own = [run.run_id for run in summary.runs if (run.system, run.variant) == (row.system, row.variant)]
+    return {
+        "name": row.variant,
+        "runs": row.runs,
+        "finishedRuns": len(finished.intersection(own)),
+        "effectiveRuns": row.effective_runs,
+        "runsWithCopies": row.runs_with_copies,
+        "counts": _counts(row.sums),
+        "verdict": _judgement(row.verdict),
+    }
+
+
+def _counts(sums: Counts) -> dict[str, int]:
+    return {to_camel(name): getattr(sums, name) for name in COUNTED}
+
+
+def _judgement(verdict: Verdict) -> str:
+    """As Kubernetes writes such values."""
+    return verdict.value.capitalize()
+
+
+def read_failures(path: Path) -> dict[str, str]:
+    """Why systems could not be had, by system; SpecificationError if the file says something else."""
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise SpecificationError(
+            where=str(path),
+            got=getattr(error, "strerror", None) or "something else",
+            rule="failures are one JSON mapping, from the names of systems to why they could not be had",
+            todo="give such a file, or leave --failures out",
+        ) from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Exit code 0: the report is written, whatever its verdict; else 4."""
+    parser = argparse.ArgumentParser(prog="python -m dedup_spark.report", description="Report on verified runs.")
+    parser.add_argument("--experiment", required=True, type=Path, help="the experiment, YAML or JSON")
+    parser.add_argument("--failures", type=Path, help="why systems could not be had, a JSON mapping")
+    parser.add_argument("root", help="the experiment's place, a path or s3://bucket/prefix")
+    asked = parser.parse_args(arguments)
+    try:
+        failures = read_failures(asked.failures) if asked.failures else None
+        told = report(load(asked.experiment), place(asked.root), failures)
+    except DedupError as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERROR
+    except Exception as error:  # exit code 1 means "fail": no crash may ever say that
+        print(one_line(f"{type(error).__name__}: {error}; there may be no report"), file=sys.stderr)
+        return EXIT_ERROR
+    print(json.dumps(told), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

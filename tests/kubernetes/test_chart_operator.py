@@ -1,0 +1,278 @@
+"""charts/dedup-operator as Helm renders it and as an API server takes it: no pod is started here.
+
+Most of all: what the operator's account may do is enough for everything that the operator makes, and no more.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+import yaml
+from kubernetes.client import ApiClient
+from kubernetes.utils import create_from_dict
+from tests.core.evidences import experiment
+from tests.kubernetes.cluster.api_servers import ApiServer
+from tests.kubernetes.helm import CHARTS, Helm, Refused, Values
+from tests.kubernetes.requests import ask
+from tests.kubernetes.test_chart_kafka import dry_run, named
+
+from dedup.experiments import Experiment
+from dedup.plans import plan
+from dedup_operator import crd
+from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.runs import run_objects
+from dedup_operator.objects.settings import Settings
+
+pytestmark = pytest.mark.kubernetes
+
+CHART: Final = CHARTS / "dedup-operator"
+NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
+ELSEWHERE: Final = f"{NAMESPACE}-other"
+DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
+S3: Final = {"bucket": "b", "prefix": "team/x", "endpoint": "http://minio.minio:9000", "region": "eu", "secret": "keys"}
+VARIANTS: Final[dict[str, Values]] = {
+    "as it comes": {},
+    "every namespace": {"watch": {"all": True}},
+    "two namespaces": {"watch": {"namespaces": [NAMESPACE, ELSEWHERE]}},
+    "elsewhere": {
+        "registry": "mirror.example:5000/dedup",
+        "image": {"tag": "1.0.0", "pullPolicy": "Always"},
+        "settings": {
+            "artifacts": {"s3": S3},
+            "runner": {"memory": "2Gi"},
+            "spark": {"executors": 4, "memoryMi": 2048},
+            "charts": {"kafka": {"heapMiB": 1024}},
+        },
+        "allowPrivilegedFaults": True,
+        "aggregateRoles": False,
+        "podTemplate": {
+            "nodeSelector": {"pool": "tools"},
+            "tolerations": [{"key": "tools", "operator": "Exists"}],
+            "imagePullSecrets": [{"name": "mirror"}],
+        },
+    },
+}
+WRONG: Final[list[tuple[Values, str]]] = [
+    ({"replicas": 2}, r"additional properties 'replicas' not allowed"),
+    ({"registry": "-x"}, r"/registry': '-x' does not match pattern"),
+    ({"image": {"command": ["sh"]}}, r"/image': additional properties 'command' not allowed"),
+    ({"image": {"tag": ""}}, r"/image/tag': '' does not match pattern"),
+    ({"watch": {"namespaces": ["Lab"]}}, r"/watch/namespaces/0': 'Lab' does not match pattern"),
+    ({"watch": {"namespaces": ["a"], "all": True}}, r"watch: got all and namespaces"),
+    ({"settings": {"artifacts": {"gcs": {}}}}, r"additional properties 'gcs' not allowed"),
+    ({"settings": {"artifacts": {"s3": {"bucket": "b"}}}}, r"missing property 'secret'"),
+    ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
+    ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
+    ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
+    ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
+    ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
+    ({"podTemplate": {"hostNetwork": True}}, r"/podTemplate': additional properties 'hostNetwork' not allowed"),
+]
+KILL: Final = {"name": "cut", "at": {"message": 100}}
+ORDINARY: Final[list[dict[str, Any]]] = [
+    {**KILL, "killTCP": {"duration": "2s"}},
+    {**KILL, "name": "gone", "podDelete": {"target": "Leader"}},
+    {**KILL, "name": "alone", "partition": {"target": "Leader", "by": "NetworkPolicy", "duration": "5s"}},
+]
+PRIVILEGED: Final[list[dict[str, Any]]] = [
+    {**KILL, "partition": {"target": "Leader", "by": "NetFilter", "duration": "5s"}}
+]
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(CHART, "op", NAMESPACE, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def client(api_server: ApiServer) -> Iterator[ApiClient]:
+    """A client of an API server with two namespaces; on a cluster of others, a definition that was there stays."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with api_server.client() as client:
+        known, _ = ask(client, "GET", DEFINITION)
+        for name in (NAMESPACE, ELSEWHERE):
+            ask(client, "POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+            ask(client, "POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+        yield client
+        for name in (NAMESPACE, ELSEWHERE):
+            ask(client, "DELETE", f"/api/v1/namespaces/{name}")
+        if known == 404:
+            ask(client, "DELETE", DEFINITION)
+
+
+@pytest.fixture
+def installed(helm: Helm, client: ApiClient, api_server: ApiServer) -> Iterator[Helm]:
+    release = Helm(CHART, "op", NAMESPACE, helm.home, api_server.kubeconfig)
+    release.upgrade({"resources": {"requests": {"cpu": "10m"}}})
+    yield release
+    release.uninstall()
+
+
+@pytest.fixture
+def operator(installed: Helm, api_server: ApiServer) -> Iterator[ApiClient]:
+    """A client with the rights of the operator's account."""
+    with api_server.client() as client:
+        client.set_default_header("Impersonate-User", f"system:serviceaccount:{NAMESPACE}:op")
+        yield client
+
+
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+def test_the_chart_is_sound(helm: Helm, values: Values) -> None:
+    assert "0 chart(s) failed" in helm.lint(values)
+
+
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+def test_the_api_server_takes_every_object(helm: Helm, client: ApiClient, values: Values) -> None:
+    for each in helm.render(values):
+        where = each["metadata"].get("namespace", NAMESPACE)
+        dry_run(client, {**each, "metadata": {**each["metadata"], "namespace": where}}, where)
+
+
+def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
+    template = named(helm.render({}), "Deployment", "op")["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "op"}}
+    pod["spec"]["serviceAccountName"] = "default"
+    dry_run(client, pod, NAMESPACE)
+    assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+@pytest.mark.parametrize(("values", "words"), WRONG, ids=[json.dumps(values) for values, _ in WRONG])
+def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        helm.render(values)
+
+
+def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"release name: got o+; at most 45 characters"):
+        Helm(CHART, "o" * 46, NAMESPACE, tmp_path).render({})
+    assert Helm(CHART, "o" * 45, NAMESPACE, tmp_path).render({})
+
+
+def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
+    rendered = Helm(CHART, "on", NAMESPACE, tmp_path).render({})
+    assert all(isinstance(each["metadata"]["name"], str) for each in rendered)
+    assert named(rendered, "Deployment", "on")["spec"]["template"]["spec"]["serviceAccountName"] == "on"
+
+
+def test_the_chart_brings_the_definition_that_the_models_make() -> None:
+    assert yaml.safe_load((CHART / "crds" / "dedupexperiment.yaml").read_text()) == crd.definition()
+
+
+def test_there_is_one_operator_at_a_time(helm: Helm) -> None:
+    spec = named(helm.render({}), "Deployment", "op")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_whose_experiments_it_runs_is_on_its_command_line(helm: Helm) -> None:
+    assert watched(helm.render({})) == [f"--namespace={NAMESPACE}"]
+    assert watched(helm.render(VARIANTS["two namespaces"])) == [f"--namespace={NAMESPACE}", f"--namespace={ELSEWHERE}"]
+    assert watched(helm.render({"watch": {"all": True}})) == ["--all-namespaces"]
+
+
+def test_only_where_it_runs_experiments_it_has_rights(helm: Helm) -> None:
+    roles = [each for each in helm.render(VARIANTS["two namespaces"]) if each["kind"] in ("Role", "RoleBinding")]
+    assert sorted((each["kind"], each["metadata"]["namespace"]) for each in roles) == [
+        *(("Role", name) for name in (NAMESPACE, ELSEWHERE)),
+        *(("RoleBinding", name) for name in (NAMESPACE, ELSEWHERE)),
+    ]
+    bound = [each for each in helm.render({}) if each["kind"] == "ClusterRoleBinding"]
+    assert bound == []
+
+
+def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
+    told = settings(helm.render(VARIANTS["elsewhere"]))
+    assert told.runner_image.reference == "mirror.example:5000/dedup/dedup-runner:dev"
+    assert told.artifacts.root("trial") == "s3://b/team/x/trial"
+    assert (told.spark.executors, told.charts["kafka"], told.runner.memory) == (4, {"heapMiB": 1024}, "2Gi")
+    assert settings(helm.render({}), artifacts={"volume": {"claim": "c"}}).spark.executors == 1
+
+
+def test_other_settings_start_it_anew(helm: Helm) -> None:
+    plain, other = (
+        named(helm.render(values), "Deployment", "op")["spec"]["template"]["metadata"]["annotations"]
+        for values in ({}, {"settings": {"spark": {"executors": 2}}})
+    )
+    assert plain != other
+
+
+def test_every_rule_says_what_it_is_for() -> None:
+    lines = (CHART / "templates" / "_rules.tpl").read_text().splitlines()
+    rules = [number for number, line in enumerate(lines) if line.startswith("- apiGroups")]
+    assert len(rules) > 10
+    assert all(lines[number - 1].startswith("# ") for number in rules)
+
+
+def test_it_may_make_what_an_experiment_consists_of(operator: ApiClient, tmp_path: Path) -> None:
+    owner, made = Owner(NAMESPACE, "trial", "uid"), made_of(ORDINARY)
+    whole = settings([], artifacts={"s3": S3}, namespace=NAMESPACE)
+    for each in accounts(owner, made):  # a binding is taken only where its role is
+        create_from_dict(operator, each, namespace=NAMESPACE)
+    for each in run_objects(owner, made, plan(made)[0], 1, whole):
+        dry_run(operator, each, NAMESPACE)
+    for chart in ("kafka", "pulsar"):
+        rendered = Helm(CHARTS / chart, "sys", NAMESPACE, tmp_path).render({"tls": {"enabled": True}})
+        for each in rendered:
+            dry_run(operator, each, NAMESPACE)
+
+
+def test_it_may_hand_on_privileged_faults_only_where_the_administrator_allowed_them(
+    operator: ApiClient, installed: Helm
+) -> None:
+    made = accounts(Owner(NAMESPACE, "apart", "another"), made_of(PRIVILEGED, allowPrivilegedFaults=True))
+    (role,) = [each for each in made if each["kind"] == "Role" and "ephemeralcontainers" in json.dumps(each)]
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles"
+    status, said = ask(operator, "POST", path, role, query={"dryRun": "All"})
+    assert (status, "pods/ephemeralcontainers" in said["message"]) == (403, True)
+    installed.upgrade({"allowPrivilegedFaults": True})
+    assert ask(operator, "POST", path, role, query={"dryRun": "All"})[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("GET", f"/api/v1/namespaces/{ELSEWHERE}/secrets"),
+        ("GET", f"/api/v1/namespaces/{ELSEWHERE}/pods"),
+        ("GET", "/api/v1/nodes"),
+        ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+        ("POST", f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}"),
+        ("DELETE", f"/api/v1/namespaces/{NAMESPACE}"),
+    ],
+)
+def test_it_may_do_nothing_else(operator: ApiClient, verb: str, path: str) -> None:
+    assert ask(operator, verb, path, {} if verb == "POST" else None)[0] == 403
+
+
+def test_the_definition_stays_when_the_release_goes(installed: Helm, client: ApiClient) -> None:
+    assert ask(client, "GET", DEFINITION)[0] == 200
+    installed.uninstall()
+    try:
+        assert ask(client, "GET", DEFINITION)[0] == 200
+    finally:
+        installed.upgrade({})
+
+
+def test_the_notes_say_what_to_do_next(installed: Helm) -> None:
+    notes = installed.upgrade({})
+    assert f"runs the DedupExperiments of {NAMESPACE}." in notes
+    assert "kubectl wait --for=condition=Finished" in notes
+    assert "each experiment has to say it (spec.artifacts)" in notes
+    assert "spec.artifacts" not in installed.upgrade({"settings": {"artifacts": {"s3": S3}}})
+
+
+def watched(rendered: list[dict[str, Any]]) -> list[str]:
+    (container,) = named(rendered, "Deployment", "op")["spec"]["template"]["spec"]["containers"]
+    return [each for each in container["args"] if "namespace" in each]
+
+
+def settings(rendered: list[dict[str, Any]], namespace: str = "lab", **more: Any) -> Settings:
+    """What the operator reads, for an experiment of that namespace."""
+    told = yaml.safe_load(named(rendered, "ConfigMap", "op")["data"]["settings.yaml"]) if rendered else {}
+    return Settings.model_validate({**told, **more, "namespace": namespace}, by_alias=True, by_name=False)
+
+
+def made_of(faults: list[dict[str, Any]], **spec: Any) -> Experiment:
+    return experiment(faults=faults, **spec)

@@ -1,0 +1,212 @@
+"""The objects of an experiment, as far as they can be judged without a cluster: names, rights, and who sees what."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from dedup.assignments import Assignment
+from dedup.errors import SpecificationError
+from dedup.experiments import Experiment, load, parse
+from dedup.plans import Run, plan
+from dedup_operator.objects import settings as settings_files
+from dedup_operator.objects.__main__ import printed
+from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.runs import run_objects
+from dedup_operator.objects.settings import Artifacts, Settings, Volume
+from dedup_operator.objects.systems import endpoints, values
+from dedup_operator.objects.verifications import verification
+
+EXAMPLES: Final = Path(__file__).parents[3] / "examples"
+OWNER: Final = Owner("lab", "kafka-vs-pulsar", "6f1c")
+SETTINGS: Final = Settings.model_validate(
+    {
+        "namespace": "lab",
+        "artifacts": {"s3": {"bucket": "b", "prefix": "p/", "endpoint": "http://store:9000", "secret": "keys"}},
+    }
+)
+ON_VOLUME: Final = SETTINGS.model_copy(update={"artifacts": Artifacts(volume=Volume(claim="disk"))})
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    return load(EXAMPLES / "kafka-vs-pulsar.yaml")
+
+
+def first(experiment: Experiment, system: str) -> Run:
+    return next(run for run in plan(experiment) if run.system == system)
+
+
+def job(experiment: Experiment, system: str = "kafka", settings: Settings = SETTINGS) -> dict[str, Any]:
+    return run_objects(OWNER, experiment, first(experiment, system), 1, settings)[1]
+
+
+def containers(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    spec = job["spec"]["template"]["spec"]
+    return {each["name"]: each for each in [*spec["initContainers"], *spec["containers"]]}
+
+
+def mounted(container: dict[str, Any]) -> set[str]:
+    return {each["name"] for each in container["volumeMounts"]}
+
+
+def test_a_name_is_always_the_same_and_fits_everywhere() -> None:
+    assert name_of(OWNER, "run", "a") == name_of(OWNER, "run", "a")
+    assert len(name_of(OWNER, "run", "a" * 500)) == 12
+
+
+def test_other_parts_and_other_owners_have_other_names() -> None:
+    names = {name_of(owner, part) for owner in (OWNER, OWNER._replace(uid="7a")) for part in ("a", "b")}
+    assert len(names) == 4
+
+
+def test_an_object_belongs_to_the_resource_that_asked_for_it() -> None:
+    assert metadata(OWNER, "x", "run")["ownerReferences"][0]["uid"] == "6f1c"
+
+
+def test_without_a_resource_nobody_owns_it() -> None:
+    assert "ownerReferences" not in metadata(OWNER._replace(uid=None), "x", "run")
+
+
+def test_labels_have_room_for_the_longest_names(experiment: Experiment) -> None:
+    labels = job(experiment)["metadata"]["labels"]
+    assert all(len(each) <= 63 for each in labels.values())
+    assert labels["dedup.dev/system"] == "kafka" and labels["dedup.dev/attempt"] == "1"
+
+
+def test_the_programs_are_told_the_whole_run(experiment: Experiment) -> None:
+    config, made = run_objects(OWNER, experiment, first(experiment, "pulsar"), 3, SETTINGS)
+    told = Assignment.model_validate_json(config["data"]["run.json"])
+    assert (told.run, told.attempt) == (first(experiment, "pulsar"), 3)
+    assert told.experiment.digest() == experiment.digest()
+    assert told.place() == f"s3://b/p/{OWNER.folder}/runs/{told.run_id}/attempt-3"
+    assert made["metadata"]["name"] == config["metadata"]["name"]
+
+
+def test_a_run_is_never_tried_again(experiment: Experiment) -> None:
+    spec = job(experiment)["spec"]
+    assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+def test_each_fault_and_the_latency_have_a_container(experiment: Experiment) -> None:
+    spec = job(experiment)["spec"]["template"]["spec"]
+    names = [each["name"] for each in spec["containers"]]
+    faults = [f"chaos-{fault.name}" for fault in experiment.spec.faults]
+    assert names == ["conductor", "producer", "consumer", "chaos-latency", *faults]
+
+
+def test_clients_under_test_have_no_token_and_no_keys(experiment: Experiment) -> None:
+    made = containers(job(experiment))
+    for name in ("producer", "consumer", "toxiproxy", "watchdog"):
+        assert "token" not in mounted(made[name])
+        assert "AWS_SECRET_ACCESS_KEY" not in {each["name"] for each in made[name].get("env", [])}
+
+
+def test_who_kills_and_who_conducts_has_a_token(experiment: Experiment) -> None:
+    made = containers(job(experiment))
+    having = {name for name, each in made.items() if "token" in mounted(each)}
+    assert having == {"conductor"} | {name for name in made if name.startswith("chaos-")}
+
+
+def test_keys_come_from_a_secret_only(experiment: Experiment) -> None:
+    made = [*run_objects(OWNER, experiment, first(experiment, "kafka"), 1, SETTINGS)]
+    made.append(verification(OWNER, experiment, SETTINGS))
+    found = [each for each in walk(made) if each.get("name") == "AWS_SECRET_ACCESS_KEY"]
+    assert len(found) == 4  # the conductor, the courier, Spark's driver, its executors
+    assert all(set(each) == {"name", "valueFrom"} for each in found)
+
+
+def walk(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from walk(each)
+
+
+def test_a_volume_is_mounted_where_histories_are_carried_and_read(experiment: Experiment) -> None:
+    made = containers(job(experiment, settings=ON_VOLUME))
+    assert {name for name, each in made.items() if "store" in mounted(each)} == {"conductor", "courier"}
+    spec = verification(OWNER, experiment, ON_VOLUME)["spec"]
+    assert spec["arguments"][-1] == f"/store/dedup/{OWNER.folder}"
+    assert all("store" in mounted(spec[part]) for part in ("driver", "executor"))
+
+
+def with_fault(experiment: Experiment, **kind: Any) -> Experiment:
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["faults"] = [{"name": "apart", "at": {"message": 1}, **kind}]
+    return parse(document, source="test")
+
+
+def rights(experiment: Experiment) -> set[tuple[str, str]]:
+    """What any of our accounts may do: (resource, verb)."""
+    rules = [rule for each in accounts(OWNER, experiment) if each["kind"] == "Role" for rule in each["rules"]]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_accounts_read_no_secrets(experiment: Experiment) -> None:
+    assert ("pods/exec", "create") in rights(experiment)
+    assert not any(resource == "secrets" for resource, _ in rights(experiment))
+
+
+def test_only_faults_that_need_more_get_more(experiment: Experiment) -> None:
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    right = ("networkpolicies", "create")
+    assert right in rights(apart) and right not in rights(experiment)
+
+
+def test_a_policy_has_somebody_who_removes_it(experiment: Experiment) -> None:
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    made = run_objects(OWNER, apart, first(apart, "kafka"), 1, SETTINGS)
+    assert [each["kind"] for each in made] == ["ConfigMap", "Job", "Job"]
+    assert "dedup_runners.chaos.deadlines" in made[2]["spec"]["template"]["spec"]["containers"][0]["command"]
+
+
+def test_pods_are_restricted(experiment: Experiment) -> None:
+    spec = job(experiment)["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    for each in containers(job(experiment)).values():
+        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert each["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_kafkas_brokers_are_where_their_chart_puts_them(experiment: Experiment) -> None:
+    found = endpoints(experiment.spec.systems[0], "r", "lab")
+    assert found.direct_bootstrap.startswith("r-0.r-brokers.lab.svc:9092,")
+    assert found.client_bootstrap == "127.0.0.1:39092,127.0.0.1:39093,127.0.0.1:39094"
+    assert found.brokers[2].pod is not None and found.brokers[2].pod.name == "r-2"
+
+
+def test_pulsars_brokers_are_called_as_they_call_themselves(experiment: Experiment) -> None:
+    found = endpoints(experiment.spec.systems[1], "r", "lab")
+    assert found.brokers[1].id == "r-broker-1.r-broker.lab.svc:8080"
+    assert found.listener_name == "loopback"
+    assert found.bookies[2].id == "r-bookie-2.r-bookie.lab.svc:3181"
+
+
+def test_a_chart_is_told_what_the_experiment_says_whatever_else_it_is_told(experiment: Experiment) -> None:
+    more = SETTINGS.model_copy(update={"charts": {"kafka": {"brokers": 1, "heapMiB": 300}}})
+    said = values(experiment.spec.systems[0], more)
+    assert (said["brokers"], said["heapMiB"]) == (3, 300)
+
+
+def test_what_is_printed_is_yaml_that_holds_the_same(experiment: Experiment) -> None:
+    run = first(experiment, "kafka")
+    text = printed("run", run.run_id, 2, experiment, SETTINGS)
+    owner = Owner("lab", experiment.name)
+    assert list(yaml.safe_load_all(text)) == json.loads(json.dumps(run_objects(owner, experiment, run, 2, SETTINGS)))
+
+
+def test_an_unknown_run_is_refused_in_words(experiment: Experiment) -> None:
+    with pytest.raises(SpecificationError, match=r"got kafka-none-001; .* runs are kafka-.* and \d+ more"):
+        printed("run", "kafka-none-001", 1, experiment, SETTINGS)
+
+
+def test_settings_of_nothing_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("namespace: lab\nartifacts: {}\n")
+    with pytest.raises(SpecificationError, match="exactly one of s3 and volume"):
+        settings_files.load(path)

@@ -1,0 +1,72 @@
+"""The queue of keys: each once, one worker a key, some later."""
+
+from dataclasses import dataclass
+
+from dedup_operator.queues import FIRST_RETRY_S, WorkQueue
+
+
+@dataclass
+class Clock:
+    s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_key_that_waits_is_not_added_again() -> None:
+    queue = WorkQueue[str]()
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    assert [queue.get(0), queue.get(0), queue.get(0)] == ["a", "b", None]
+
+
+def test_a_key_that_is_worked_on_waits_for_its_worker() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    assert queue.get(0) == "a"
+    queue.add("a")
+    assert queue.get(0) is None
+    queue.done("a")
+    assert queue.get(0) == "a"
+
+
+def test_its_innocent_twin_is_over_when_it_is_done() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    assert queue.get(0) == "a"
+    queue.done("a")
+    assert queue.get(0) is None
+
+
+def test_a_key_for_later_comes_later_and_what_is_asked_for_now_does_not_wait() -> None:
+    clock = Clock()
+    queue = WorkQueue[str](clock)
+    queue.add("a", after_s=10)
+    assert queue.get(0) is None
+    queue.add("a")
+    assert queue.get(0) == "a"
+    queue.done("a")
+    clock.s = 10
+    assert queue.get(0) == "a"
+
+
+def test_a_look_that_failed_is_repeated_later_each_time() -> None:
+    clock = Clock()
+    queue = WorkQueue[str](clock)
+    queue.add("a")
+    for wait_s in (FIRST_RETRY_S, 2 * FIRST_RETRY_S, 4 * FIRST_RETRY_S):
+        assert queue.get(0) == "a"
+        queue.done("a", failed=True)
+        assert queue.get(0) is None
+        clock.s += wait_s
+    assert queue.get(0) == "a"
+    queue.done("a")
+    clock.s += 100
+    assert queue.get(0) is None
+
+
+def test_whoever_waits_goes_home_when_the_queue_closes() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    queue.close()
+    assert queue.get() is None

@@ -1,0 +1,323 @@
+"""A cluster for the operator's tests: a store of objects, and a player who does what controllers would do.
+
+The player is the same before the fake store and before a real API server: it sets the status of Jobs, StatefulSets
+and SparkApplications as Kubernetes, its Job controller and Spark's operator would, and plays Helm with the objects that
+Helm leaves. No pod runs. `Crashing` stands between the operator and its cluster, and dies before or after any write.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from dedup_operator.clusters import Cluster, Conflict, Object
+from dedup_operator.objects.settings import Settings
+from dedup_operator.reconciliations import Reconciler
+from dedup_operator.releases import Releases, secrets_of
+from dedup_operator.sights import Told, document
+from dedup_operator.statuses import Judgement, SystemStatus, VariantStatus
+
+NAMESPACE: Final = "lab"
+MAX_LOOKS: Final = 400
+SETTINGS: Final = Settings.model_validate(
+    {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": "keys"}}}, by_alias=True
+)
+TOLD: Final = Told(
+    verdict=Judgement.PASS,
+    message="every expectation was met",
+    systems=[SystemStatus(name="kafka", variants=[VariantStatus(name="dedup", runs=1, finished_runs=1)])],
+)
+STAMP: Final = "2026-11-21T12:00:00Z"
+
+
+class Crash(Exception):
+    """The operator is gone."""
+
+
+class Played(Cluster, Protocol):
+    """A cluster whose controllers a test plays."""
+
+    def set_status(self, made: Object, status: Object) -> None: ...
+
+
+@dataclass
+class FakeCluster:
+    """Objects by kind, namespace and name."""
+
+    objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
+    logs: Callable[[], str] = lambda: document(TOLD)
+    versions: int = 0
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        wanted = dict(each.split("=") for each in selector.split(",") if each)
+        return [
+            copy.deepcopy(made)
+            for (its_kind, its_namespace, _), made in sorted(self.objects.items())
+            if (its_kind, its_namespace) == (kind, namespace)
+            and wanted.items() <= (made["metadata"].get("labels") or {}).items()
+        ]
+
+    def create(self, made: Object) -> bool:
+        key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        if key in self.objects:
+            return False
+        self._put(key, {**made, "metadata": {"uid": f"uid-{key[2]}", "generation": 1, **made["metadata"]}})
+        return True
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        self.objects.pop((kind, namespace, name), None)
+
+    def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        made = self.objects[kind, namespace, name]
+        self._put((kind, namespace, name), _merged(made, change))
+
+    def replace_status(self, made: Object) -> Object:
+        key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        now = self.objects[key]
+        if now["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified")
+        self._put(key, {**now, "status": made["status"]})
+        return copy.deepcopy(self.objects[key])
+
+    def set_status(self, made: Object, status: Object) -> None:
+        key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        self._put(key, {**self.objects[key], "status": status})
+
+    def log(self, namespace: str, pod: str) -> str:
+        return self.logs()
+
+    def _put(self, key: tuple[str, str, str], made: Object) -> None:
+        self.versions += 1
+        made = copy.deepcopy(made)
+        made["metadata"]["resourceVersion"] = str(self.versions)
+        self.objects[key] = made
+
+
+def _merged(old: Any, change: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(change, dict):
+        return change
+    return {**old, **{key: _merged(old.get(key), each) for key, each in change.items()}}
+
+
+@dataclass
+class Crashing:
+    """The operator's way to its cluster, which breaks once, at one of its moments: before and after each write."""
+
+    inner: Cluster
+    crash_at: int = 0
+    moment: int = 0
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        return self.inner.get(kind, namespace, name)
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        return self.inner.list(kind, namespace, selector)
+
+    def log(self, namespace: str, pod: str) -> str:
+        return self.inner.log(namespace, pod)
+
+    def create(self, made: Object) -> bool:
+        return bool(self._around(lambda: self.inner.create(made)))
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        self._around(lambda: self.inner.delete(kind, namespace, name))
+
+    def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        self._around(lambda: self.inner.patch(kind, namespace, name, change))
+
+    def replace_status(self, made: Object) -> Object:
+        return dict(self._around(lambda: self.inner.replace_status(made)))
+
+    def _around(self, write: Callable[[], Any]) -> Any:
+        self._may_crash()
+        done = write()
+        self._may_crash()
+        return done
+
+    def _may_crash(self) -> None:
+        self.moment += 1
+        if self.moment == self.crash_at:
+            raise Crash
+
+
+@dataclass
+class ScriptedHelm:
+    """What Helm leaves: its Secret, pending at first, and the chart's objects, one workload here."""
+
+    cluster: Cluster
+    installed: list[str] = field(default_factory=list)
+    refuses: Exception | None = None
+
+    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.installed.append(release)
+        labels = {"owner": "helm", "name": release, "version": "1"}
+        secret = {"name": f"sh.helm.release.v1.{release}.v1", "namespace": namespace}
+        pending = {**secret, "labels": {**labels, "status": "pending-install"}}
+        self.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": pending, "type": "helm.sh/release.v1"})
+        self.cluster.create(_workload(release, namespace, values))
+        self.cluster.patch("Secret", namespace, secret["name"], {"metadata": {"labels": {"status": "deployed"}}})
+
+    def uninstall(self, release: str, namespace: str) -> None:
+        self.cluster.delete("StatefulSet", namespace, release)
+        for secret in secrets_of(self.cluster, release, namespace):
+            self.cluster.delete("Secret", namespace, secret["metadata"]["name"])
+
+
+def _workload(release: str, namespace: str, values: Object) -> Object:
+    owner = {"apiVersion": "dedup.dev/v1alpha1", "kind": "DedupExperiment", **values["owner"]}
+    labels = {"app.kubernetes.io/instance": release}
+    pod = {"containers": [{"name": "broker", "image": "none"}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": release, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
+        "spec": {
+            "replicas": values["brokers"],
+            "serviceName": release,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+Fails = Callable[[Object], bool]
+
+
+@dataclass
+class Player:
+    """Kubernetes' controllers and Spark's operator: each move takes every object one step on."""
+
+    cluster: Played
+    namespace: str = NAMESPACE
+    fails: Fails = lambda _job: False
+    jobs: dict[str, str] = field(default_factory=dict)
+    """Which Jobs were ever seen to start: their names, and the runs that they are of."""
+
+    def move(self) -> None:
+        for made in self.cluster.list("StatefulSet", self.namespace, ""):
+            replicas = made["spec"]["replicas"]
+            there = {"observedGeneration": made["metadata"]["generation"], "replicas": replicas}
+            self.cluster.set_status(made, {**there, "readyReplicas": replicas})
+        for made in self.cluster.list("Job", self.namespace, ""):
+            self._move_job(made)
+        for made in self.cluster.list("SparkApplication", self.namespace, ""):
+            self.cluster.set_status(made, {"applicationState": {"state": "COMPLETED"}})
+
+    def _move_job(self, made: Object) -> None:
+        status = made.get("status") or {}
+        name, labels = made["metadata"]["name"], made["metadata"]["labels"]
+        if status.get("conditions"):
+            return
+        if not status.get("ready"):
+            self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
+            self.cluster.create(_pod(name, self.namespace, labels))
+            self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
+            return
+        for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+            self.cluster.set_status(pod, {"phase": "Failed" if self.fails(made) else "Succeeded"})
+        if self.fails(made):
+            ends = [_condition("FailureTarget"), _condition("Failed")]
+            self.cluster.set_status(made, {"startTime": STAMP, "failed": 1, "ready": 0, "conditions": ends})
+        else:
+            ends = [_condition("SuccessCriteriaMet"), _condition("Complete")]
+            counts = {"startTime": STAMP, "completionTime": STAMP, "succeeded": 1, "ready": 0}
+            self.cluster.set_status(made, {**counts, "conditions": ends})
+
+
+def _condition(kind: str) -> Object:
+    return {"type": kind, "status": "True", "reason": "Played", "message": "as the script says", **_TIMES}
+
+
+_TIMES: Final = {"lastTransitionTime": STAMP, "lastProbeTime": STAMP}
+
+
+def _pod(job: str, namespace: str, labels: dict[str, str]) -> Object:
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{job}-pod",
+            "namespace": namespace,
+            "labels": {**labels, "batch.kubernetes.io/job-name": job},
+        },
+        "spec": {
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "report", "image": "none", "securityContext": security}],
+        },
+    }
+
+
+@dataclass
+class World:
+    """An operator, its cluster and its player; time goes on with each of the player's moves."""
+
+    cluster: Played
+    namespace: str = NAMESPACE
+    fails: Fails = lambda _job: False
+    refuses: Exception | None = None
+    now_s: float = 1_800_000_000.0
+    installed: list[str] = field(default_factory=list)
+    moments: int = 0
+
+    def __post_init__(self) -> None:
+        self.player = Player(self.cluster, self.namespace, self.fails)
+
+    def apply(self, document: Object) -> None:
+        metadata = {"uid": "6f1c", **document["metadata"], "namespace": self.namespace}
+        self.cluster.create({**document, "metadata": metadata})
+
+    def live(self, name: str = "e") -> Object:
+        found = self.cluster.get("DedupExperiment", self.namespace, name)
+        assert found is not None
+        return found
+
+    def status(self) -> Object:
+        return dict(self.live().get("status") or {})
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        (found,) = (each for each in self.status()["conditions"] if each["type"] == kind)
+        return found["status"], found["reason"]
+
+    def operator(self, crash_at: int = 0) -> tuple[Reconciler, Crashing]:
+        way = Crashing(self.cluster, crash_at)
+        helm: Releases = ScriptedHelm(way, self.installed, self.refuses)
+        return Reconciler(way, helm, SETTINGS, lambda: self.now_s), way
+
+    def run(self, *, crash_at: int = 0, until: Callable[[Object], bool] = lambda _status: False) -> bool:
+        """To the end, or until the status says so. Whether the operator crashed on the way; a new one went on then."""
+        operator, way = self.operator(crash_at)
+        crashed = False
+        for _ in range(MAX_LOOKS):
+            try:
+                again_s = operator.look((self.namespace, "e"))
+            except Crash:
+                operator, way = self.operator()
+                crashed = True
+                self.now_s += 60
+                continue
+            self.moments = way.moment
+            if again_s is None or until(self.status()):
+                return crashed
+            if again_s > 0:
+                self.player.move()
+                self.now_s += 1
+        raise AssertionError(f"going round in circles: {self.status()}")
+
+    def orphans(self) -> list[str]:
+        """What would stay if the experiment were deleted now, pods apart, which belong to Jobs."""
+        kinds = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "Job", "StatefulSet")
+        uid = self.live()["metadata"]["uid"]
+        return [
+            f"{kind} {made['metadata']['name']}"
+            for kind in (*kinds, "SparkApplication")
+            for made in self.cluster.list(kind, self.namespace, "")
+            if made["metadata"]["name"] not in ("default", "kube-root-ca.crt")
+            and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
+        ]

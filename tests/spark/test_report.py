@@ -1,0 +1,239 @@
+"""The report of verified runs: what speaks is told, and what is missing is never a pass.
+
+The smallest experiment that can pass: two runs each of a control that duplicates and of a treatment that does not. What
+Spark would say of them the local engine says here, which is the same method.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pydantic import TypeAdapter
+from tests.builders import History, write_history
+from tests.core.evidences import experiment
+from tests.runners import minio
+
+from dedup.anomalies import Engine
+from dedup.histories import MANIFEST, VERIFICATION, run_folders
+from dedup.manifests import Deduplication
+from dedup.plans import Run, deduplicates, plan
+from dedup.stores import Place, place
+from dedup_operator.statuses import Judgement, Sums, SystemStatus
+from dedup_spark import evidence, local, report
+from dedup_spark.evidence import Report
+
+MESSAGES: Final = 6
+EXPERIMENT: Final = experiment(workload={"messages": MESSAGES}, faults=[])
+SENT: Final = [(0, value) for value in range(1, MESSAGES + 1)]
+ACKNOWLEDGED: Final = [(0, value, 0, 0, 0, value - 1, 0) for value in range(1, MESSAGES + 1)]
+
+
+def reading(*values: int) -> History:
+    """All was sent and acknowledged, and this was read."""
+    return History(SENT, ACKNOWLEDGED, [(entry, 0, 0, entry, 0, 0, value) for entry, value in enumerate(values)])
+
+
+CLEAN: Final = reading(*range(1, MESSAGES + 1))
+DUPLICATED: Final = reading(*range(1, MESSAGES + 1), 5, 6)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The place of the experiment, all of its runs done and verified."""
+    made = tmp_path / "root"
+    for run in plan(EXPERIMENT):
+        record(made, run, DUPLICATED if run.variant == "control" else CLEAN)
+    verify(made)
+    return made
+
+
+def record(root: Path, run: Run, history: History, attempt: int = 1) -> Path:
+    on = next(deduplicates(each) for each in EXPERIMENT.spec.variants if each.name == run.variant)
+    folder = root / "runs" / run.run_id / f"attempt-{attempt}"
+    write_history(
+        folder,
+        history,
+        attempt=attempt,
+        experiment=EXPERIMENT.name,
+        spec_digest=EXPERIMENT.digest(),
+        run_id=run.run_id,
+        system=run.system,
+        variant=run.variant,
+        run=run.number,
+        seed=run.seed,
+        deduplication=Deduplication(asked=on, in_force=on, proof="made by hand"),
+    )
+    return folder
+
+
+def verify(root: Place) -> None:
+    """What `dedup_spark.job --keep ROOT` leaves."""
+    folders = run_folders(root)
+    said = local.verify(folders)
+    evidence.keep(Report(engine=Engine.SPARK, runs=said.runs, problems=said.problems), folders)
+
+
+def first(root: Path, variant: str) -> Path:
+    return root / "runs" / f"kafka-{variant}-001" / "attempt-1"
+
+
+def change_verification(folder: Path, **changes: Any) -> None:
+    said = json.loads((folder / VERIFICATION).read_text())
+    (folder / VERIFICATION).write_text(json.dumps(said | changes))
+
+
+def test_runs_that_were_verified_by_both_judges_pass(root: Path) -> None:
+    told = report.report(EXPERIMENT, root)
+    assert (told["verdict"], told["exitCode"], told["experiment"]) == ("Pass", 0, "trial")
+    assert told["specDigest"] == EXPERIMENT.digest()
+    assert json.loads((root / "summary.json").read_text())["verdict"] == "pass"
+    assert len((root / "trial_dedup_output.txt").read_text().splitlines()) == 5
+    assert (root / "trial_order_output.txt").read_text().count("DUPLICATE BLOCK - JUMP BACKWARDS") == 2
+
+
+def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> None:
+    told = report.report(EXPERIMENT, root)
+    (kafka,) = TypeAdapter(list[SystemStatus]).validate_json(json.dumps(told["systems"]))
+    control, treatment = kafka.variants
+    assert (control.name, control.runs, control.finished_runs, control.effective_runs) == ("control", 2, 2, 2)
+    assert (control.runs_with_copies, treatment.runs_with_copies) == (2, 0)
+    assert control.counts and control.counts.values_with_duplicates == 4
+    assert treatment.verdict is Judgement(told["verdict"]) is Judgement.PASS
+    assert set(report.COUNTED) == set(Sums.model_fields)
+    assert told["uri"] == str(root / "summary.json")
+
+
+def test_a_run_that_spark_did_not_verify_is_an_error(root: Path) -> None:
+    (first(root, "dedup") / VERIFICATION).unlink()
+    told = report.report(EXPERIMENT, root)
+    assert (told["verdict"], told["exitCode"]) == ("Error", 4)
+    assert "kafka-dedup-001: Spark did not verify this history" in told["reasons"][0]
+    verify(root)
+    assert report.report(EXPERIMENT, root)["verdict"] == "Pass"
+
+
+def test_a_verification_that_cannot_be_read_was_not_made(root: Path) -> None:
+    (first(root, "dedup") / VERIFICATION).write_text("{")
+    assert report.report(EXPERIMENT, root)["verdict"] == "Error"
+
+
+def test_a_history_that_spark_could_not_judge_is_an_error(root: Path) -> None:
+    change_verification(first(root, "dedup"), spark=None, problem="sent/00000.parquet: its bytes changed")
+    told = report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Error"
+    assert "its bytes changed" in told["reasons"][0]
+
+
+def test_judges_who_disagree_are_an_error(root: Path) -> None:
+    said = json.loads((first(root, "dedup") / VERIFICATION).read_text())["spark"]
+    change_verification(first(root, "dedup"), spark=said | {"counts": said["counts"] | {"jump_forward": 1}})
+    told = report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Error"
+    assert "Spark and the oracle disagree" in told["reasons"][0]
+
+
+def test_a_duplicate_in_the_treatment_is_a_fail_and_there_is_a_report_of_it(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = first(root, "dedup")
+    folder.rename(tmp_path / "replaced")
+    record(root, next(run for run in plan(EXPERIMENT) if run.run_id == "kafka-dedup-001"), DUPLICATED)
+    verify(root)
+    assert report.main(command(tmp_path, root)) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["verdict"], told["exitCode"]) == ("Fail", 1)
+    assert told["systems"][0]["variants"][1]["counts"]["valuesWithDuplicates"] == 2
+
+
+def test_a_run_without_a_history_is_an_error_that_says_why(root: Path) -> None:
+    folder = first(root, "dedup")
+    (folder / MANIFEST).unlink()
+    (folder / "failure.json").write_text(json.dumps({"stage": "Produce", "reason": "the producer died"}))
+    told = report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Error"
+    assert "kafka-dedup-001 has no history: the producer died" in told["reasons"][0]
+    assert told["systems"][0]["variants"][1]["finishedRuns"] == 1
+
+
+def test_where_nothing_was_run_the_system_tells_why(tmp_path: Path) -> None:
+    told = report.report(EXPERIMENT, tmp_path / "nothing", {"kafka": "its chart could not be installed"})
+    assert told["verdict"] == "Error"
+    assert "its chart could not be installed" in told["reasons"][0]
+    assert report.report(EXPERIMENT, tmp_path / "silent")["verdict"] == "Error"
+
+
+def test_a_second_finished_attempt_is_an_error(root: Path) -> None:
+    run = next(run for run in plan(EXPERIMENT) if run.run_id == "kafka-dedup-001")
+    record(root, run, CLEAN, attempt=2)
+    verify(root)
+    told = report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Error"
+    assert "attempts 1, 2 are all finished" in told["reasons"][0]
+
+
+def test_a_report_made_again_says_the_same_and_does_not_ask_the_oracle_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = report.report(EXPERIMENT, root)
+    monkeypatch.setattr(report, "second_opinion", None)
+    assert report.report(EXPERIMENT, root) == told
+
+
+def test_above_its_limit_the_oracle_is_not_asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dedup_spark.opinions.ORACLE_LIMIT", MESSAGES - 1)
+    told = report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Error"  # dedup.verdicts still wants it
+    assert "the oracle did not judge this history" in told["reasons"][0]
+
+
+def test_reasons_are_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "LONGEST_REASON", 20)
+    monkeypatch.setattr(report, "MOST_REASONS", 1)
+    (reason,) = report.report(EXPERIMENT, root)["reasons"]
+    assert len(reason) == 20
+
+
+def test_without_an_experiment_there_is_no_report(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report.main(["--experiment", str(tmp_path / "none.yaml"), str(root)]) == 4
+    assert report.main(["--failures", str(tmp_path / "none.json"), *command(tmp_path, root)]) == 4
+    (root / "summary.json").mkdir()
+    assert report.main(command(tmp_path, root)) == 4
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(":")[0] for line in error.splitlines()] == [
+        str(tmp_path / "none.yaml"),
+        str(tmp_path / "none.json"),
+        "IsADirectoryError",
+    ]
+
+
+def command(folder: Path, root: Place) -> list[str]:
+    document = folder / "experiment.json"
+    document.write_text(json.dumps(EXPERIMENT.model_dump(mode="json", by_alias=True, exclude_none=True)))
+    return ["--experiment", str(document), str(root)]
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    with minio.served(tmp_path / "data"):
+        yield f"s3://{minio.BUCKET}"
+
+
+@pytest.mark.live
+def test_in_a_store_it_says_the_same(root: Path, bucket: str) -> None:
+    there = place(f"{bucket}/team/trial")
+    assert not isinstance(there, Path)
+    there.fs.put(f"{root}/", f"{there.path}/", recursive=True)
+    verify(there)
+    told, here = report.report(EXPERIMENT, there), report.report(EXPERIMENT, root)
+    assert told["verdict"] == "Pass"
+    assert told["systems"] == here["systems"]
+    assert told["uri"] == f"{bucket}/team/trial/summary.json"
+    assert report.report(EXPERIMENT, there) == told
+    (there / "runs/kafka-dedup-001/attempt-1" / VERIFICATION).unlink()
+    assert report.report(EXPERIMENT, there)["verdict"] == "Error"
+    assert report.report(EXPERIMENT, place(f"{bucket}/nothing"))["verdict"] == "Error"
