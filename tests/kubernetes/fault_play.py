@@ -1,7 +1,8 @@
 """A producer and one fault, played in a pod: `python -c SOURCE ENDPOINTS FOLDER FAULT HOW`, all but FOLDER as JSON.
 
-FAULT is a fault as in an experiment, HOW says more: `messages`, `die` (the injector is killed once its fault is in
-force), `broker` (strike that one). What everyone saw is printed as one line of JSON.
+FAULT is a fault as in an experiment, HOW says more: `messages`; `die`, the event at which the injector is killed;
+`broker`, to strike that one; `believed`, other endpoints that the injector is told. What everyone saw is printed as one
+line of JSON.
 """
 
 import json
@@ -18,33 +19,46 @@ from dedup.faults import vacuous
 from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
-from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.configs import Library, ProducerConfig, Trigger
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
 BOUND_S = 240.0
 SHARED = Path("/shared")
+LIBRARIES: dict[str, Library] = {"kafka": "confluent-kafka", "pulsar": "pulsar-client"}
 
 
-def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die: bool, broker: str | None) -> object:
+def play(
+    endpoints: Endpoints,
+    folder: Path,
+    fault: Fault,
+    *,
+    messages: int,
+    die: str | None = None,
+    broker: str | None = None,
+    believed: dict[str, Any] | None = None,
+) -> object:
     """The record of the fault, and what is left of it."""
     folder.mkdir(parents=True)
+    struck = endpoints.model_copy(update={"brokers": endpoints.bookies}) if fault.needs_bookies else endpoints
     with (
         lifelines.held(lifelines.CONDUCTOR, SHARED),
         admins.connect(endpoints) as admin,
         sites.connect(endpoints) as site,
+        sites.connect(struck) as victims,
     ):
         site.warm_up()
-        before = site.exits()
-        admin.create_topic(folder.name, partitions=1, deduplication=True)
+        before = victims.exits()
+        topic = admin.topic_name(folder.name, deduplication=True)
+        admin.create_topic(topic, partitions=1, deduplication=True)
         os.environ[lifelines.VARIABLE] = str(SHARED)
         injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
         del os.environ[lifelines.VARIABLE]
         chaos.prepare(
             folder,
             fault,
-            endpoints=endpoints,
-            topic=folder.name,
+            endpoints=Endpoints.model_validate(believed or endpoints),
+            topic=topic,
             timeout_s=BOUND_S,
             broker=broker,
             watchdog=SHARED / "watchdog.sock",
@@ -53,15 +67,16 @@ def play(endpoints: Endpoints, folder: Path, fault: Fault, *, messages: int, die
         if (port := armed(folder, fault)) is None:
             (record,) = chaos.records(folder, [fault], messages=messages)
             sys.exit(f"never armed: {'; '.join(record.problems)}; {vacuous(record)}")
-        producer = produce(endpoints, folder, messages, Trigger(fault=fault.name, message=fault.at.message, port=port))
+        trigger = Trigger(fault=fault.name, message=fault.at.message, port=port)
+        producer = produce(endpoints, folder, topic, messages, trigger)
         if die:
-            until(lambda: "injected" in events(folder, "marks.jsonl"), BOUND_S, "the producer to know of the fault")
+            until(lambda: die in events(folder) or injector.poll() is not None, BOUND_S, f"the event {die}")
             os.killpg(injector.pid, signal.SIGKILL)
         codes = [producer.wait(BOUND_S), injector.wait(BOUND_S)]
-        until(lambda: whole(admin, folder.name), BOUND_S, "the brokers to be whole again", 0.5)
+        until(lambda: whole(admin, topic), BOUND_S, "the brokers to be whole again", 0.5)
         until(lambda: not toxics(endpoints), BOUND_S, "the toxics to be gone", 0.1)
         until(site.idle, BOUND_S, "the clients' connections to be gone", 0.1)
-        exits = site.exits() - before
+        exits = victims.exits() - before
     (record,) = chaos.records(folder, [fault], messages=messages)
     return {
         "record": record.model_dump(mode="json"),
@@ -85,14 +100,14 @@ def start(folder: Path, name: str, module: str, *arguments: str, stdin: int = su
         return subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, start_new_session=True)
 
 
-def produce(endpoints: Endpoints, folder: Path, messages: int, trigger: Trigger) -> Any:
+def produce(endpoints: Endpoints, folder: Path, topic: str, messages: int, trigger: Trigger) -> Any:
     """The project's producer at work."""
     config = ProducerConfig(
         run_id="played",
         folder=folder,
         endpoints=endpoints,
-        topic=folder.name,
-        library="confluent-kafka",
+        topic=topic,
+        library=LIBRARIES[endpoints.system],
         deduplication=True,
         producer_name=folder.name,
         messages=messages,
@@ -108,8 +123,9 @@ def whole(admin: Admin, topic: str) -> bool:
     return admin.unhealthy(topic) is None
 
 
-def events(folder: Path, name: str) -> list[object]:
-    return [line["event"] for line in chaos.lines(folder / name)]
+def events(folder: Path) -> list[object]:
+    """What the injector said, and what of it the producer stamped."""
+    return [line["event"] for name in ("faults.jsonl", "marks.jsonl") for line in chaos.lines(folder / name)]
 
 
 def toxics(endpoints: Endpoints) -> list[str]:

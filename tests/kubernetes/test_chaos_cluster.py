@@ -1,23 +1,20 @@
 """Faults in pods against charts/kafka: witnessed by the brokers, healed, and healed even if their injector is killed.
 
-They are driven from one pod with the sidecars of a run: Toxiproxy and the watchdog. Its account has the rights that the
-faults name and no others; everything keeps to the strictest Pod Security level, but for the one fault that cannot.
+Each kind has its twins: the fault as it should be, the fault whose injector dies once it is in force, and whatever
+looks like it without having any effect. Those are refused, or said to be none; they are never counted as injected.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, NetworkingV1Api
-from kubernetes.utils import create_from_dict
-from tests.kubernetes import fault_play, pods
+from kubernetes.client import BatchV1Api, CoreV1Api, NetworkingV1Api
+from tests.kubernetes import pods, stages
 from tests.kubernetes.cluster import images
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.helm import CHARTS, Helm, Values
+from tests.kubernetes.stages import BOUND_S, Stage
 
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup_runners.waiting import until
@@ -25,36 +22,18 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.cluster
 
 NAMESPACE: Final = f"chaos-{uuid4().hex[:8]}"
-BOUND_S: Final = 600.0
-HOLD_S: Final = 12
-MESSAGES: Final = 500_000
+HOLD_S: Final = 8
 REPOSITORY, TAG = images.KAFKA.reference.rsplit(":", 1)
 VALUES: Final[Values] = {"image": {"repository": REPOSITORY, "tag": TAG}}
-RIGHTS: Final[list[dict[str, Any]]] = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
-    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
-    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["get", "create", "delete"]},
-]
-ACCOUNT: Final[list[dict[str, Any]]] = [
-    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "chaos"}},
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "chaos"},
-        "rules": RIGHTS,
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "chaos"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "chaos"},
-        "subjects": [{"kind": "ServiceAccount", "name": "chaos", "namespace": NAMESPACE}],
-    },
-]
+KILL: Final = {"kill": {"target": "Leader", "restartAfter": f"{HOLD_S}s"}}
+POD_DELETE: Final = {"podDelete": {"gracePeriod": "20s"}}
+NET_FILTER: Final = {"partition": {"by": "NetFilter", "duration": "12s"}}
+POLICY: Final = {"partition": {"by": "NetworkPolicy", "duration": "4s"}}
+LASTING: Final = 1_000_000
+"""Messages enough that a broker which takes its time to end does so while some are sent."""
 
 
-def endpoints() -> Endpoints:
+def endpoints(release: str = "k") -> Endpoints:
     """The brokers as the pod sees them."""
     return Endpoints(
         system="kafka",
@@ -67,74 +46,27 @@ def endpoints() -> Endpoints:
                 client_port=9094,
                 proxy=f"k-{i}",
                 proxy_port=39092 + i,
-                pod=BrokerPod(namespace=NAMESPACE, name=f"k-{i}", container="broker", hold="/hold"),
+                pod=BrokerPod(namespace=NAMESPACE, name=f"{release}-{i}", container="broker", hold="/hold"),
             )
             for i in range(3)
         ],
     )
 
 
-@dataclass(frozen=True)
-class Stage:
-    """The brokers, and the pod from which they are hurt."""
-
-    client: ApiClient
-
-    def play(self, kind: dict[str, Any], *, die: bool = False, broker: str | None = None) -> dict[str, Any]:
-        """What became of a fault at message 20,000."""
-        fault = {"name": "cut", "at": {"message": 20_000}, **kind}
-        how = {"messages": MESSAGES, "die": die, "broker": broker}
-        source = Path(fault_play.__file__).read_text()
-        words = [endpoints().model_dump_json(), f"/history/t-{uuid4().hex[:8]}", json.dumps(fault), json.dumps(how)]
-        command = ["python", "-c", source, *words]
-        said = pods.execute(self.client, NAMESPACE, "runner", "runner", command, BOUND_S)
-        found: dict[str, Any] = json.loads(said)
-        return found
-
-
 @pytest.fixture(scope="module")
 def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    for image in (images.KAFKA, images.RUNNER):
-        cluster.load(images.archive(image))
-    with cluster.api_server.client() as client:
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        CoreV1Api(client).create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
-        helm = Helm(CHARTS / "kafka", "k", NAMESPACE, tmp_path_factory.mktemp("helm"), cluster.kubeconfig)
-        helm.upgrade(VALUES)
-        for document in (*ACCOUNT, pod_of_ours(helm)):
-            create_from_dict(client, document, namespace=NAMESPACE)
-        ready = AppsV1Api(client).read_namespaced_stateful_set
-        until(lambda: ready("k", NAMESPACE).status.ready_replicas == 3, BOUND_S, "all brokers are ready", 0.5)
-        until(lambda: pods.ready(client, NAMESPACE, "app=runner") == 1, BOUND_S, "the runner's pod is ready", 0.5)
-        yield Stage(client)
-        helm.uninstall()
-        CoreV1Api(client).delete_namespace(NAMESPACE)
+    cluster.load(images.archive(images.KAFKA))
+    helm = Helm(CHARTS / "kafka", "k", NAMESPACE, tmp_path_factory.mktemp("helm"), cluster.kubeconfig)
+    with stages.opened(cluster, helm, VALUES, endpoints()) as stage:
+        yield stage
 
 
-def pod_of_ours(helm: Helm) -> dict[str, Any]:
-    """The pod of `helm test`, Toxiproxy and all, with the watchdog, an account, and a container that waits."""
-    pod = next(each for each in helm.render(VALUES) if each["kind"] == "Pod")
-    pod["metadata"] = {"name": "runner", "labels": {"app": "runner"}}
-    spec = pod["spec"]
-    (toxiproxy,), (runner,) = spec["initContainers"], spec["containers"]
-    for name, container in (("toxiproxy", toxiproxy), ("runner", runner)):
-        container["name"], container["resources"] = name, {"limits": {"memory": "1Gi"}}
-    shared = [{"name": "shared", "mountPath": "/shared"}, {"name": "history", "mountPath": "/history"}]
-    runner["volumeMounts"] += shared
-    path = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py"
-    watchdog = {
-        **runner,
-        "name": "watchdog",
-        "restartPolicy": "Always",
-        "command": ["tini-static", "--", "python", "-I", "-S", path, "--serve", "/shared/watchdog.sock"],
-    }
-    runner["command"] = ["tini-static", "--", "sleep", "infinity"]
-    runner["workingDir"] = "/tmp"
-    runner.setdefault("env", []).append({"name": "DEDUP_IMAGE", "value": images.RUNNER.reference})
-    spec["initContainers"].append(watchdog)
-    spec["volumes"] += [{"name": name, "emptyDir": {}} for name in ("shared", "history")]
-    spec |= {"serviceAccountName": "chaos", "automountServiceAccountToken": True}
-    return pod
+def event(found: dict[str, Any], name: str) -> dict[str, Any]:
+    """The first line of that event."""
+    return next(line for line in found["lines"] if line["event"] == name)
+
+
+# --- connections ---------------------------------------------------------------------------------------------------
 
 
 def test_connections_are_cut_and_the_brokers_say_so(stage: Stage) -> None:
@@ -145,8 +77,20 @@ def test_connections_are_cut_and_the_brokers_say_so(stage: Stage) -> None:
     assert found["exits"] == 0
 
 
+@pytest.mark.parametrize("kind", ["killTCP", "dropTCP"])
+def test_toxics_whose_injector_is_killed_are_taken_away_by_the_sidecar(kind: str, stage: Stage) -> None:
+    found = stage.play({kind: {"duration": "60s"}}, die="injected")
+    assert event(found, "healed_by_watchdog")["detail"]["reason"] == "injector gone"
+    assert found["codes"][0] == 0
+    assert not found["record"]["leaked"]
+    assert any("no chaos journal" in problem for problem in found["record"]["problems"])
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
 def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage) -> None:
-    found = stage.play({"kill": {"target": "Leader", "restartAfter": f"{HOLD_S}s"}})
+    found = stage.play(KILL)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert found["record"]["target_witness"]["exit_code"] == 137
     assert found["record"]["injector"]["restarted"]["down_s"] >= HOLD_S
@@ -157,7 +101,7 @@ def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage) -> None:
 def delays(found: dict[str, Any]) -> dict[str, float]:
     """Milliseconds from the producer's push until each thing that followed."""
     times = {line["event"]: line["monotonic_ns"] for line in found["lines"]}
-    pushed = next(line for line in found["lines"] if line["event"] == "triggered")["detail"]["pushed_ns"]
+    pushed = event(found, "triggered")["detail"]["pushed_ns"]
     marked = next(line["monotonic_ns"] for line in found["marks"] if line["event"] == "injected")
     noticed = next(line["monotonic_ns"] for line in found["disturbances"] if line["monotonic_ns"] > pushed)
     since = {
@@ -170,17 +114,8 @@ def delays(found: dict[str, Any]) -> dict[str, float]:
     return {name: round((at - pushed) / 1e6, 1) for name, at in since.items()}
 
 
-def test_a_cut_whose_injector_is_killed_is_healed_by_the_sidecar(stage: Stage) -> None:
-    found = stage.play({"killTCP": {"duration": "60s"}}, die=True)
-    healed = next(line for line in found["lines"] if line["event"] == "healed_by_watchdog")
-    assert healed["detail"]["reason"] == "injector gone"
-    assert found["codes"][0] == 0
-    assert not found["record"]["leaked"]
-    assert any("no chaos journal" in problem for problem in found["record"]["problems"])
-
-
 def test_a_killed_broker_comes_back_though_its_killer_is_dead(stage: Stage) -> None:
-    found = stage.play({"kill": {"target": "Leader", "restartAfter": f"{HOLD_S}s"}}, die=True)
+    found = stage.play(KILL, die="injected")
     assert found["codes"][0] == 0
     assert found["exits"] == 1
 
@@ -197,37 +132,94 @@ def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
     assert found["exits"] == 0
 
 
+# --- pods ----------------------------------------------------------------------------------------------------------
+
+
 def test_a_deleted_pod_is_replaced_and_its_end_proven(stage: Stage) -> None:
-    found = stage.play({"podDelete": {"gracePeriod": "20s"}})
+    found = stage.play(POD_DELETE, messages=LASTING)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert found["record"]["target_witness"]["ended"]
     assert found["exits"] == 1
 
 
+def test_a_deleted_pod_is_replaced_though_its_deleter_is_dead(stage: Stage) -> None:
+    found = stage.play(POD_DELETE, die="injected")
+    assert found["codes"][0] == 0
+    assert found["exits"] == 1
+
+
+@pytest.mark.parametrize("kind", [KILL, POD_DELETE, POLICY], ids=lambda kind: next(iter(kind)))
+def test_pods_that_are_not_there_arm_no_fault(kind: dict[str, Any], stage: Stage) -> None:
+    nobody = endpoints("nobody").model_dump(mode="json")
+    with pytest.raises(pods.Failed, match=r"never armed: .*(no such pod|404 Not Found).*never took effect"):
+        stage.play(kind, believed=nobody)
+
+
+def test_a_selector_that_matches_nothing_deletes_nothing(stage: Stage) -> None:
+    uids = {pod.metadata.uid for pod in CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE).items}
+    source = (
+        "import sys; from dedup.endpoints import BrokerPod; from dedup_runners.chaos.clusters import ApiCluster; "
+        "pod = BrokerPod(namespace=sys.argv[1], name='k-', container='broker'); "
+        "print(ApiCluster.of_this_pod().delete(pod, 1))"
+    )
+    assert stage.python(source, NAMESPACE).splitlines()[-1] == "[]"
+    assert {pod.metadata.uid for pod in CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE).items} == uids
+
+
+# --- partitions ----------------------------------------------------------------------------------------------------
+
+
+def policies(stage: Stage) -> list[str]:
+    found = NetworkingV1Api(stage.client).list_namespaced_network_policy(NAMESPACE).items
+    return [each.metadata.name for each in found]
+
+
 def test_a_policy_that_this_network_does_not_enforce_is_no_fault(stage: Stage) -> None:
-    found = stage.play({"partition": {"by": "NetworkPolicy", "duration": "8s"}})
+    found = stage.play(POLICY)
     assert (found["record"]["problems"], found["codes"]) == ([], [0, 0])
+    assert found["record"]["injected_ns"] is None
     assert "reaches the others as before" in found["vacuous"]
-    assert NetworkingV1Api(stage.client).list_namespaced_network_policy(NAMESPACE).items == []
+    assert policies(stage) == []
+
+
+def test_a_policy_whose_injector_is_killed_is_removed_at_its_deadline(stage: Stage) -> None:
+    """By a Job with an account of its own, which has no other right than to list policies and to delete them."""
+    stage.create(stages.deadlines_job(stage))
+    try:
+        until(lambda: pods.ready(stage.client, NAMESPACE, "app=deadlines") == 1, BOUND_S, "the Job runs", 0.2)
+        found = stage.play(POLICY, die="cut")
+        assert found["record"]["leaked"], "whoever would have said that it is healed is dead"
+        until(lambda: not policies(stage), BOUND_S, "the policy is gone", 0.2)
+        (job,) = CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE, label_selector="app=deadlines").items
+        said = CoreV1Api(stage.client).read_namespaced_pod_log(job.metadata.name, NAMESPACE)
+    finally:
+        BatchV1Api(stage.client).delete_namespaced_job("deadlines", NAMESPACE, propagation_policy="Background")
+    name = event(found, "cut")["detail"]["policy"]
+    assert said.splitlines() == [f"{NAMESPACE}/{name}: past its deadline, removed"]
 
 
 def test_a_namespace_that_forbids_the_privilege_arms_no_partition(stage: Stage) -> None:
-    fault = {"partition": {"by": "NetFilter", "duration": "15s"}}
     with pytest.raises(pods.Failed, match=r"never armed: .*violates PodSecurity .*never took effect"):
-        stage.play(fault)
+        stage.play(NET_FILTER)
 
 
-@pytest.mark.parametrize("die", [False, True], ids=["healed by its injector", "healed by the kernel"])
-def test_a_leader_is_cut_off_by_its_own_kernel(die: bool, stage: Stage) -> None:
-    core = CoreV1Api(stage.client)
-    level = "pod-security.kubernetes.io/enforce"
-    core.patch_namespace(NAMESPACE, {"metadata": {"labels": {level: "privileged"}}})
-    try:
-        found = stage.play({"partition": {"by": "NetFilter", "duration": "15s"}}, die=die)
-    finally:
-        core.patch_namespace(NAMESPACE, {"metadata": {"labels": {level: "restricted"}}})
+@pytest.mark.parametrize("die", [None, "injected"], ids=["healed by its injector", "healed by the kernel"])
+def test_a_leader_is_cut_off_by_its_own_kernel(die: str | None, stage: Stage) -> None:
+    with stage.privileged():
+        found = stage.play(NET_FILTER, die=die)
     assert found["codes"][0] == 0
-    if not die:
+    assert found["record"]["target_witness"]["packets_dropped"] > 0
+    if die is None:
         assert (found["record"]["problems"], found["vacuous"]) == ([], None)
-        assert found["record"]["target_witness"]["packets_dropped"] > 0
         assert found["record"]["heal_proven"]
+    assert dropped(stage, event(found, "cut")["detail"]) == (None if die is None else "")
+
+
+def dropped(stage: Stage, cut: dict[str, str]) -> str | None:
+    """Whose packets the table drops now, as the kernel of the broker's pod says; None if there is no such table."""
+    listing = f"nft list table inet {cut['table']} 2>/dev/null || echo none"
+    said = pods.execute(stage.client, NAMESPACE, cut["pod"], cut["table"], ["sh", "-c", listing])
+    if said == "none\n":
+        return None
+    assert "counter packets" in said
+    return "".join(line.strip() for line in said.splitlines() if "elements" in line)

@@ -22,7 +22,11 @@ from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
 from dedup_runners.chaos.experiments import render
 
 LABELS = {"dedup.dev/faults": "allowed"}
-DROPPED = {"nftables": [{"rule": {"expr": [{"match": {}}, {"counter": {"packets": 3, "bytes": 9}}, {"drop": None}]}}]}
+RULE = {"rule": {"expr": [{"match": {}}, {"counter": {"packets": 3, "bytes": 9}}, {"drop": None}]}}
+MEMBERS = {"set": {"name": "cut", "elem": [{"elem": {"val": "10.0.0.2", "timeout": 8, "expires": 3}}]}}
+DROPPED = {"nftables": [{"table": {}}, MEMBERS, RULE]}
+EXPIRED = {"nftables": [{"table": {}}, {"set": {"name": "cut"}}, RULE]}
+"""As nft 1.0.6 tells it: the counters stay, the members are gone."""
 
 
 def pod(name: str) -> BrokerPod:
@@ -242,9 +246,32 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
     assert "10.0.0.0 timeout 1000ms, 10.0.0.2 timeout 1000ms" in rules
     partitions.join_again(stage.configuration)
     assert stage.reason() is None
-    cluster.words["nft -j"] = "{}"
     assert stage.session.cut is not None
-    assert stage.session.cut.effect("1") == {}
+    assert stage.session.cut.effect("1") == {"packets_dropped": 3}
+    for listing in (json.dumps(EXPIRED), "{}", "Error: No such file or directory\n"):
+        cluster.words["nft -j"] = listing
+        assert stage.session.cut.effect("1") == {}
+
+
+def test_rules_that_had_expired_before_the_end_are_no_partition(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's counters outlive its deeds: that packets were dropped once does not show that they still are."""
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    monkeypatch.setattr(partitions, "AT_END_S", 0.5)
+    cluster.words = {"nft list": "able\n", "nft 'add": "done\n", "nft -j": json.dumps(DROPPED), "nft delete": ""}
+    partition(stage, cluster, "NetFilter").session.cut = netfilter_cut(stage, cluster)
+    note = stage.session.note
+
+    def noted(event: str, **detail: Any) -> None:
+        note(event, **detail)
+        if event == "injected":
+            cluster.words["nft -j"] = json.dumps(EXPIRED)
+
+    monkeypatch.setattr(stage.session, "note", noted)
+    partitions.cut_off(1.0, stage.configuration)
+    partitions.join_again(stage.configuration)
+    assert "not cut off any more" in (stage.reason() or "")
 
 
 def test_a_container_in_which_nft_does_not_work_arms_no_fault(

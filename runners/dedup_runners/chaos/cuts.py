@@ -8,7 +8,8 @@ will lead is not known yet and a container takes seconds to start. A namespace t
 `PolicyCut` asks the cluster's network by a NetworkPolicy. Many networks enforce none; so a shell in the broker's
 container tries to connect to each of the others, before and after.
 
-A cut is believed by what it shows: packets that the kernel counted as dropped, or connections that do not come about.
+A cut is believed by what it shows: packets that the kernel counted as dropped while it still lists whom it drops, or
+connections that do not come about.
 """
 
 import json
@@ -42,8 +43,8 @@ class Cut(Protocol):
         """All that takes time, for every broker, before the fault is armed."""
         ...
 
-    def begin(self, broker: str, duration_s: float) -> None:
-        """Cut this one off; it heals after `duration_s` even if we are gone."""
+    def begin(self, broker: str, duration_s: float) -> dict[str, str]:
+        """Cut this one off; it heals after `duration_s` even if we are gone. By what, and its name."""
         ...
 
     def effect(self, broker: str) -> dict[str, Any]:
@@ -83,15 +84,17 @@ class NetFilterCut:
         for broker in self._endpoints.brokers:
             self._shells[broker.id] = self._opened(pod_of(self._endpoints, broker.id))
 
-    def begin(self, broker: str, duration_s: float) -> None:
+    def begin(self, broker: str, duration_s: float) -> dict[str, str]:
         others = [self._addresses[each.id] for each in _peers(self._endpoints, broker) if each.id in self._addresses]
         said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s)}' 2>&1 && echo done")
         if not said.endswith("done\n"):
             raise _unable(pod_of(self._endpoints, broker), said)
+        return {"table": self._name, "pod": pod_of(self._endpoints, broker).name}
 
     def effect(self, broker: str) -> dict[str, Any]:
-        dropped = dropped_packets(self._ask(broker, f"nft -j list table inet {self._name}"))
-        return {"packets_dropped": dropped} if dropped else {}
+        listing = self._ask(broker, f"nft -j list table inet {self._name}")
+        dropped = dropped_packets(listing)
+        return {"packets_dropped": dropped} if dropped and still_dropped(listing) else {}
 
     def end(self, broker: str) -> bool:
         self._ask(broker, f"nft delete table inet {self._name} 2>&1")
@@ -143,7 +146,7 @@ class PolicyCut:
                     todo="see that its container has bash and timeout, and that no other policy is in force",
                 )
 
-    def begin(self, broker: str, duration_s: float) -> None:
+    def begin(self, broker: str, duration_s: float) -> dict[str, str]:
         others = [each.id for each in _peers(self._endpoints, broker) if each.id in self._labels]
         policy = isolation(
             self._name,
@@ -154,6 +157,7 @@ class PolicyCut:
             owner=self._owner,
         )
         self._cluster.put_policy(pod_of(self._endpoints, broker).namespace, policy)
+        return {"policy": self._name}
 
     def effect(self, broker: str) -> dict[str, Any]:
         shut = self._shut(broker)
@@ -182,7 +186,7 @@ def netfilter_container(name: str, image: str, bound_s: float) -> dict[str, Any]
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sleep", str(math.ceil(bound_s))],
+        "command": ["tini-static", "--", "sleep", str(math.ceil(bound_s))],
         "securityContext": {
             "runAsUser": 0,
             "runAsNonRoot": False,
@@ -202,10 +206,10 @@ def drop_rules(table: str, addresses: Iterable[str], duration_s: float) -> str:
             f"add table inet {table}",
             f"add set inet {table} cut {{ type ipv4_addr; flags timeout; }}",
             f"add element inet {table} cut {{ {members} }}",
-            f"add chain inet {table} in {{ type filter hook input priority -10; }}",
-            f"add chain inet {table} out {{ type filter hook output priority -10; }}",
-            f"add rule inet {table} in ip saddr @cut counter drop",
-            f"add rule inet {table} out ip daddr @cut counter drop",
+            f"add chain inet {table} incoming {{ type filter hook input priority -10; }}",
+            f"add chain inet {table} outgoing {{ type filter hook output priority -10; }}",
+            f"add rule inet {table} incoming ip saddr @cut counter drop",
+            f"add rule inet {table} outgoing ip daddr @cut counter drop",
         ]
     )
 
@@ -217,6 +221,15 @@ def dropped_packets(listing: str) -> int:
     except (ValueError, KeyError):
         return 0
     return sum(part["counter"]["packets"] for expressions in rules for part in expressions if "counter" in part)
+
+
+def still_dropped(listing: str) -> list[str]:
+    """Whose packets the table (nft's JSON) drops: the members of its set that have not expired yet."""
+    try:
+        sets = [each["set"].get("elem", []) for each in json.loads(listing)["nftables"] if "set" in each]
+    except (ValueError, KeyError):
+        return []
+    return [str(member["elem"]["val"]) for members in sets for member in members]
 
 
 def isolation(

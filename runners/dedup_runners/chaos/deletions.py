@@ -1,13 +1,14 @@
 """The deletion of the pod whose broker leads the topic: a clean end, if the broker has time for it, and another pod.
 
 It is done by chaostoolkit-kubernetes, which by itself would take every pod for an empty selector and call it a success
-to find none; so it is given one exact name, and its answer must be that name. The witness is the API server's: the pod
-of that identity is gone, or its broker's container has ended. Controllers make a new pod at once; there is nothing to
-undo.
+to find none; so it is given one exact name, and its answer must be that name. The witness is the kubelet's: the pod of
+that identity is gone, or its broker's container has ended. Its first sign is the leadership's going over, which a
+broker that ends by itself sees to before it ends. Controllers make a new pod at once; there is nothing to undo.
 """
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from dedup_runners.chaos.actions import inject, triggered
@@ -16,6 +17,8 @@ from dedup_runners.chaos.sessions import current
 from dedup_runners.waiting import until
 
 END_S: Final = 60.0
+LEAST_GRACE_S: Final = 1
+"""With none at all the API server would forget the pod at once, and nobody tell when its containers have ended."""
 NEW_POD_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.1
 
@@ -23,7 +26,7 @@ LOOK_EVERY_S: Final = 0.1
 def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """Delete the leader's pod; it has `grace_period_s` to end by itself."""
     session = triggered(configuration)
-    cluster, leader = session.cluster(), session.leader()
+    cluster, leader = session.cluster(), session.known_leader()
     if leader is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
@@ -31,14 +34,25 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     uid = consenting(cluster, pod).uid
     session.note("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
     session.struck_ns = time.monotonic_ns()
-    deleted = cluster.delete(pod, math.ceil(grace_period_s))
+    with ThreadPoolExecutor(1) as beside:
+        led = beside.submit(session.leader)  # asked while it is done: afterwards another one may lead already
+        deleted = cluster.delete(pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
     if deleted != [pod.name]:
         session.note("no_effect", reason=f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
         return {"deleted": deleted}
     session.deleted = (pod, uid)
+
+    def ended() -> bool:
+        return _life(cluster, session.deleted) != uid
+
+    def handed_over() -> bool:
+        return session.known_leader() not in (None, leader)
+
     bound_s = grace_period_s + END_S
-    until(lambda: _life(cluster, session.deleted) != uid, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
-    inject(session, touched=[leader], leader=leader, pod=pod.name, uid=uid, ended=True)
+    until(lambda: handed_over() or ended(), bound_s, f"pod {pod.name} to give up the topic", LOOK_EVERY_S)
+    session.stamp("injected")
+    until(ended, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
+    inject(session, touched=[leader], leader=led.result() or leader, pod=pod.name, uid=uid, ended=True)
     return {"deleted": deleted}
 
 

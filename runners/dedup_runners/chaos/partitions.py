@@ -28,7 +28,7 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     session.note("injecting", broker=leader, leader=leader, by=session.scene.by, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
     session.cut_off = leader
-    cut.begin(leader, duration_s)
+    session.note("cut", **cut.begin(leader, duration_s))
     led = session.leader() or leader  # leadership outlasts the cut by seconds
     shown = cut.effect(leader)
     while not shown and time.monotonic() < deadline - AT_END_S:

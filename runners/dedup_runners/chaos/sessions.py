@@ -95,16 +95,23 @@ class Session:
             )
         if scene.kind in ("killTCP", "kill"):
             self.site.warm_up()
-        if scene.kind == "partition" or (scene.kind == "kill" and not scene.storage):
+        if scene.kind in ("podDelete", "partition") or (scene.kind == "kill" and not scene.storage):
             self.leaders = Leaders(self.leader)
         if scene.kind == "moveLeader":
             self.admin.prepare_move()
-        if scene.kind in ("podDelete", "partition"):
-            self.cluster()
+        if scene.kind == "podDelete":
+            self._look_at_pods()
         if scene.kind == "partition":
             self.cut = self._new_cut()
             self.cut.prepare()
         self.admin.unhealthy(None)
+
+    def _look_at_pods(self) -> None:
+        """Whichever will be struck must be there and consent, or the fault is not even armed."""
+        from dedup_runners.chaos.clusters import consenting, pod_of
+
+        for broker in self.scene.endpoints.brokers:
+            consenting(self.cluster(), pod_of(self.scene.endpoints, broker.id))
 
     def cluster(self) -> "Cluster":
         """The cluster in which the brokers are pods."""
