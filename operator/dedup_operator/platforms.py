@@ -106,9 +106,6 @@ class KubernetesPlatform:
 
     def _see_system(self, system: System) -> Observation:
         state = self._state(system)
-        if state == "failed":
-            words = f"Helm's release {release_of(self._owner, system)} failed"
-            return Observation(status=Status.FAILED, message=words)
         job = self._own("Job", readiness_name(self._owner, system))
         if state != DEPLOYED or job is None:
             return ABSENT

@@ -55,6 +55,9 @@ class WorkQueue(Generic[Key]):
                     key = self._ready.popleft()
                     self._waiting.discard(key)
                     self._worked_on.add(key)
+                    # Whoever looks now says anew when to look again; else every event would leave a look more behind.
+                    self._later = [each for each in self._later if each[2] != key]
+                    heapq.heapify(self._later)
                     return key
                 bounds = [self._later[0][0]] if self._later else []
                 if deadline is not None:

@@ -20,6 +20,7 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.experiments import Experiment, parse
 from dedup.stages import (
     Observation,
+    Stage,
     State,
     Task,
     advance,
@@ -47,6 +48,9 @@ AT_ONCE_S: Final = 0.0
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 USE: Final = "dedup.dev/use"
+OVER: Final = "dedup.dev/replaced"
+REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
+"""What is written on the snapshot of an execution that a new runToken has ended."""
 
 
 class Reconciler:
@@ -84,8 +88,9 @@ class _Look:
             if self._before.verdict is not None and state is not None and same:
                 self._put(noted(self._before, self._meta["generation"], asked.digest() != state.digest, self._today()))
                 return None
-            settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
-            self._check_secrets(asked)
+            if state is None or not same:  # before anything is begun, or ended, for it
+                settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
+                self._check_secrets(asked)
             if state is not None and not same:
                 self._abandon(state.state, self._execution(self._before.observed_run_token))
                 self._before = Status(conditions=self._before.conditions)
@@ -93,6 +98,7 @@ class _Look:
                 self._write(self._situation(suspended=True))
                 return None
             taken = self._snapshot(asked)
+            self._check_secrets(taken)
         except (SpecificationError, PlatformError, Refused) as error:
             self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
@@ -151,7 +157,8 @@ class _Look:
     ) -> State:
         """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one."""
         task, attempt = current(tasks, state)
-        if task.run_id is None or platform.observe(task, attempt).status is not Seen.RUNNING:
+        to_its_end = task.model_copy(update={"stage": Stage.CONSUME})
+        if task.run_id is None or platform.observe(to_its_end, attempt).status is not Seen.RUNNING:
             return state
         platform.cancel(task, attempt, "suspended")
         gone = Observation(status=Seen.ABSENT)
@@ -168,6 +175,7 @@ class _Look:
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
+        self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
 
     def _snapshot(self, asked: Experiment) -> Experiment:
         """The experiment of this execution, which is written down the first time that anybody asks for it."""
@@ -176,7 +184,15 @@ class _Look:
         if kept is None:
             self._cluster.create(snapshot(self._owner, asked))
             kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        owners = (kept or {}).get("metadata", {}).get("ownerReferences") or ()
+        meta = (kept or {}).get("metadata", {})
+        if (meta.get("annotations") or {}).get(OVER) == "true":
+            raise PlatformError(
+                where="spec.runToken",
+                got=f"{self._token or 'none'}, which was used before",
+                rule="every execution has a token of its own, and what it left stays as it was",
+                todo="choose another",
+            )
+        owners = meta.get("ownerReferences") or ()
         if kept is None or all(each["uid"] != self._owner.uid for each in owners):
             raise PlatformError(
                 where=f"ConfigMap {name}",

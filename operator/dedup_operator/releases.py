@@ -2,11 +2,12 @@
 
 Helm is asked for two things only, to install and to uninstall, and never waits for what it made: whether a system is
 ready is observed afterwards. What became of a release stands in Helm's own Secrets, so that looking costs no process.
-A release that a crash has left in the middle (`pending-…`, `uninstalling`) is taken away and made again: a system under
-test has nothing worth keeping.
+A release that is not whole (`pending-…`, `uninstalling`, `failed`) is taken away and made again: a system under test
+has nothing worth keeping.
 """
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -18,6 +19,12 @@ from dedup_operator.clusters import Cluster, Object, Refused, Unreachable
 
 HELM_S: Final = 180
 DEPLOYED: Final = "deployed"
+_PASSES: Final = re.compile(
+    r"unreachable|connection (refused|reset)|time(d )?out|deadline exceeded|\bEOF\b|TLS handshake|too many requests"
+    r"|unable to handle the request|internal error|another operation",
+    re.IGNORECASE,
+)
+"""What Helm says of an API server that is away or busy: nothing is refused by that."""
 
 
 class Releases(Protocol):
@@ -66,7 +73,8 @@ def _run(work: Coroutine[Any, Any, Any]) -> None:
     except (helm_errors.ConnectionError, helm_errors.CommandCancelledError, TimeoutError) as error:
         raise Unreachable(f"helm: {error}") from None
     except helm_errors.Error as error:
-        raise Refused(f"helm: {error}".strip()) from None
+        words = f"helm: {error}".strip()
+        raise (Unreachable(words) if _PASSES.search(words) else Refused(words)) from None
 
 
 def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:

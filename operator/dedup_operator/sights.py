@@ -4,11 +4,10 @@ Pure functions of what the API server says of an object. Readiness is believed o
 is now (`observedGeneration`), and an end only if the object itself says so.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from dedup.errors import one_line
 from dedup.parts import Part
@@ -17,27 +16,37 @@ from dedup_operator.clusters import Object
 from dedup_operator.statuses import Judgement, SystemStatus
 
 MAX_WORDS: Final = 400
-_SPARK_FAILED: Final = frozenset({"FAILED", "SUBMISSION_FAILED", "FAILING", "INVALIDATING"})
+SPARK_FAILED: Final = "FAILED"
+"""The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
 ABSENT: Final = Observation(status=Status.ABSENT)
 
 
 class Told(Part):
-    """What the report says in one line, the last of its log."""
+    """The report's bulletin (`dedup_spark.report`), as far as the status needs it: one line of its log."""
 
+    model_config = ConfigDict(extra="ignore")
+
+    spec_digest: str = Field(description="of the experiment that was judged")
     verdict: Judgement
-    message: str = ""
+    reasons: list[str] = Field(default_factory=list)
     systems: list[SystemStatus] = Field(default_factory=list)
+    uri: str = Field("", description="where all of it lies")
+
+    @property
+    def message(self) -> str:
+        return "; ".join([*self.reasons, *([f"see {self.uri}"] if self.uri else [])])
 
 
 def told(log: str) -> Told | None:
-    """The report's word, if it gave one."""
-    lines = log.strip().splitlines()
-    try:
-        return Told.model_validate_json(lines[-1]) if lines else None
-    except ValidationError:
-        return None
+    """The report's word, if it gave one: its last line that is one, since libraries may say something after it."""
+    for line in reversed(log.strip().splitlines()):
+        try:
+            return Told.model_validate_json(line)
+        except ValidationError:
+            continue
+    return None
 
 
 def ended(job: Object) -> str | None:
@@ -86,7 +95,7 @@ def judged(application: Object) -> Observation:
     state = application.get("status", {}).get("applicationState", {})
     if state.get("state") == "COMPLETED":
         return DONE
-    if state.get("state") in _SPARK_FAILED:
+    if state.get("state") == SPARK_FAILED:
         words = state.get("errorMessage") or f"Spark's operator says {state['state']} and no more"
         return Observation(status=Status.FAILED, message=short(words))
     return RUNNING
@@ -113,8 +122,3 @@ def _terminated(pods: Iterable[Object]) -> list[tuple[str, int, str]]:
         for each in pod.get("status", {}).get("containerStatuses") or ()
         if (end := each.get("state", {}).get("terminated"))
     ]
-
-
-def document(told: Told) -> str:
-    """The line that a report ends with."""
-    return json.dumps(told.model_dump(mode="json", by_alias=True, exclude_none=True))

@@ -17,6 +17,7 @@ from typing import Final
 
 from dedup import assignments
 from dedup.assignments import Assignment
+from dedup.attempts import FAILURE
 from dedup.errors import EXIT_ERROR, SpecificationError
 from dedup.stages import Stage
 from dedup_runners import admins, claims, lifelines, programs
@@ -27,7 +28,6 @@ from dedup_runners.companions import Neighbours
 from dedup_runners.courses import Course, Situation
 from dedup_runners.progress import Progress
 
-FAILURE: Final = "failure.json"
 REPORT_EVERY_S: Final = 5.0
 
 

@@ -24,7 +24,7 @@ from tests.kubernetes.cluster import binaries
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.requests import apply, ask
 from tests.operator.test_reconciliations import SMALL
-from tests.operator.worlds import SETTINGS, TOLD, Player, World
+from tests.operator.worlds import SETTINGS, TOLD, Player, World, document
 
 from dedup_operator import crd
 from dedup_operator.clusters import Conflict, LiveCluster, Object, path_of
@@ -32,7 +32,6 @@ from dedup_operator.metrics import Metrics
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import Key, Reconciler
 from dedup_operator.releases import HelmReleases
-from dedup_operator.sights import document
 from dedup_operator.watching import registry, work
 from dedup_runners.waiting import until
 

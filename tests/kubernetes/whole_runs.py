@@ -140,7 +140,7 @@ class Place:
 
     def start_again(self, experiment: Experiment, run: Run) -> int:
         """Start the pod of a run's first attempt a second time, as Kubernetes may; the exit code of its conductor."""
-        job = list(yaml.safe_load_all(printed("run", run.run_id, 1, experiment, self.settings)))[1]
+        job = list(yaml.safe_load_all(printed("run", run.run_id, 1, experiment, self.settings)))[-1]
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",

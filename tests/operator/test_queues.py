@@ -47,7 +47,22 @@ def test_a_key_for_later_comes_later_and_what_is_asked_for_now_does_not_wait() -
     assert queue.get(0) == "a"
     queue.done("a")
     clock.s = 10
+    assert queue.get(0) is None
+
+
+def test_events_do_not_multiply_the_looks_for_later() -> None:
+    clock = Clock()
+    queue = WorkQueue[str](clock)
+    for _ in range(5):
+        queue.add("a")
+        assert queue.get(0) == "a"
+        queue.add("a", after_s=15)
+        queue.done("a")
+        clock.s += 1
+    clock.s += 15
     assert queue.get(0) == "a"
+    queue.done("a")
+    assert queue.get(0) is None
 
 
 def test_a_look_that_failed_is_repeated_later_each_time() -> None:

@@ -5,14 +5,13 @@ from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World
+from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
 from dedup.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.snapshots import snapshot_name
-from dedup_operator.sights import document
 from dedup_operator.statuses import Judgement, Standing
 
 SMALL: Final = (("metadata/name", "e"), ("spec/systems", [{"name": "kafka", "kafka": {}}]), ("spec/runs", 1))
@@ -163,6 +162,21 @@ def test_an_execution_that_a_new_token_replaces_is_ended() -> None:
     assert world.status()["verdict"] == "Pass"
     assert len(set(world.installed)) == len(world.installed) == 2
     assert world.cluster.list("StatefulSet", NAMESPACE, "") == []
+
+
+def test_a_token_is_used_once() -> None:
+    world = applied(("spec/runToken", "1"))
+    world.run()
+    edit(world, runToken="2")
+    world.run()
+    edit(world, runToken="1")
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
+    edit(world, runToken="3")
+    world.run()
+    assert world.condition("Finished") == ("True", "Pass")
+    assert world.status()["observedRunToken"] == "3"
 
 
 def test_a_snapshot_that_somebody_else_made_is_not_taken_for_ours() -> None:

@@ -6,6 +6,7 @@ Helm leaves. No pod runs. `Crashing` stands between the operator and its cluster
 """
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -14,7 +15,7 @@ from dedup_operator.clusters import Cluster, Conflict, Object
 from dedup_operator.objects.settings import Settings
 from dedup_operator.reconciliations import Reconciler
 from dedup_operator.releases import Releases, secrets_of
-from dedup_operator.sights import Told, document
+from dedup_operator.sights import Told
 from dedup_operator.statuses import Judgement, SystemStatus, VariantStatus
 
 NAMESPACE: Final = "lab"
@@ -23,10 +24,20 @@ SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": "keys"}}}, by_alias=True
 )
 TOLD: Final = Told(
+    spec_digest="0" * 64,
     verdict=Judgement.PASS,
-    message="every expectation was met",
+    reasons=["every expectation was met"],
     systems=[SystemStatus(name="kafka", variants=[VariantStatus(name="dedup", runs=1, finished_runs=1)])],
 )
+
+
+def document(told: Told) -> str:
+    """The line that a report ends with, in the words of `dedup_spark.report` (held against it in its own test)."""
+    return json.dumps(
+        {"experiment": "e", "exitCode": 0, **told.model_dump(mode="json", by_alias=True, exclude_none=True)}
+    )
+
+
 STAMP: Final = "2026-11-21T12:00:00Z"
 
 

@@ -18,12 +18,12 @@ from tests.runners.local_pods import COURIER, LocalPod
 
 from dedup import stores
 from dedup.assignments import EXIT_CLAIMED, Assignment
+from dedup.attempts import FAILURE
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.histories import MANIFEST, damages, read_manifest
 from dedup.orphans import EXIT_CODE
 from dedup_runners import claims, lifelines
-from dedup_runners.conductor import FAILURE
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 

@@ -20,6 +20,7 @@ from dedup.histories import MANIFEST, VERIFICATION, run_folders
 from dedup.manifests import Deduplication
 from dedup.plans import Run, deduplicates, plan
 from dedup.stores import Place, place
+from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
 from dedup_spark import evidence, local, report
 from dedup_spark.evidence import Report
@@ -103,6 +104,10 @@ def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> Non
     assert treatment.verdict is Judgement(told["verdict"]) is Judgement.PASS
     assert set(report.COUNTED) == set(Sums.model_fields)
     assert told["uri"] == str(root / "summary.json")
+    heard = sights.told(f"of a library\n{json.dumps(told)}\nof another\n")
+    assert heard is not None
+    assert (heard.verdict, heard.spec_digest, heard.systems) == (Judgement.PASS, EXPERIMENT.digest(), [kafka])
+    assert heard.message.endswith(f"see {root / 'summary.json'}")
 
 
 def test_a_run_that_spark_did_not_verify_is_an_error(root: Path) -> None:

@@ -63,7 +63,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
 
 
 def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> list[Object]:
-    """The ConfigMap and the Job of an attempt, of the same name; and a Job that minds the deadlines of policies."""
+    """The ConfigMap and, last, the Job of an attempt, of the same name; and a Job that minds deadlines of policies."""
     told = assignment(owner, experiment, run, attempt, settings)
     name = name_of(owner, "run", run.run_id, str(attempt))
     meta = metadata(owner, name, "run", **labels_of(run, attempt))
@@ -90,7 +90,8 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
         },
     }
     if needs_deadlines(experiment):
-        return [config, job, _deadlines(owner, experiment, run, attempt, settings)]
+        # First: once there is the run's Job, nobody comes back to make anything.
+        return [config, _deadlines(owner, experiment, run, attempt, settings), job]
     return [config, job]
 
 

@@ -77,6 +77,8 @@ PULSAR: Final = _broker("pulsar", "4.2.4", "pulsar.sh")
 OPERATOR: Final = _ours(
     "operator",
     Tree("operator/dedup_operator"),
+    Tree("charts/kafka"),
+    Tree("charts/pulsar"),
     Tree("requirements-operator.lock"),
     GoProgram("build/parts/operator/helm", HELM),
 )

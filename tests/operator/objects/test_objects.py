@@ -42,7 +42,7 @@ def first(experiment: Experiment, system: str) -> Run:
 
 
 def job(experiment: Experiment, system: str = "kafka", settings: Settings = SETTINGS) -> dict[str, Any]:
-    return run_objects(OWNER, experiment, first(experiment, system), 1, settings)[1]
+    return run_objects(OWNER, experiment, first(experiment, system), 1, settings)[-1]
 
 
 def containers(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -162,7 +162,7 @@ def test_a_policy_has_somebody_who_removes_it(experiment: Experiment) -> None:
     apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
     made = run_objects(OWNER, apart, first(apart, "kafka"), 1, SETTINGS)
     assert [each["kind"] for each in made] == ["ConfigMap", "Job", "Job"]
-    assert "dedup_runners.chaos.deadlines" in made[2]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert "dedup_runners.chaos.deadlines" in made[1]["spec"]["template"]["spec"]["containers"][0]["command"]
 
 
 def test_pods_are_restricted(experiment: Experiment) -> None:
