@@ -12,7 +12,7 @@ from tests.kubernetes.cluster.binaries import TOXIPROXY
 from tests.kubernetes.cluster.buildah import pip_settings
 from tests.kubernetes.cluster.images import Image
 from tests.kubernetes.cluster.oci_archives import KEPT_ARCHIVES
-from tests.kubernetes.cluster.parts import Tree
+from tests.kubernetes.cluster.parts import GoProgram, Tree
 from tests.kubernetes.cluster.processes import CHECKOUT
 
 from dedup.errors import EnvironmentError_
@@ -144,6 +144,19 @@ def test_pip_in_a_build_gets_this_machines_settings_and_the_environments_win() -
         "install": {"no-binary": "x"},
     }
     assert dict(pip_settings("")["global"]) == {}
+
+
+@pytest.mark.parametrize("image", images.PUBLISHED, ids=lambda image: image.target)
+def test_whatever_an_image_copies_is_one_of_its_parts_and_docker_sees_it(image: Image) -> None:
+    stages = re.split(r"^FROM .* AS ", (CHECKOUT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    (stage,) = (each for each in stages if each.startswith(f"{image.target}\n"))
+    copied = re.findall(r"^COPY (\S+) ", stage, re.MULTILINE)
+    assert len(copied) >= 4
+    parts = [part.place for part in image.parts if isinstance(part, Tree | GoProgram)]
+    assert [each for each in copied if not any(f"{part}/".startswith(f"{each}/") for part in parts)] == []
+    ignored = (CHECKOUT / ".dockerignore").read_text()
+    seen = [line.partition("*")[0] for line in re.findall(r"^!(.+)$", ignored, re.MULTILINE)]
+    assert [each for each in copied if not any(each.startswith(line) for line in seen)] == []
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
