@@ -19,6 +19,8 @@ from dedup.refusals import location, short
 FILE: Final = "run.json"
 FOLDER: Final = Path("/history")
 SHARED: Final = Path("/shared")
+GRACE_S: Final = 600
+"""How long a run's pod may take to end after its programs have: the courier carries what is left, whatever it meets."""
 EXIT_CLAIMED: Final = 5
 """How a conductor ends that finds its attempt claimed by another: it has sent nothing, and says so in one line."""
 

@@ -88,12 +88,23 @@ def vacuous(record: FaultRecord) -> str | None:
 
 
 def lives_ended(records: Iterable[FaultRecord]) -> int:
-    """How many brokers these faults have ended; one that ended besides died by itself."""
-    return sum(
-        record.injected_ns is not None
-        and (record.kind == "podDelete" or (record.kind == "kill" and "ensemble" not in record.target_witness))
-        for record in records
+    """How many lives of brokers these faults have ended; one that ended besides died by itself."""
+    return len(
+        {
+            _life(record)
+            for record in records
+            if record.injected_ns is not None
+            and (record.kind == "podDelete" or (record.kind == "kill" and "ensemble" not in record.target_witness))
+        }
     )
+
+
+def _life(record: FaultRecord) -> tuple[str, object]:
+    """What a fault has ended: a container or a process by its own name; without one, a life of its own."""
+    for kind in ("container", "pid"):
+        if (life := record.target_witness.get(kind)) is not None:
+            return kind, life
+    return record.kind, record.name
 
 
 def _not_to_the_end(record: FaultRecord) -> str | None:

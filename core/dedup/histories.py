@@ -7,6 +7,7 @@ and the rows that were recorded, and nothing is there that the manifest does not
 """
 
 import hashlib
+import stat
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from dedup.errors import EvidenceError
 from dedup.manifests import Manifest, Segment
 from dedup.refusals import location, short
-from dedup.stores import Place, below, parquet
+from dedup.stores import Place, below, in_store, parquet
 
 SCHEMA_VERSION: Final = 1
 OPEN_SUFFIX: Final = ".open"
@@ -102,6 +103,8 @@ def read_manifest(folder: Place) -> Manifest:
             todo="run it again (dedup run … --resume), or give the path of a run folder",
         ) from None
     except OSError as error:
+        if in_store(folder):
+            raise  # a store that does not answer says nothing about the folder
         raise EvidenceError(
             where=str(path),
             got=error.strerror or type(error).__name__,
@@ -161,12 +164,17 @@ def damages_of(folder: Place, segment: Segment) -> list[str]:
     """What keeps one file from being what the manifest recorded."""
     path = folder / segment.path
     try:
-        if not path.is_file():
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
             return [f"{segment.path}: missing"]
-        if (size := path.stat().st_size) != segment.bytes:
-            return [f"{segment.path}: {size} bytes, {segment.bytes} in the manifest"]
+        if found.st_size != segment.bytes:
+            return [f"{segment.path}: {found.st_size} bytes, {segment.bytes} in the manifest"]
         digest = sha256_of(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return [f"{segment.path}: missing"]
     except OSError as error:
+        if in_store(folder):
+            raise
         return [f"{segment.path}: cannot be read: {error.strerror or error}"]
     if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]

@@ -65,7 +65,11 @@ def reached(where: Place) -> Iterator[None]:
 
     try:
         yield
-    except (BotoCoreError, PermissionError, TimeoutError) as error:
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except (BotoCoreError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is None and not isinstance(error, PermissionError | TimeoutError):
+            raise  # of what lies there, not of the store: a store's own errors have a number
         raise EnvironmentError_(
             where=str(where),
             got=str(error) or type(error).__name__,

@@ -23,7 +23,7 @@ from dedup_runners import claims, programs
 from dedup_runners.waiting import until
 
 LOOK_S: Final = 1.0
-CARRY_S: Final = 60.0
+CARRY_S: Final = assignments.GRACE_S - 60.0
 """How long after the end of the run a store may be out of reach."""
 RETRY_S: Final = 2.0
 

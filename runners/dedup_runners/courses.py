@@ -18,7 +18,7 @@ from dedup import __version__, faults
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
-from dedup.histories import MANIFEST, TABLES, sha256_of
+from dedup.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport, Segment
 from dedup.plans import Run, deduplicates
 from dedup_runners import chaos, progress
@@ -240,9 +240,13 @@ class Course:
             self._stage_seconds[stage] = round(time.monotonic() - began, 3)
 
 
+NOT_RECORDED: Final = ("clock.parquet", VERIFICATION)
+"""The clock is named among the tables' segments; what a judge has said meanwhile is none of ours."""
+
+
 def other_files(folder: Path) -> Iterator[Segment]:
     """Everything in the folder that is not a table and is not written to any more."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
-        if name.split("/")[0] not in TABLES and not name.endswith((".log", ".txt")) and name != "clock.parquet":
+        if name.split("/")[0] not in TABLES and not name.endswith((".log", ".txt")) and name not in NOT_RECORDED:
             yield Segment(path=name, bytes=path.stat().st_size, sha256=sha256_of(path))

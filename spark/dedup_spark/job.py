@@ -339,9 +339,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             histories += found
             others += [] if found else [root]
         report = verify([*histories, *others], asked.cores, asked.findings and place(asked.findings))
+        write_report(report, place(asked.output))
         if asked.keep:
             keep(report, histories)
-        write_report(report, place(asked.output))
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

@@ -166,6 +166,9 @@ def test_a_bookies_clients_are_brokers() -> None:
 def test_a_broker_that_ended_besides_died_by_itself() -> None:
     deleted = record(planned=Planned("cut", "podDelete", 50))
     assert lives_ended([killed("1", None), deleted]) == 2
+    one, two = (killed("1", None).model_copy(update={"target_witness": {"container": life}}) for life in ("a", "b"))
+    assert lives_ended([one, two]) == 2
+    assert lives_ended([one, one]) == 1, "one death proves one kill"
     assert lives_ended([killed("b1", ["b1"]), record(), record(without("injected"))]) == 0
 
 

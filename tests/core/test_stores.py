@@ -1,10 +1,11 @@
 """Places: what a path or a URI names, and files that appear whole. Real stores: tests/spark/test_stores.py."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from dedup.errors import SpecificationError
+from dedup.errors import EnvironmentError_, SpecificationError
 from dedup.stores import below, fetched, in_store, parquet, place, reached, write_whole
 
 
@@ -26,6 +27,21 @@ def test_a_path_stays_a_path(tmp_path: Path) -> None:
     assert where == tmp_path and not in_store(where)
     with fetched(where) as here, reached(where):
         assert here is where
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EBUSY, "SlowDown"), OSError(errno.EREMOTEIO, "503"), PermissionError()]
+)
+def test_a_store_that_does_not_answer_says_nothing_of_what_lies_there(error: OSError) -> None:
+    with pytest.raises(EnvironmentError_, match="the store must answer"), reached(place("s3://bucket/a")):
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError("Couldn't deserialize thrift"), FileNotFoundError(errno.ENOENT, "gone")])
+def test_what_lies_there_speaks_for_itself(error: OSError) -> None:
+    with pytest.raises(type(error)) as raised, reached(place("s3://bucket/a")):
+        raise error
+    assert raised.value is error
 
 
 def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path: Path) -> None:

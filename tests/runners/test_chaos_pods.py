@@ -138,6 +138,23 @@ def test_a_kill_holds_strikes_and_is_believed_when_the_kubelet_says_137(site: Po
     assert site.victim("1").life == "two"
 
 
+def test_a_life_that_ended_since_it_was_looked_at_is_not_killed_again(site: Pods, fakes: Fakes) -> None:
+    """Its end with 137 was another fault's doing: it proves nothing for this one."""
+    one = fakes.by_name["k-1"]
+    one.gone, one.seen = True, FIRST._replace(running=False, ends={"one": 137})
+    with pytest.raises(PlatformError, match="only a living broker is killed"):
+        site.victim("1")
+    one.seen = FIRST._replace(life="two", restarts=1, ends={"one": 137})
+    assert site.victim("1").life == "two"
+
+
+def test_a_kill_that_was_not_heard_was_not_done(site: Pods, fakes: Fakes) -> None:
+    victim = site.victim("1")
+    fakes.by_name["k-1"].gone = True
+    with pytest.raises(PlatformError, match=r"got a shell that is gone; .*; read its log: the broker ended by itself"):
+        site.kill(victim, 1.0)
+
+
 def test_another_lifes_end_is_not_this_ones(site: Pods, fakes: Fakes) -> None:
     victim = site.victim("1")
     fakes.by_name["k-1"].seen = FIRST._replace(life="three", restarts=2, ends={"two": 137})

@@ -16,7 +16,7 @@ Kubernetes start its pod twice all the same, the conductor of the second finds t
 
 from typing import Any, Final
 
-from dedup.assignments import FILE, FOLDER, SHARED, Assignment
+from dedup.assignments import FILE, FOLDER, GRACE_S, SHARED, Assignment
 from dedup.experiments import Experiment
 from dedup.fault_kinds import Fault
 from dedup.plans import Run
@@ -42,7 +42,6 @@ WATCHDOG_PROGRAM: Final = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py
 STAGES: Final = 4
 START_S: Final = 600
 """What a pod may take to be scheduled and to get its images, beside its four stages."""
-UPLOAD_S: Final = 600
 HELPER_MEMORY: Final = "256Mi"
 COURIER_MEMORY: Final = "512Mi"
 
@@ -138,7 +137,7 @@ def _pod(told: Assignment, config: str, account: str, proxies: str, settings: Se
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": UPLOAD_S,
+        "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
         "initContainers": _sidecars(settings),
         "containers": _programs(told, settings),

@@ -41,17 +41,18 @@ def await_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[
     if session.killed is None or before is None:
         return found
     try:
-        until(lambda: _stored(session) not in (None, before), NOTICED_S, "another ledger or ensemble", 0.2)
+        after = until(lambda: _other(session, before), NOTICED_S, "another ledger or ensemble", 0.2)
     except WaitedTooLong:
         return found
-    after = session.admin.ensemble(session.scene.topic, session.scene.partition)
+    assert after is not None
     session.note("noticed", by="broker", before=list(before), after=list(after))
     return {**found, "ledger": after.ledger}
 
 
-def _stored(session: Session) -> Ensemble | None:
-    """The ledger and its ensemble now; None while the broker does not tell."""
+def _other(session: Session, before: Ensemble) -> Ensemble | None:
+    """The ledger and its ensemble now, if they are others; None also while the broker does not tell them whole."""
     try:
-        return session.admin.ensemble(session.scene.topic, session.scene.partition)
+        now = session.admin.ensemble(session.scene.topic, session.scene.partition)
     except PlatformError:
         return None
+    return now if now.bookies and now != before else None

@@ -88,6 +88,8 @@ class Pods:
         if pod.hold is None:
             rule = "a kill needs a chart that can hold the restart (docs/charts.md)"
             raise _refusal(pod, "no folder for the hold", rule, "use one of our charts, or podDelete")
+        if broker in self._shells and broker not in self._ask_all("true", [broker]):
+            self._lost_at.pop(broker, None)  # what ended since we looked is not killed again
         if broker not in self._shells and not self._reopen(broker):
             raise _refusal(pod, "no running container", "only a living broker is killed", "read its log")
         life = self._seen[broker].life
@@ -102,6 +104,11 @@ class Pods:
         )
         try:
             shell.send(struck)
+        except ShellLost:
+            shell.close()
+            rule = "a kill is sent to a shell that answered just now"
+            raise _refusal(pod, "a shell that is gone", rule, "read its log: the broker ended by itself") from None
+        try:
             said = "" if shell.ended(FIRST_SIGN_S) else shell.answer(ANSWER_S)
         except ShellLost:
             return  # whether by our signal or for another reason, the kubelet will tell
