@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,19 +73,36 @@ def submitted(folder: Path, output: Path, **more: str) -> Iterator[subprocess.Po
 def kill_one_at_work(submit: subprocess.Popen[str]) -> None:
     """SIGKILL the first executor that has started a Python."""
 
-    def at_work() -> psutil.Process | None:
+    def found() -> psutil.Process | None:
         assert submit.poll() is None, submit.communicate()[0]
-        for each in psutil.Process(submit.pid).children(recursive=True):
-            try:
-                if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()) and each.children():
-                    return each
-            except psutil.NoSuchProcess:
-                continue
-        return None
+        return next(at_work(submit), None)
 
-    executor = until(at_work, BOUND_S, "an executor at work", 0.02)
+    executor = until(found, BOUND_S, "an executor at work", 0.02)
     assert executor is not None
     executor.kill()
+
+
+def killed_all_along(submit: subprocess.Popen[str]) -> str:
+    """SIGKILL every executor that has started a Python, until the job has ended; what it said.
+
+    One kill alone may fall between two tasks, and costs nothing then.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(submit.communicate, timeout=BOUND_S)
+        while not wait([said], timeout=0.02).done:
+            for executor in at_work(submit):
+                with suppress(psutil.NoSuchProcess):
+                    executor.kill()
+        return said.result()[0]
+
+
+def at_work(submit: subprocess.Popen[str]) -> Iterator[psutil.Process]:
+    """The executors that have started a Python."""
+    with suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(submit.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()) and each.children():
+                    yield each
 
 
 def test_what_an_executor_held_is_done_again_when_it_dies(tmp_path: Path) -> None:
@@ -101,8 +119,7 @@ def test_what_an_executor_held_is_done_again_when_it_dies(tmp_path: Path) -> Non
 def test_there_is_no_report_if_it_may_not_be_done_again(tmp_path: Path) -> None:
     write_history(tmp_path / "run", HISTORY)
     with submitted(tmp_path / "run", tmp_path / "report.json", **{"spark.task.maxFailures": "1"}) as submit:
-        kill_one_at_work(submit)
-        said = submit.communicate(timeout=BOUND_S)[0]
+        said = killed_all_along(submit)
     assert submit.returncode == 4, said
     assert "the verification job ended before its end" in said
     assert not (tmp_path / "report.json").exists()
