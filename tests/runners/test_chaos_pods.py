@@ -122,7 +122,7 @@ def test_a_kill_holds_strikes_and_is_believed_when_the_kubelet_says_137(site: Po
     one = fakes.by_name["k-1"]
     victim = site.victim("1")
     site.kill(victim, 19.2)
-    hold, strike = one.told[-1].index(" + 20)) >/hold/until"), one.told[-1].index("kill -9")
+    hold, strike = one.told[-1].index(" + 21)) >/hold/until"), one.told[-1].index("kill -9")
     assert hold < strike
     assert site.death(victim) is None
     one.seen = FIRST._replace(running=False, ends={"one": 137})

@@ -97,9 +97,10 @@ class Pods:
 
     def kill(self, victim: Victim, down_s: float) -> None:
         pod, shell = self._pod(victim.broker), self._shells.pop(victim.broker)
+        hold_s = math.ceil(down_s) + 1  # the second that has begun does not count
         struck = (
             f"read -r process <{pod.hold}/pid"
-            f" && echo $(($(date +%s) + {math.ceil(down_s)})) >{pod.hold}/until"
+            f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
             f' && kill -9 "$process" || echo "{UNDONE}"'
         )
         try:
