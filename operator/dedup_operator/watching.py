@@ -17,11 +17,12 @@ from typing import Any, Final
 import kopf
 
 from dedup_operator.clusters import Conflict, Unreachable
+from dedup_operator.crd import GROUP, PLURAL, VERSION
 from dedup_operator.metrics import Metrics, served
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import Key, Reconciler
 
-LABEL: Final = "dedup.dev/experiment"
+LABEL: Final = f"{GROUP}/experiment"
 CHILDREN: Final = (
     ("batch", "v1", "jobs"),
     ("apps", "v1", "statefulsets"),
@@ -52,7 +53,7 @@ def registry(queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
 
     kopf.on.startup(registry=made)(configure)
     kopf.on.login(registry=made)(login)
-    kopf.on.event("dedup.dev", "v1alpha1", "dedupexperiments", registry=made)(seen)
+    kopf.on.event(GROUP, VERSION, PLURAL, registry=made)(seen)
     for group, version, plural in CHILDREN:
         kopf.on.event(group, version, plural, labels={LABEL: kopf.PRESENT}, registry=made)(child_seen)
     return made

@@ -6,13 +6,13 @@ put on); `reset_peer` with timeout 0 answers every connection with a TCP reset.
 https://github.com/Shopify/toxiproxy#http-api
 """
 
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import httpx
 from pydantic import BaseModel
 
 from dedup.errors import PlatformError
+from dedup_runners.closing import Closing
 
 Stream = Literal["upstream", "downstream"]
 TIMEOUT_S = 10.0
@@ -38,7 +38,7 @@ class Proxy(BaseModel):
     toxics: list[Toxic]
 
 
-class Toxiproxy:
+class Toxiproxy(Closing):
     """A client of one Toxiproxy server. Every refusal and every failure to reach it is a PlatformError."""
 
     def __init__(self, url: str) -> None:
@@ -89,14 +89,6 @@ class Toxiproxy:
     def close(self) -> None:
         """Close the connections to the server."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ask(
         self, method: str, path: str, body: dict[str, object] | None = None, missing_ok: bool = False

@@ -6,13 +6,13 @@ give it. The driver makes executors. Neither may read Secrets.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from dedup.experiments import Experiment
 from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.pods import Object
 
 RBAC: Final = "rbac.authorization.k8s.io"
-Object = dict[str, Any]
 Rule = dict[str, list[str]]
 
 

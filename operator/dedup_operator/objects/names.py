@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from dedup.plans import Run
+from dedup_operator.crd import GROUP, KIND, VERSION
 
 PREFIX: Final = "d-"
 DIGITS: Final = 10
-GROUP: Final = "dedup.dev"
 
 
 class Owner(NamedTuple):
@@ -42,7 +42,7 @@ class Owner(NamedTuple):
     @property
     def reference(self) -> dict[str, Any]:
         """By which Kubernetes knows that an object goes when the experiment goes."""
-        return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "DedupExperiment", "name": self.name, "uid": self.uid}
+        return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": self.name, "uid": self.uid}
 
 
 def name_of(owner: Owner, *part: str) -> str:

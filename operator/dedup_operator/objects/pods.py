@@ -13,6 +13,8 @@ USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
 TOKEN_MOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_LIVES_S: Final = 3600
+CONFIG: Final = "/config"
+"""Where a pod finds the ConfigMap that tells it what to do."""
 Object = dict[str, Any]
 
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {

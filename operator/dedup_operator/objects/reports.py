@@ -4,10 +4,9 @@ It reads the evidence from the store, writes the summary and the tables there, a
 JSON, the last of its log, what goes into the resource's status. It reaches no API server and has no rights.
 """
 
-from typing import Final
-
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
+    CONFIG,
     Object,
     container,
     pod_security,
@@ -17,8 +16,6 @@ from dedup_operator.objects.pods import (
 )
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.snapshots import FILE, snapshot_name
-
-CONFIG: Final = "/config"
 
 
 def report_name(owner: Owner) -> str:

@@ -23,6 +23,7 @@ from dedup.plans import Run
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.pods import (
+    CONFIG,
     TOKEN_MOUNT,
     Object,
     container,
@@ -35,7 +36,6 @@ from dedup_operator.objects.pods import (
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
-CONFIG: Final = "/config"
 PROXIES: Final = "/etc/toxiproxy"
 WATCHDOG: Final = SHARED / "watchdog.sock"
 WATCHDOG_PROGRAM: Final = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py"

@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib.metadata import version
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import confluent_kafka
 from confluent_kafka import (
@@ -34,6 +33,7 @@ from dedup.manifests import Deduplication, EndPosition
 from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.views import Partition, View, end_offset, view
+from dedup_runners.closing import Closing
 from dedup_runners.waiting import until
 
 NOBODY: Final = "-1"
@@ -44,7 +44,7 @@ ATTEMPTS: Final = 3
 T = TypeVar("T")
 
 
-class KafkaAdmin:
+class KafkaAdmin(Closing):
     """An `Admin` of a Kafka cluster."""
 
     def __init__(self, endpoints: Endpoints) -> None:
@@ -147,14 +147,6 @@ class KafkaAdmin:
         if self._reassigner is not None:
             self._reassigner.close()
             self._reassigner = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _create(self, topic: str, partitions: int, *, may_exist: bool = False) -> None:
         replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))

@@ -14,8 +14,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,6 +23,7 @@ from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
+from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
@@ -40,7 +40,7 @@ MOVE_TIMEOUT_S: Final = 20.0
 PARTITION_SUFFIX: Final = "-partition-"
 
 
-class PulsarAdmin:
+class PulsarAdmin(Closing):
     """An `Admin` of a Pulsar cluster."""
 
     def __init__(self, endpoints: Endpoints) -> None:
@@ -143,14 +143,6 @@ class PulsarAdmin:
 
     def close(self) -> None:
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _set_policies(self, namespace: str, deduplication: bool) -> None:
         """Make the namespace what a run needs, once: its deduplication switch read back, nothing in it ever trimmed."""

@@ -6,8 +6,7 @@ down. Whose it was is told by the address to which the proxy of that broker lead
 
 import os
 import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
@@ -15,9 +14,10 @@ from dedup_runners.chaos import sockets
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.chaos.watchdog import Toxiproxy
+from dedup_runners.closing import Closing
 
 
-class Outside:
+class Outside(Closing):
     """The `Site` of a system of which nothing but its ports is known (see sites.py)."""
 
     restart_grace_s = 0.0
@@ -79,14 +79,6 @@ class Outside:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _addresses(host: str) -> set[str]:

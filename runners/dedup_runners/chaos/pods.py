@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import psutil
@@ -28,6 +27,7 @@ from dedup_runners.chaos import sockets
 from dedup_runners.chaos.containers import CONSENT, ApiContainers, Containers, Seen, Shell, ShellLost
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection
+from dedup_runners.closing import Closing
 
 ANSWER_S: Final = 5.0
 FIRST_SIGN_S: Final = 10.0
@@ -36,7 +36,7 @@ TABLES: Final = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"
 UNDONE: Final = "nothing was done"
 
 
-class Pods:
+class Pods(Closing):
     """The `Site` of a system in a cluster (see sites.py). `addresses` are this pod's own."""
 
     restart_grace_s = 330.0
@@ -143,14 +143,6 @@ class Pods:
         for shell in self._shells.values():
             shell.close()
         self._shells.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _pod(self, broker: str) -> BrokerPod:
         pod = self._brokers[broker].pod

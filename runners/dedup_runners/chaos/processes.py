@@ -7,8 +7,7 @@ they hold. A client's connection is one whose other end the proxy holds, for cli
 import os
 import signal
 import time
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psutil
 
@@ -17,13 +16,14 @@ from dedup.errors import PlatformError
 from dedup_runners.chaos import keepers, sockets
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection
+from dedup_runners.closing import Closing
 from dedup_runners.waiting import until
 
 EXIT_TIMEOUT_S: Final = 10.0
 SAME_PROCESS_S: Final = 1.0
 
 
-class Processes:
+class Processes(Closing):
     """The `Site` of a system on this machine (see sites.py)."""
 
     restart_grace_s = 30.0
@@ -68,14 +68,6 @@ class Processes:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ports(self) -> dict[int, int]:
         return {broker.client_port: keepers.status(broker).pid or 0 for broker in self._endpoints.brokers}
