@@ -41,7 +41,7 @@ COPY operator/dedup_operator /usr/local/dedup/code/dedup_operator
 COPY charts/kafka /usr/local/dedup/charts/kafka
 COPY charts/pulsar /usr/local/dedup/charts/pulsar
 USER 1000:1000
-CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--all-namespaces"]
+CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--all-namespaces", "--lease=dedup-operator"]
 
 FROM common AS runner
 LABEL org.opencontainers.image.title="dedup-runner" \

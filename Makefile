@@ -25,10 +25,10 @@ setup: ## Make .venv with the dedup command in it; returns at once when nothing 
 demo: setup ## Kafka and Pulsar, with and without deduplication, while their connections are killed
 	.venv/bin/dedup run examples/kafka-vs-pulsar.yaml --runs $(RUNS) --messages $(MESSAGES)
 
-test: setup lint ## Lint, and every test, on real brokers too
-	$(PYTEST)
+test: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others
+	$(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder
 
-test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes (under 2 minutes)
+test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes (5 minutes)
 	$(PYTEST) -m "not live and not spark and not kubernetes and not cluster"
 
 lint: setup ## ruff, mypy --strict, import-linter
@@ -40,6 +40,9 @@ lint: setup ## ruff, mypy --strict, import-linter
 format: setup ## Format, and mend what ruff can mend
 	$(PYTHON) -m ruff format
 	$(PYTHON) -m ruff check --fix
+
+campaign: setup ## Break every request of the operator once each way, then a whole cluster; hours; writes docs/campaign.md
+	$(PYTHON) -m tests.campaign $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
@@ -77,5 +80,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast lint format campaign bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: images image-parts test-strimzi lock clean

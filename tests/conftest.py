@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import java
@@ -64,20 +65,59 @@ REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
     "cluster": lack_of_cluster,
 }
 
+TOLD: Final = "told"
+OF_CLUSTERS: Final = "_cluster.py"
+"""How files end whose tests run on a cluster."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         lacks = {lack for marker, find in REQUIREMENTS.items() if item.get_closest_marker(marker) and (lack := find())}
         for lack in lacks:
             item.add_marker(pytest.mark.skip(reason=lack))
-    # A cluster that tests share stays up until the session ends: its tests come last, and no others run beside it.
+        named = item.path.name.endswith(OF_CLUSTERS)
+        if named is not bool(item.get_closest_marker("cluster")):
+            raise pytest.UsageError(f"{item.nodeid}: tests marked cluster, and no others, are in files *{OF_CLUSTERS}")
+    # A cluster that tests share stays up until the session ends: its tests come last, after those that look whether a
+    # cluster of their own leaves the machine as it was. In a process beside another (`make test`) only others' come
+    # after them: they take longest.
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.path.name.endswith(OF_CLUSTERS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """All tests on clusters go to one process, the files of others to whichever is free.
+
+    A server of somebody else's is one for both processes, and its kinds come and go: all that use it are one's.
+    """
+    from tests.kubernetes.cluster import api_servers
+
+    shared = "tests/kubernetes/" if api_servers.named() is not None else OF_CLUSTERS
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return OF_CLUSTERS if file.endswith(OF_CLUSTERS) or file.startswith(shared) else file
+
+    return Scheduling(config, log)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Say what a test counted or measured, in the closing lines: it reaches them from any process."""
+    return lambda line: record_property(TOLD, line)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
-    """The closing lines, below everything else that pytest has to say: `not run here: …`, one a reason."""
+    """The closing lines, below everything else that pytest says: what tests told; `not run here: …`, one a reason."""
     yield
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        if getattr(report, "when", None) == "call":
+            for line in (line for name, line in report.user_properties if name == TOLD):
+                terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {line}")
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if left_out := len(terminalreporter.stats.get("deselected", [])):
         reasons["left out by the command line"] = left_out

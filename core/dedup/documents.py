@@ -14,6 +14,7 @@ from dedup.errors import SpecificationError
 
 MAX_BYTES: Final = 1 << 20
 MAX_PARTS: Final = 100_000
+MAX_DEPTH: Final = 64
 MAX_NUMBER_BITS: Final = 4096
 
 # What PyYAML lets through when a value does not fit its tag (2020-13-45, !!bool x) or nests too deep.
@@ -49,22 +50,25 @@ def check(document: object, source: str) -> dict[str, Any]:
             rule="an experiment is a mapping with apiVersion, kind, metadata and spec",
             todo="start from one of examples/",
         )
-    left: list[tuple[str, object]] = [("", document)]
+    left: list[tuple[str, object, int]] = [("", document, 0)]
     parts = 0
     while left:
-        where, value = left.pop()
+        where, value, depth = left.pop()
         parts += 1
+        if depth > MAX_DEPTH:
+            got = f"more than {MAX_DEPTH} lists or mappings in each other, or an alias that holds itself"
+            raise _too_large(f"{source}: {where[:MAX_DEPTH]}…", got)
         if parts > MAX_PARTS:
-            raise _too_large(source, f"more than {MAX_PARTS:,} parts, or an alias that holds itself")
+            raise _too_large(source, f"more than {MAX_PARTS:,} parts")
         if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
                     raise _not_text(f"{source}: {where or 'document'}", key)
-            left.extend((f"{where}.{key}".lstrip("."), each) for key, each in value.items())
+            left.extend((f"{where}.{key}".lstrip("."), each, depth + 1) for key, each in value.items())
         elif isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
             raise _too_large(f"{source}: {where}", "a number of thousands of digits")
         elif isinstance(value, list):
-            left.extend((f"{where}[{index}]", each) for index, each in enumerate(value))
+            left.extend((f"{where}[{index}]", each, depth + 1) for index, each in enumerate(value))
     return document
 
 

@@ -8,11 +8,31 @@ the hold file tells the keeper when to start it again; in a cluster it is a cont
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dedup.deployments import SaslMechanism
+
 SystemKind = Literal["kafka", "pulsar"]
+
+
+class Security(BaseModel):
+    """How a system wants to be spoken to: files by name, never what is in them. By default: as anybody, in the open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca: Path | None = None
+    """The authorities that sign the brokers' certificates (PEM); None: no TLS."""
+    sasl: SaslMechanism | None = None
+    """Kafka's log-in; None: there is none."""
+    login: Path | None = None
+    """The folder with the files `username` and `password`, where there is a log-in."""
+    token: Path | None = None
+    """The file with the token of Pulsar's clients and of its admin interface; None: there is none."""
+
+
+OPEN: Final = Security()
 
 
 class BrokerPod(BaseModel):
@@ -39,6 +59,8 @@ class Broker(BaseModel):
     """
     client_port: int
     """The port on which the broker itself listens for clients (what a proxy points at)."""
+    host: str | None = None
+    """Where clients find it, if nothing stands in the path."""
     proxy: str | None = None
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None
@@ -69,7 +91,11 @@ class Endpoints(BaseModel):
     """The advertised listener that clients of `client_bootstrap` must name (Pulsar), else None."""
     toxiproxy_url: str | None = None
     """Toxiproxy's own HTTP interface; None when nothing stands in the path."""
+    security: Security = OPEN
+    topic_prefix: str = ""
+    """What the names of our topics begin with, on a system that others use as well."""
     brokers: list[Broker]
+    """None of a system that is there already: whoever leads a run asks the system who they are."""
     bookies: list[Broker] = []
     """Pulsar's storage, as far as it is ours to strike: `id` is the address by which brokers know it."""
 

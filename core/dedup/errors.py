@@ -17,8 +17,12 @@ EXIT_ERROR: Final = 4
 
 def one_line(text: str) -> str:
     """The text on one line that no terminal obeys: line breaks become spaces, other control characters are escaped."""
-    joined = re.sub(r"\s*[\r\n]+\s*", " ", text.strip())
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in joined)
+    return shown(re.sub(r"\s*[\r\n]+\s*", " ", text.strip()))
+
+
+def shown(text: str) -> str:
+    """The text with its control characters escaped: what strangers wrote must not steer a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 class DedupError(Exception):

@@ -19,18 +19,23 @@ from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
 from dedup.artifacts import Artifacts
+from dedup.client_settings import refused
+from dedup.deployments import Deploy, Existing
 from dedup.errors import SpecificationError
 from dedup.fault_kinds import LATENCY_FAULT as LATENCY_FAULT
 from dedup.fault_kinds import Fault as Fault
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
-from dedup.refusals import meant, readable, refusal
+from dedup.refusals import meant, readable, refusal, short
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
+MAX_RETENTION_S: Final = 365 * 24 * 3600
+MAX_RUNS: Final = 10_000
+"""Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
 
-_ADDED: Final = {"allowPrivilegedFaults": False, "dropTCP": None, "podDelete": None, "partition": None}
-"""Keys of the spec and its faults that are younger than the digest: left at their defaults they do not enter it."""
-_ELSEWHERE: Final = ("artifacts", "suspend", "runToken")
+_ADDED: Final = {"allowPrivilegedFaults": False} | dict.fromkeys(("deploy", "dropTCP", "podDelete", "partition"))
+"""Keys of the spec, its systems and faults that are younger than the digest: at their defaults they do not enter it."""
+_ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that say where and when, and nothing of what the experiment does."""
 _CHANGES: Final = "the command line's changes"
 
@@ -94,6 +99,7 @@ class System(Part):
     pulsar: Pulsar | None = Field(None, description="the system is a Pulsar; {} for all defaults")
     client: Client = Field(Client(), description="how messages are sent and read")
     network: Network = Field(Network(), description="the link between clients and brokers")
+    deploy: Deploy | None = Field(None, description="a system that is there already; left out: one is deployed")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -105,6 +111,43 @@ class System(Part):
                 f"it does not speak to {self.kind}",
                 f"write {self.library} or take the key out",
             )
+        self._check_existing()
+        return self
+
+    def _check_existing(self) -> None:
+        if self.existing is None:
+            return
+        if self.kafka is not None and not self.existing.is_kafka:
+            raise refusal(
+                "deploy.existing",
+                short(self.existing.model_dump(by_alias=True, exclude_none=True)),
+                "a Kafka that is there already has bootstrap, and may have tls and sasl",
+                "give these keys and no other",
+            )
+        if self.pulsar is not None and not self.existing.is_pulsar:
+            raise refusal(
+                "deploy.existing",
+                short(self.existing.model_dump(by_alias=True, exclude_none=True)),
+                "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token",
+                "give these keys and no other",
+            )
+        if self.network.latency_s:
+            raise refusal(
+                "network.latency",
+                format_duration(self.network.latency_s),
+                "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
+                "take it out, or let the system be deployed",
+            )
+
+    @property
+    def existing(self) -> Existing | None:
+        """Where the system is, if it is there already; None: it is deployed for the experiment."""
+        return self.deploy.existing if self.deploy is not None else None
+
+    @model_validator(mode="after")
+    def _settings_are_allowed(self) -> Self:
+        if (wrong := refused(self.library, self.client.properties)) is not None:
+            raise wrong
         return self
 
     @property
@@ -151,6 +194,26 @@ class Timeouts(Part):
     teardown_s: Seconds = Field(600.0, alias="teardown", gt=0, le=MAX_TIMEOUT_S, description="to end a system")
 
 
+class Keep(StrEnum):
+    """When something is kept that is not needed any more."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+class Retention(Part):
+    """Kubernetes only; histories and results are never deleted."""
+
+    resources: Keep = Field(
+        Keep.ON_FAILURE,
+        description="whether Jobs, pods and the like stay: Always, Never, or OnFailure, unless the verdict is Pass",
+    )
+    after_s: Seconds = Field(
+        86400.0, alias="after", ge=0, le=MAX_RETENTION_S, description="how long after the end the others are deleted"
+    )
+
+
 class Spec(Part):
     """What is to be done. Defaults live here; nothing that runs an experiment ever writes to it."""
 
@@ -176,6 +239,7 @@ class Spec(Part):
     artifacts: Artifacts | None = Field(
         None, description="where histories and results are kept (Kubernetes only; `dedup run` has a folder)"
     )
+    retention: Retention = Field(Retention(), description="what stays in the cluster when all is over")
     suspend: bool = Field(
         False, description="start nothing; what runs is ended, and its run done again later (Kubernetes only)"
     )
@@ -225,10 +289,36 @@ class Spec(Part):
         self._check_run_names()
         return self
 
+    @model_validator(mode="after")
+    def _not_too_many_runs(self) -> Self:
+        runs = len(self.systems) * len(self.variants) * self.runs
+        if runs > MAX_RUNS:
+            raise refusal(
+                "runs",
+                str(self.runs),
+                f"that is {runs:,} runs over all systems and variants, and at most {MAX_RUNS:,} make an experiment",
+                "ask for fewer, or make two experiments of it",
+            )
+        return self
+
+    @property
+    def privileged_faults(self) -> list[str]:
+        """The names of those faults that need more than Pod Security's level *restricted* grants."""
+        return [fault.name for fault in self.faults if fault.privileged]
+
     def _check_faults_possible(self) -> None:
         """What a fault strikes must be there in every system, and what it needs must be granted."""
         without = next((system.name for system in self.systems if system.pulsar is None), None)
+        existing = next((system.name for system in self.systems if system.existing is not None), None)
         for index, fault in enumerate(self.faults):
+            if existing is not None and fault.move_leader is None:
+                raise refusal(
+                    f"faults[{index}].{fault.kind}",
+                    fault.name,
+                    f"system {existing} is there already: its clients go straight to its brokers, "
+                    "where no proxy can cut them off, and its pods are not the experiment's to hurt",
+                    "write moveLeader, or let the system be deployed",
+                )
             if fault.needs_bookies and without is not None:
                 raise refusal(
                     f"faults[{index}].kill.target",
@@ -286,7 +376,7 @@ class Experiment(Part):
         document = self.spec.model_dump(mode="json", by_alias=True)
         for key in _ELSEWHERE:
             del document[key]
-        for part in (document, *document["faults"]):
+        for part in (document, *document["systems"], *document["faults"]):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
                     del part[key]

@@ -156,6 +156,11 @@ class Fault(Part):
         return self.partition is not None and self.partition.by is Means.NET_FILTER
 
     @property
+    def by_policy(self) -> bool:
+        """Whether it leaves an object of its own in the cluster until it is healed."""
+        return self.partition is not None and self.partition.by is Means.NETWORK_POLICY
+
+    @property
     def needs_bookies(self) -> bool:
         """Whether it strikes the storage that only Pulsar keeps apart from its brokers."""
         return self.kill is not None and self.kill.target is Victim.BOOKIE

@@ -19,6 +19,9 @@ BUCKET: Final = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 ENDPOINT: Final = r"^https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?$"
 REGION: Final = r"^[a-z0-9-]{1,32}$"
+_ADDRESS: Final = r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}"
+ADDRESSES: Final = rf"^{_ADDRESS}(,{_ADDRESS})*$"
+SERVICE_URL: Final = rf"^pulsar(\+ssl)?://{_ADDRESS}(,{_ADDRESS})*$"
 PATTERNS: Final = {
     _NAME: (
         "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit",
@@ -32,6 +35,14 @@ PATTERNS: Final = {
     PREFIX: ("a prefix is names with / between them, none beginning with a dot", "write it like team/experiments"),
     ENDPOINT: ("an endpoint is http:// or https:// and a host, maybe with a port", "write it like http://minio:9000"),
     REGION: ("a region is lower-case letters, digits and dashes", "write it like eu-central-1"),
+    ADDRESSES: (
+        "brokers are host:port, with commas between them and no spaces",
+        "write them like kafka-0.kafka:9092,kafka-1.kafka:9092",
+    ),
+    SERVICE_URL: (
+        "a service URL is pulsar:// or pulsar+ssl:// and host:port, or several with commas between them",
+        "write it like pulsar://broker:6650",
+    ),
     TOKEN: ("a token is letters, digits, dots, dashes and underlines, at most 63", "write it like 2 or 2026-11-21"),
     _VERSION: ("a version is numbers with dots between them", "write it like 4.3.1"),
 }

@@ -21,6 +21,10 @@ Words = tuple[str, str]
 """A rule, and what to do about it."""
 
 MAX_GOT: Final = 60
+_SECRET: Final = re.compile("password|secret|token|credential|accesskey|sasl", re.IGNORECASE)
+"""Keys at whose place somebody may have written a secret, instead of the name of one."""
+_PASSWORD: Final = re.compile("//[^/@]*@")
+"""Where a secret stands in an address."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -171,11 +175,14 @@ def _one_of(expected: str, raw: object) -> Words:
 
 
 def _got(problem: ErrorDetails, raw: object) -> str:
+    key = problem["loc"][-1] if problem["loc"] else ""
     if problem["type"] == "missing":
         return "nothing"
     if problem["type"] == "json_invalid":
         return "text that is not valid Unicode"
-    return "no value" if raw is None else short(raw)
+    if isinstance(raw, str) and problem["type"] in ("model_type", "extra_forbidden") and _SECRET.search(str(key)):
+        return "text, which may be a secret and is not shown"
+    return "no value" if raw is None else _PASSWORD.sub("//***@", short(raw))
 
 
 def _listed(introduction: str, words: Sequence[str]) -> str:

@@ -84,8 +84,8 @@ def gather(
 ) -> list[Evidence]:
     """The evidence of every planned run: its finished attempts, or why there is none.
 
-    `recalled` tells what is known of a finished one, and is asked by many threads. `failures` say of systems why they
-    could not be had, where nothing below `root` does.
+    `recalled` tells what is known of a finished one, and is asked by many threads. `failures` say of systems, or of
+    runs by their ids, why there is nothing of them, where nothing below `root` does.
     """
 
     def of_run(run: Run) -> list[Evidence]:
@@ -93,7 +93,8 @@ def gather(
         if finished := [attempt.folder for attempt in attempts if attempt.finished]:
             return [recalled(folder) for folder in finished]
         last = attempts[-1].number if attempts else 1
-        known = failures_of(root, run) or [each for each in [(failures or {}).get(run.system)] if each]
+        elsewhere = failures or {}
+        known = failures_of(root, run) or [elsewhere[name] for name in (run.system, run.run_id) if name in elsewhere]
         return [Evidence(run_id=run.run_id, attempt=last, problem=known[-1])] if known else []
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

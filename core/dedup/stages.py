@@ -9,6 +9,7 @@ way round: it is done before the state moves on, since afterwards nobody would l
 
 A run that was interrupted is done again from its start, as a new attempt. Its system may be gone too; then that is
 brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
+What is left of an interrupted run may need its time to end, and no other run begins beside it; that is bounded too.
 
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
 the resource's status. What they do differently stands behind the `Platform` protocol.
@@ -17,10 +18,11 @@ the resource's status. What they do differently stands behind the `Platform` pro
 import time
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pydantic import Field
 
+from dedup.assignments import GRACE_S
 from dedup.experiments import Experiment, Timeouts
 from dedup.manifests import Record
 from dedup.plans import plan, runs_of
@@ -44,8 +46,8 @@ class Stage(StrEnum):
 RUN_STAGES: Final = (Stage.PREPARE, Stage.PRODUCE, Stage.SETTLE, Stage.CONSUME)
 
 
-class Task(Record):
-    """One stage of one system, of one run, or of the whole experiment."""
+class Task(NamedTuple):
+    """One stage of one system, of one run, or of the whole experiment. There may be tens of thousands: it is small."""
 
     stage: Stage
     system: str | None = None
@@ -63,7 +65,7 @@ class State(Record):
     attempt: int = 1
     provisioning: bool = Field(False, description="the current run's system is being brought back")
     intended: bool = Field(False, description="the start of the current task was decided")
-    since_unix_s: float = Field(0.0, description="when it was")
+    since_unix_s: float = Field(0.0, description="when it was; before that, since when something is in its way, or 0")
     restarts: int = Field(0, description="how often the current run, or task of no run, had to be begun again")
     failed_in_a_row: int = 0
     failures: int = 0
@@ -75,6 +77,7 @@ class Status(StrEnum):
 
     ABSENT = "Absent"
     UNPROVISIONED = "Unprovisioned"
+    BLOCKED = "Blocked"
     RUNNING = "Running"
     DONE = "Done"
     FAILED = "Failed"
@@ -106,7 +109,8 @@ class Platform(Protocol):
         """What can be seen of the task now; never waits.
 
         A task that is done says so whatever became of its system: a finished run is never repeated. UNPROVISIONED is
-        for a run's task whose system is not there; PROVISION of that system must then not be DONE.
+        for a run's task whose system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a
+        run that is not there and must not begin yet, because another one still ends; the message says which.
         """
 
     def start(self, task: Task, attempt: int) -> None:
@@ -163,8 +167,14 @@ def decide(
             return _failure(tasks, state, f"{task}: begun again {state.restarts} times, and gone each time")
         case Status.UNPROVISIONED if task.run_id:
             return Decision(state=_with(_repeated(tasks, state), provisioning=True), act=Act.NOTHING)
-        case Status.ABSENT if task.run_id and state.intended:
+        case Status.ABSENT | Status.BLOCKED if task.run_id and state.intended:
             return Decision(state=_repeated(tasks, state), act=Act.NOTHING)
+        case Status.BLOCKED if not 0 < state.since_unix_s <= now_unix_s:
+            return Decision(state=_with(state, since_unix_s=now_unix_s), act=Act.WAIT)
+        case Status.BLOCKED if now_unix_s - state.since_unix_s > (limit := timeouts.run_s + GRACE_S):
+            return _failure(tasks, state, f"{task}: not begun for {limit:g} s: {observed.message}")
+        case Status.BLOCKED:
+            return Decision(state=state, act=Act.WAIT)
         case Status.ABSENT | Status.UNPROVISIONED:
             restarts = state.restarts + (1 if state.intended else 0)
             begun = _with(state, intended=True, since_unix_s=now_unix_s, restarts=restarts)
@@ -172,7 +182,8 @@ def decide(
         case Status.RUNNING if not state.intended or now_unix_s < state.since_unix_s:
             return Decision(state=_with(state, intended=True, since_unix_s=now_unix_s), act=Act.WAIT)
         case Status.RUNNING if now_unix_s - state.since_unix_s > (limit := timeout_of(task, timeouts, _runs(tasks))):
-            return _failure(tasks, state, f"{task}: not done after {limit:g} s")
+            seen = f": {observed.message}" if observed.message else ""
+            return _failure(tasks, state, f"{task}: not done after {limit:g} s{seen}")
         case Status.RUNNING:
             return Decision(state=state, act=Act.WAIT)
         case Status.FAILED:
@@ -269,12 +280,12 @@ def _repeated(tasks: tuple[Task, ...], state: State) -> State:
     first = _first_of(tasks, state.cursor)
     begun = state.intended or state.cursor > first
     attempt = state.attempt + (1 if begun else 0)
-    return _with(state, cursor=first, attempt=attempt, intended=False, restarts=state.restarts + 1)
+    return _with(state, cursor=first, attempt=attempt, intended=False, since_unix_s=0.0, restarts=state.restarts + 1)
 
 
 def _after_success(tasks: tuple[Task, ...], state: State) -> State:
     if state.provisioning:
-        return _with(state, provisioning=False, intended=False)
+        return _with(state, provisioning=False, intended=False, since_unix_s=0.0)
     task = tasks[state.cursor]
     ends_run = task.stage is Stage.CONSUME
     over = ends_run or task.run_id is None
@@ -283,6 +294,7 @@ def _after_success(tasks: tuple[Task, ...], state: State) -> State:
         cursor=state.cursor + 1,
         attempt=1 if over else state.attempt,
         intended=False,
+        since_unix_s=0.0,
         restarts=0 if over else state.restarts,
         failed_in_a_row=0 if ends_run else state.failed_in_a_row,
     )
@@ -309,6 +321,7 @@ def _after_failure(tasks: tuple[Task, ...], state: State, failure: str) -> State
         attempt=1,
         provisioning=False,
         intended=False,
+        since_unix_s=0.0,
         restarts=0,
         failed_in_a_row=0 if tasks[min(cursor, len(tasks) - 1)].stage is Stage.TEARDOWN else in_a_row,
         failures=state.failures + 1,

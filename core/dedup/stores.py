@@ -12,7 +12,7 @@ that the store is out of reach, which says nothing about what lies in it.
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 from upath import UPath
 
-from dedup.errors import EnvironmentError_, SpecificationError
+from dedup.errors import EnvironmentError_, EvidenceError, SpecificationError
 
 Place = Path | UPath
 """A file or folder, or an object or what lies below a prefix."""
@@ -110,10 +110,26 @@ def fetched(where: Place) -> Iterator[Path]:
         yield where
         return
     with tempfile.TemporaryDirectory(prefix="dedup-fetched-") as copy, reached(where):
-        names = below(where)
-        # One by one, not "recursively": there, names are patterns.
-        where.fs.get([(where / name).path for name in names], [f"{copy}/{name}" for name in names])
+        fetch(where, below(where), Path(copy))
         yield Path(copy)
+
+
+def fetch(where: Place, names: Sequence[str], into: Path) -> None:
+    """Copy objects below a place in a store into a folder, where they keep their names.
+
+    EvidenceError, before anything is copied, for a name that leads out of the folder: others write into the store.
+    """
+    assert not isinstance(where, Path)
+    for name in names:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise EvidenceError(
+                where=str(where),
+                got=f"an object called {name!r}",
+                rule="what is fetched lies below one folder",
+                todo="find out who made it, and delete it",
+            )
+    # One by one, not "recursively": there, names are patterns.
+    where.fs.get([(where / name).path for name in names], [f"{into}/{name}" for name in names])
 
 
 def write_whole(where: Place, text: str) -> None:

@@ -43,6 +43,11 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
 
 
@@ -172,6 +177,75 @@ def plan(
     experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
     experiments.check(experiment)
     experiments.show_plan(experiment, _console(stderr=False))
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A DedupExperiment in a cluster.", show_default=False)]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help=r"Its namespace.  \[default: the context's]", show_default=False)
+]
+Context = Annotated[
+    str | None, typer.Option(help=r"A context of the kubeconfig.  \[default: the current one]", show_default=False)
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help=r"How to reach the cluster.  \[default: KUBECONFIG, or ~/.kube/config]", show_default=False),
+]
+
+
+@app.command()
+def results(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output_format: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Fetch what was concluded from S3 into this folder.", show_default=False),
+    ] = None,
+    histories: Annotated[bool, typer.Option("--histories", help="With --output: the histories too.")] = False,
+) -> None:
+    """Show what became of an experiment in a cluster, and fetch its artifacts.
+
+    The exit code is the verdict's; while there is none 3, and 4 if the experiment cannot go on.
+
+        dedup results kafka-kill-tcp --namespace lab
+        dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories
+
+    The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
+    """
+    from dedup_lab import clusters, resources
+
+    if histories and output is None:
+        raise typer.BadParameter("needs --output", param_hint="--histories")
+    cluster = clusters.connected(kubeconfig, context, namespace)
+    ask = partial(resources.results, cluster, name, as_json=output_format is Output.JSON)
+    raise typer.Exit(ask(output=output, histories=histories, console=_console(stderr=False)))
+
+
+@app.command()
+def logs(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help=r"A run.  \[default: the current or last one]", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until every container has ended.")] = False,
+) -> None:
+    """Show what the programs of a run say in the cluster, each line after its pod and container.
+
+    dedup logs kafka-kill-tcp --namespace lab --follow
+    dedup logs kafka-kill-tcp --run kafka-dedup-001
+    """
+    from dedup_lab import clusters, pod_logs
+
+    def warn(text: str) -> None:
+        _console().print(f"[yellow]warning[/] {escape(text)}", soft_wrap=True)
+
+    cluster = clusters.connected(kubeconfig, context, namespace)
+    pod_logs.logs(cluster, name, run=run, follow=follow, write=partial(print, flush=follow), warn=warn)
 
 
 @app.command()

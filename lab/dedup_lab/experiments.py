@@ -34,6 +34,13 @@ def check(experiment: Experiment) -> None:
                 todo="kubectl apply the experiment, or write a kill or a dropTCP",
             )
     for index, system in enumerate(experiment.spec.systems):
+        if system.existing is not None:
+            raise SpecificationError(
+                where=f"spec.systems[{index}].deploy",
+                got=f"system {system.name}, which is there already",
+                rule="here brokers are processes that the experiment starts; Secrets are in a cluster",
+                todo="kubectl apply the experiment, or take deploy out",
+            )
         read_lock(system.kind, system.version)
         for variant in experiment.spec.variants:
             try:

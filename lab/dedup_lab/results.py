@@ -96,18 +96,23 @@ def create(root: Path, experiment: Experiment) -> Results:
             rule="a results folder holds one experiment and is never overwritten",
             todo="add --resume to finish it, or name another folder" if same else "name another folder",
         )
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise SpecificationError(
-            where=f"--out {root}",
-            got="a folder with other files in it" if root.is_dir() else "a file",
-            rule="results need a folder of their own",
-            todo="name an empty or a new folder",
-        )
+    check_own(root, "--out")
     results = Results(root)
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
     write(root / EXPERIMENT, json.dumps(document, indent=1))
     results.save(State(digest=experiment.digest()))
     return results
+
+
+def check_own(root: Path, option: str) -> None:
+    """SpecificationError if there is anything in the folder that an option names."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise SpecificationError(
+            where=f"{option} {root}",
+            got="a folder with other files in it" if root.is_dir() else "a file",
+            rule="results need a folder of their own",
+            todo="name an empty or a new folder",
+        )
 
 
 def resume(root: Path, experiment: Experiment) -> Results:

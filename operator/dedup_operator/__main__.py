@@ -1,21 +1,27 @@
-"""The operator: `python -m dedup_operator --settings FILE (--all-namespaces | --namespace NAME …)`.
+"""The operator: `python -m dedup_operator --settings FILE WHERE LEASE`.
 
-It watches DedupExperiments in these namespaces, or everywhere, and takes each from `kubectl apply` to its verdict. The
-settings are the administrator's (objects/settings.py); charts of systems lie in the image. There must be one operator
-only: its Deployment has one replica, and the old one ends before a new one starts.
+WHERE is `--all-namespaces`, or `--namespace NAME` as often as needed; LEASE is `--lease NAME`, or `--no-lease`. It
+watches DedupExperiments there, and takes each from `kubectl apply` to its verdict. The settings are the administrator's
+(objects/settings.py); charts of systems lie in the image. Of all operators with one lease one acts and the others wait.
+Without a lease there must be no other, and nothing sees to that.
 """
 
 import argparse
 import logging
 import os
+import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import kubernetes
 
 from dedup.errors import EXIT_ERROR, DedupError
 from dedup_operator.clusters import LiveCluster
+from dedup_operator.fences import FencedCluster, FencedReleases
+from dedup_operator.leases import Alone, Holding, Lease
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.reconciliations import Reconciler
 from dedup_operator.releases import HelmReleases
@@ -24,6 +30,7 @@ from dedup_operator.watching import serve
 CHARTS: Final = Path("/usr/local/dedup/charts")
 WORKERS: Final = 4
 PORT: Final = 8080
+LEASE_TIMEOUT_S: Final = 5.0
 HOMES: Final = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
 
 
@@ -34,20 +41,44 @@ def client() -> kubernetes.client.ApiClient:
         kubernetes.config.load_incluster_config(client_configuration=configuration)
     except kubernetes.config.ConfigException:
         kubernetes.config.load_kube_config(client_configuration=configuration)
+    # Whoever asks again looks first. The HTTP library would send the same request three times more, and take as long.
+    configuration.retries = False
     return kubernetes.client.ApiClient(configuration)
 
 
-def main() -> int:
-    """Serve until a signal; the exit code is 0, or 4 with one line on stderr."""
+def lease_of(asked: argparse.Namespace, api: kubernetes.client.ApiClient) -> Holding:
+    """The lease that was asked for, for a holder whose name no other process has, not even in the same pod."""
+    if asked.no_lease:
+        return Alone()
+    cluster = LiveCluster(api, LEASE_TIMEOUT_S)
+    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid4()}"
+    return Lease(cluster, asked.lease_namespace, asked.lease, identity, wall=cluster.now)
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the command line asks for; a wrong one ends the program with code 2."""
     parser = argparse.ArgumentParser(prog="python -m dedup_operator", description="the operator of DedupExperiments")
     parser.add_argument("--settings", type=Path, required=True, metavar="FILE", help="the administrator's, in YAML")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--namespace", action="append", default=[], metavar="NAME", help="to watch, and again")
     where.add_argument("--all-namespaces", action="store_true", help="watch them all")
+    fence = parser.add_mutually_exclusive_group(required=True)
+    fence.add_argument("--lease", metavar="NAME", help="of the Lease that all operators share of whom one may act")
+    fence.add_argument("--no-lease", action="store_true", help="there is no other operator: you see to it")
+    own = os.environ.get("POD_NAMESPACE")
+    parser.add_argument("--lease-namespace", default=own, metavar="NAME", help="its namespace; else $POD_NAMESPACE")
     parser.add_argument("--charts", type=Path, default=CHARTS, metavar="FOLDER", help="with kafka and pulsar in it")
     parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="experiments looked at at a time")
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz and /metrics")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
+    if asked.lease and not asked.lease_namespace:
+        parser.error("--lease: got no namespace; a Lease lies in one; say --lease-namespace NAME, or set POD_NAMESPACE")
+    return asked
+
+
+def main() -> int:
+    """Serve until a signal; the exit code is 0, or 4 with one line on stderr."""
+    asked = arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("pyhelm3").setLevel(logging.WARNING)
     for home in HOMES:
@@ -57,8 +88,12 @@ def main() -> int:
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
-    reconciler = Reconciler(LiveCluster(client()), HelmReleases(asked.charts), defaults)
-    serve(reconciler, workers=asked.workers, namespaces=asked.namespace, port=asked.port)
+    api = client()
+    lease, cluster = lease_of(asked, api), LiveCluster(api)
+    releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
+    fenced = FencedCluster(cluster, lease.held)
+    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace)
+    serve(reconciler, lease, workers=asked.workers, namespaces=asked.namespace, port=asked.port)
     return 0
 
 

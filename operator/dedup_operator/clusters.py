@@ -1,12 +1,14 @@
 """What the operator asks of a Kubernetes cluster: seven requests, and what can become of them.
 
 Everything that decides stands behind this narrow protocol, so that tests may put a fake, or a wrapper that crashes,
-between. Objects are what Kubernetes writes: mappings. Three things can go wrong besides:
+between. Objects are what Kubernetes writes: mappings. Four things can go wrong besides:
 
 ClusterError
-├── Conflict      somebody else wrote the experiment meanwhile: read it again
+├── Conflict      somebody else wrote the object meanwhile: read it again
 ├── Unreachable   no answer, or none that tells anything (429, 5xx): ask again later
+├── NotHolder     nothing was asked, since another operator may be at work (fences.py): look again when this one may act
 └── Refused       the API server said no, and will say it again: its words are for people
+    └── UnknownKind   it has no objects of that kind, of anybody: whoever defines them is not installed
 """
 
 import json
@@ -17,8 +19,11 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from dedup_operator.clocks import ServerClock
+
 Object = dict[str, Any]
-TIMEOUT_S: Final = 30
+TIMEOUT_S: Final = 10.0
+"""For one request; shorter than what lies between the end of our lease and the beginning of another's (leases.py)."""
 LAST_LOG_LINES: Final = 20
 
 PLACES: Final[Mapping[str, tuple[str, str]]] = {
@@ -26,12 +31,16 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "Secret": ("/api/v1", "secrets"),
     "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "Pod": ("/api/v1", "pods"),
+    "Event": ("/api/v1", "events"),
+    "Namespace": ("/api/v1", "namespaces"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "Job": ("/apis/batch/v1", "jobs"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "Deployment": ("/apis/apps/v1", "deployments"),
     "SparkApplication": ("/apis/sparkoperator.k8s.io/v1beta2", "sparkapplications"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "DedupExperiment": ("/apis/dedup.dev/v1alpha1", "dedupexperiments"),
 }
 
@@ -48,8 +57,16 @@ class Unreachable(ClusterError):
     """Nobody knows whether it was done."""
 
 
+class NotHolder(ClusterError):
+    """It was not done: the lease is not ours."""
+
+
 class Refused(ClusterError):
     """It was not done, and asking again will not help."""
+
+
+class UnknownKind(Refused):
+    """What defines the kind is not installed. A deletion of such an object is done all the same."""
 
 
 class Cluster(Protocol):
@@ -58,8 +75,11 @@ class Cluster(Protocol):
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """The object as it is now; None if there is none."""
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        """The objects with these labels, as they are now."""
+    def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
+        """The objects with these labels, as they are now, in every namespace if it is none: all, or `most` of them.
+
+        `fields` is a selector of fields, as kubectl takes it.
+        """
 
     def create(self, made: Object) -> bool:
         """Make it; False if one of that name is there already, whosever it is."""
@@ -68,7 +88,7 @@ class Cluster(Protocol):
         """Let it go, and what belongs to it; nothing happens if it is gone."""
 
     def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
-        """Change some keys of it (a merge patch)."""
+        """Change some keys of it (a merge patch); with a resourceVersion among them: Conflict if that is over."""
 
     def replace_status(self, made: Object) -> Object:
         """Write the whole status of an experiment that was read as `made`; Conflict if it has changed since.
@@ -81,24 +101,28 @@ class Cluster(Protocol):
 
 
 def path_of(kind: str, namespace: str, name: str = "") -> str:
-    """Where the API server has such objects."""
+    """Where the API server has such objects; without a namespace, those of all."""
     group, plural = PLACES[kind]
-    return f"{group}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+    place = f"{group}/namespaces/{namespace}" if namespace else group
+    return f"{place}/{plural}" + (f"/{name}" if name else "")
 
 
 class LiveCluster:
-    """The API server itself. Every read goes there: what a cache says may be the past."""
+    """The API server itself. Every read goes there: what a cache says may be the past. `now` is its clock."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    def __init__(self, client: ApiClient, timeout_s: float = TIMEOUT_S) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self.now = ServerClock()
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         status, said = self._ask("GET", path_of(kind, namespace, name))
-        return None if status == 404 else _object(status, said)
+        return None if status == 404 and _has_words(said) else _object(status, said)
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        status, said = self._ask("GET", path_of(kind, namespace), query={"labelSelector": selector})
-        return [] if status == 404 else list(_object(status, said)["items"])
+    def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
+        asked = {"labelSelector": selector, "fieldSelector": fields, "limit": str(most or "")}
+        query = {key: each for key, each in asked.items() if each}
+        status, said = self._ask("GET", path_of(kind, namespace), query=query)
+        return list(_object(status, said)["items"])
 
     def create(self, made: Object) -> bool:
         status, said = self._ask("POST", path_of(made["kind"], made["metadata"]["namespace"]), made)
@@ -144,7 +168,8 @@ class LiveCluster:
             auth_settings=["BearerToken"],
         )
         try:
-            response = self._client.call_api(*request, _request_timeout=TIMEOUT_S)
+            response = self._client.call_api(*request, _request_timeout=self._timeout_s)
+            self.now.heard(response.getheader("Date"))
             return int(response.status), (response.read() or b"").decode(errors="replace")
         except (HTTPError, ApiException, OSError) as error:
             raise Unreachable(f"{method} {path}: {error}") from None
@@ -163,7 +188,17 @@ def _checked(status: int, said: str) -> None:
         raise Conflict(words)
     if status == 429 or status >= 500:
         raise Unreachable(f"HTTP {status}: {words}")
+    if status == 404 and not _has_words(said):
+        raise UnknownKind(f"this cluster does not know the kind that is asked for ({words.strip()})")
     raise Refused(words)
+
+
+def _has_words(said: str) -> bool:
+    """Whether the API server knows the kind: then its 404 names what is not there, else it names nothing."""
+    try:
+        return bool((dict(json.loads(said)).get("details") or {}).get("name"))
+    except (ValueError, TypeError, AttributeError):
+        return False
 
 
 def _words(said: str) -> str:

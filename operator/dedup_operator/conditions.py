@@ -22,7 +22,8 @@ from typing import Final, Literal, NamedTuple
 from dedup.errors import one_line
 from dedup.stages import RUN_STAGES, Stage, State, Task, current, finished
 from dedup_operator.sights import Told
-from dedup_operator.statuses import Condition, Judgement, Phase, Standing, Status
+from dedup_operator.statuses import Condition, Judgement, Kept, Phase, Standing, Status
+from dedup_operator.stories import runs_over
 
 Truth = Literal["True", "False", "Unknown"]
 Said = tuple[str, Truth, str, str]
@@ -46,9 +47,14 @@ class Situation(NamedTuple):
     tasks: tuple[Task, ...] = ()
     state: State | None = None
     told: Told | None = None
+    heard: str = ""
+    """What can be seen of the current task, besides that it goes on."""
     suspended: bool = False
+    queued: str = ""
+    """Why it does not begin although it could."""
     changed: bool = False
     """The resource is edited, and only a new runToken would run it again."""
+    artifacts: Kept | None = None
 
 
 def status_of(situation: Situation, before: Status, now: datetime) -> Status:
@@ -62,6 +68,7 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
         state=Standing.of(state) if state else None,
         verdict=_verdict(situation),
         systems=told.systems if told else [],
+        artifacts=situation.artifacts,
         conditions=_written(_conditions(situation), before, situation.generation, now),
     )
 
@@ -85,9 +92,26 @@ def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
 
 
 def noted(before: Status, generation: int, changed: bool, now: datetime) -> Status:
-    """The status of an experiment that is over, when the resource was edited afterwards: all else stays."""
-    news = _written([("SpecChanged", _truth(changed), *_CHANGED[changed])], before, generation, now)
-    return before.model_copy(update={"observed_generation": generation, "conditions": _with(before, news)})
+    """The status of an experiment that is over, when the resource was edited afterwards: it is over all the same.
+
+    Every condition says so of the resource as it is now. `kubectl wait` takes no condition whose `observedGeneration`
+    is older than the resource's, and kstatus no status. If the end is not told any more, since the experiment stalled
+    afterwards (on a runToken that was taken back), the verdict tells it.
+    """
+    said: dict[str, Said] = {
+        each.type: (each.type, each.status, each.reason, each.message) for each in before.conditions
+    }
+    if "Finished" not in said or said["Finished"][1] != "True":
+        verdict = before.verdict or Judgement.ERROR
+        said |= {each[0]: each for each in _end(verdict, "an execution that has ended; its report says why")}
+    said["SpecChanged"] = ("SpecChanged", _truth(changed), *_CHANGED[changed])
+    return before.model_copy(
+        update={
+            "observed_generation": generation,
+            "phase": Phase.FINISHED,
+            "conditions": _written(said.values(), before, generation, now),
+        }
+    )
 
 
 def _written(said: Iterable[Said], before: Status, generation: int, now: datetime) -> list[Condition]:
@@ -96,7 +120,7 @@ def _written(said: Iterable[Said], before: Status, generation: int, now: datetim
     made = []
     for kind, truth, reason, message in said:
         old = since.get(kind)
-        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(_TIME)
+        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(TIME)
         made.append(
             Condition(
                 type=kind,
@@ -116,7 +140,7 @@ def _with(before: Status, news: list[Condition]) -> list[Condition]:
     return list(made.values())
 
 
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def _over(situation: Situation) -> bool:
@@ -139,8 +163,7 @@ def _phase(situation: Situation) -> Phase:
 
 
 def _progress(tasks: Sequence[Task], state: State) -> str:
-    ends = [index for index, task in enumerate(tasks) if task.stage is Stage.CONSUME]
-    return f"{sum(index < state.cursor for index in ends)}/{len(ends)} runs"
+    return f"{runs_over(tasks, state.cursor)}/{runs_over(tasks, len(tasks))} runs"
 
 
 def _conditions(situation: Situation) -> Iterator[Said]:
@@ -149,7 +172,23 @@ def _conditions(situation: Situation) -> Iterator[Said]:
         yield from _ends(situation, verdict)
     else:
         yield from _goes_on(situation)
+    yield "FaultsInjected", *_injected(situation, verdict is not None)
     yield "SpecChanged", _truth(situation.changed), *_CHANGED[situation.changed]
+
+
+def _injected(situation: Situation, over: bool) -> tuple[Truth, str, str]:
+    """The report's word: before it nobody has judged whether a fault struck traffic."""
+    told = situation.told.faults if situation.told else None
+    if told is None:
+        return "Unknown", "NoReport" if over else "NotReported", "the report tells whether faults took effect"
+    if told.planned == 0:
+        return "True", "NonePlanned", "no fault is planned"
+    if told.runs == 0:
+        return "False", "NoRunCounts", "there is no run whose evidence could show it"
+    if told.struck == told.runs:
+        return "True", "AllStruck", f"every planned fault took effect in each of the {told.runs} runs that count"
+    said = f"every planned fault took effect in {told.struck} of the {told.runs} runs that count"
+    return "False", "SomeMissed", f"{said}; {told.missed}" if told.missed else said
 
 
 _CHANGED: Final = {
@@ -160,10 +199,11 @@ _CHANGED: Final = {
 
 def _goes_on(situation: Situation) -> Iterator[Said]:
     phase = _phase(situation).value
-    said = "nothing is begun yet"
+    said = situation.queued or "nothing is begun yet"
     if situation.state is not None:
         task, attempt = current(situation.tasks, situation.state)
         said = f"{task}" + (f", attempt {attempt}" if task.run_id and attempt > 1 else "")
+        said += f": {situation.heard}" if situation.heard else ""
         if situation.state.failures:
             said += f"; failed so far: {situation.state.failures}, the last: {situation.state.last_failure}"
         yield "SystemsReady", _truth(task.stage in RUN_STAGES), phase, said
@@ -171,6 +211,8 @@ def _goes_on(situation: Situation) -> Iterator[Said]:
     yield "Ready", "False", phase, said
     if situation.suspended:
         yield "Reconciling", "False", "Suspended", "spec.suspend is true; set it to false to go on"
+    elif situation.queued:
+        yield "Reconciling", "True", "Queued", situation.queued
     else:
         yield "Reconciling", "True", phase, said
     yield "Stalled", "False", phase, "it goes on"
@@ -179,14 +221,19 @@ def _goes_on(situation: Situation) -> Iterator[Said]:
 
 
 def _ends(situation: Situation, verdict: Judgement) -> Iterator[Said]:
-    good, why = verdict is Judgement.PASS, _why(situation)
+    why = _why(situation)
+    yield from _end(verdict, why)
+    yield "SystemsReady", "False", "Finished", "the systems are torn down"
+    yield "Verified", _truth(situation.told is not None), verdict.value, why
+
+
+def _end(verdict: Judgement, why: str) -> Iterator[Said]:
+    good = verdict is Judgement.PASS
     yield "Ready", _truth(good), verdict.value, why
     yield "Reconciling", "False", "Finished", "nothing is left to do"
     yield "Stalled", _truth(not good), verdict.value, why
     yield "Finished", "True", verdict.value, why
     yield "Succeeded", _truth(good), verdict.value, why
-    yield "SystemsReady", "False", "Finished", "the systems are torn down"
-    yield "Verified", _truth(situation.told is not None), verdict.value, why
 
 
 def _why(situation: Situation) -> str:

@@ -1,22 +1,51 @@
 """What the operator says of itself over HTTP: `/healthz` for Kubernetes, `/metrics` for Prometheus.
 
-A few sums, and no label that would grow with experiments or runs: who wants those reads the resources. It is healthy
-while all its workers live.
+A few sums, and no label that would grow with experiments or runs: who wants those reads the resources. What became of
+experiments is counted when this process has written a status that says so, from the step between that status and the
+one before. So an operator that starts anew counts from 0, which Prometheus expects, and counts no verdict again that it
+finds written. It is healthy while all its threads live: also while it waits for the lease.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Final, NamedTuple
 
-HELP: Final = {
-    "dedup_operator_looks_total": ("counter", "looks at an experiment, each one step at most"),
-    "dedup_operator_look_seconds_total": ("counter", "seconds that they took"),
-    "dedup_operator_conflicts_total": ("counter", "looks in which somebody else had written the experiment"),
-    "dedup_operator_api_errors_total": ("counter", "looks in which the API server or Helm gave no answer"),
-    "dedup_operator_crashes_total": ("counter", "looks that ended in an error of the operator's own"),
-    "dedup_operator_queue_length": ("gauge", "experiments that wait to be looked at"),
+from dedup.stages import Stage, State, Task, current
+from dedup_operator.statuses import Judgement, Status, Sums
+from dedup_operator.stories import runs_over
+
+
+class Family(NamedTuple):
+    """One name: what it means, and by what it is told apart."""
+
+    kind: str
+    told: str
+    label: str = ""
+    values: tuple[str, ...] = ("",)
+
+
+_VERDICTS: Final = tuple(each.value for each in Judgement)
+_STAGES: Final = tuple(each.value for each in Stage)
+FAMILIES: Final[Mapping[str, Family]] = {
+    "verdicts_total": Family("counter", "executions of experiments that came to this verdict", "verdict", _VERDICTS),
+    "runs_total": Family("counter", "runs that are over, well or not"),
+    "task_failures_total": Family("counter", "tasks that failed, such as a run or the readiness of a system"),
+    "duplicates_total": Family("counter", "values read more than once, in controls too, as reports told them"),
+    "lost_total": Family("counter", "values acknowledged and never read, as reports told them"),
+    "stages_total": Family("counter", "stages that were begun and are over", "stage", _STAGES),
+    "stage_seconds_total": Family("counter", "seconds that they took, failed ones too", "stage", _STAGES),
+    "looks_total": Family("counter", "looks at an experiment (reconciliations), each one step at most"),
+    "look_seconds_total": Family("counter", "seconds that they took"),
+    "conflicts_total": Family("counter", "looks in which somebody else had written the experiment"),
+    "fenced_total": Family("counter", "looks that the end of the lease cut short"),
+    "api_errors_total": Family("counter", "requests that the API server or Helm refused or did not answer"),
+    "crashes_total": Family("counter", "looks that ended in an error of the operator's own"),
+    "lease_held": Family("gauge", "1 while this operator may act, else 0"),
+    "queue_length": Family("gauge", "experiments that are to be looked at now"),
+    "experiments_begun": Family("gauge", "experiments that have begun and have no verdict, as far as is known"),
+    "experiments_waiting": Family("gauge", "experiments that wait until fewer have begun, as far as is known"),
 }
 
 
@@ -24,20 +53,59 @@ class Metrics:
     """Sums that workers add to."""
 
     def __init__(self) -> None:
-        self._lock, self._sums = threading.Lock(), Counter[str]()
+        self._lock, self._sums = threading.Lock(), Counter[tuple[str, str]]()
 
-    def add(self, name: str, amount: float = 1) -> None:
+    def add(self, name: str, amount: float = 1, value: str = "") -> None:
+        """`value` is of the family's label, if it has one."""
         with self._lock:
-            self._sums[f"dedup_operator_{name}"] += amount  # type: ignore[assignment]
+            self._sums[name, value] += amount  # type: ignore[assignment]
 
-    def text(self, queue_length: int) -> str:
-        """As Prometheus reads it."""
+    def count(self, before: Status, after: Status, tasks: Sequence[Task], now_unix_s: float) -> None:
+        """Add what this step of an experiment, which is written, has changed."""
+        for name, amount, value in measured(before, after, tasks, now_unix_s):
+            self.add(name, amount, value)
+
+    def text(self, gauges: Mapping[str, float]) -> str:
+        """As Prometheus reads it. What never happened is told too, as 0, so that a first time is seen as a change."""
         with self._lock:
-            sums: dict[str, float] = {**self._sums, "dedup_operator_queue_length": queue_length}
-        return "".join(
-            f"# HELP {name} {told}\n# TYPE {name} {kind}\n{name} {sums.get(name, 0):g}\n"
-            for name, (kind, told) in HELP.items()
-        )
+            sums: dict[tuple[str, str], float] = {**self._sums, **{(name, ""): each for name, each in gauges.items()}}
+        return "".join(line for name, family in FAMILIES.items() for line in _lines(name, family, sums))
+
+
+def _lines(short: str, family: Family, sums: Mapping[tuple[str, str], float]) -> Iterator[str]:
+    name = f"dedup_operator_{short}"
+    yield f"# HELP {name} {family.told}\n# TYPE {name} {family.kind}\n"
+    for value in family.values:
+        label = f'{{{family.label}="{value}"}}' if family.label else ""
+        yield f"{name}{label} {float(sums.get((short, value), 0))!r}\n"
+
+
+def measured(
+    before: Status, after: Status, tasks: Sequence[Task], now_unix_s: float
+) -> Iterator[tuple[str, float, str]]:
+    """What a step from one status to the next adds: names, amounts and values of labels. Pure."""
+    same = before.observed_run_token == after.observed_run_token
+    if before.state and after.state and same and tasks and before.state != after.state:
+        yield from _of_stages(before.state.state, after.state.state, tuple(tasks), now_unix_s)
+    if after.verdict is not None and not (same and before.verdict):
+        yield "verdicts_total", 1, after.verdict.value
+        counts = [each.counts for system in after.systems for each in system.variants if each.counts]
+        yield "duplicates_total", _sum(counts, "values_with_duplicates"), ""
+        yield "lost_total", _sum(counts, "not_received"), ""
+
+
+def _of_stages(old: State, new: State, tasks: tuple[Task, ...], now_unix_s: float) -> Iterator[tuple[str, float, str]]:
+    over = new.cursor > old.cursor or (old.provisioning and not new.provisioning)
+    if over and old.intended:
+        stage = current(tasks, old)[0].stage.value
+        yield "stages_total", 1, stage
+        yield "stage_seconds_total", max(0.0, now_unix_s - old.since_unix_s), stage
+    yield "runs_total", max(0, runs_over(tasks, new.cursor) - runs_over(tasks, old.cursor)), ""
+    yield "task_failures_total", new.failures - old.failures, ""
+
+
+def _sum(counts: Sequence[Sums], name: str) -> int:
+    return sum(getattr(each, name) for each in counts)
 
 
 def served(port: int, text: Callable[[], str], healthy: Callable[[], bool]) -> ThreadingHTTPServer:
@@ -50,7 +118,7 @@ def served(port: int, text: Callable[[], str], healthy: Callable[[], bool]) -> T
                     self._answer(200, text())
                 case "/healthz":
                     well = healthy()
-                    self._answer(200 if well else 503, "ok\n" if well else "a worker has died\n")
+                    self._answer(200 if well else 503, "ok\n" if well else "a thread has died\n")
                 case _:
                     self._answer(404, "there are /healthz and /metrics\n")
 

@@ -5,9 +5,14 @@ a name that follows from whose it is. So whatever is begun twice exists once. An
 belong to the experiment is never taken for ours.
 
 A run is one Job (decision 012). Its first stage is done when all its programs have started, the next when the producer
-has ended in order, and the rest with the Job.
+has ended in order, and the rest with the Job. A Job that is deleted leaves a pod that still ends, and its watchdog may
+still have a fault to heal; a pod that broke may leave a partition until its deadline. No other run of the experiment
+begins beside either.
 """
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
@@ -15,12 +20,12 @@ from dedup.experiments import Experiment, System
 from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
-from dedup_operator.clusters import Cluster, Object
-from dedup_operator.objects.accounts import accounts
-from dedup_operator.objects.names import Owner, name_of
+from dedup_operator.clusters import Cluster, Object, Refused, UnknownKind
+from dedup_operator.objects.accounts import accounts, needs_deadlines
+from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.readiness import readiness, readiness_name
-from dedup_operator.objects.reports import report, report_name
-from dedup_operator.objects.runs import run_objects
+from dedup_operator.objects.reports import failures, failures_in, failures_name, report, report_name, with_failure
+from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of, values
 from dedup_operator.objects.verifications import verification
@@ -28,15 +33,26 @@ from dedup_operator.releases import DEPLOYED, Releases, secrets_of, state_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
 
 WORKLOADS: Final = ("StatefulSet", "Deployment")
+LEVEL: Final = "pod-security.kubernetes.io/enforce"
+"""The label of a namespace that says what pods it takes; without it, the cluster's default holds."""
+PRIVILEGED: Final = "privileged"
+PARTITIONS: Final = "dedup.dev/fault=partition"
+"""How `dedup_runners.chaos` labels the policies that it makes."""
 
 
 class KubernetesPlatform:
     """One execution of one experiment."""
 
     def __init__(
-        self, cluster: Cluster, releases: Releases, experiment: Experiment, owner: Owner, settings: Settings
+        self,
+        cluster: Cluster,
+        releases: Releases,
+        experiment: Experiment,
+        owner: Owner,
+        settings: Settings,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        self._cluster, self._releases = cluster, releases
+        self._cluster, self._releases, self._now = cluster, releases, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
 
     def observe(self, task: Task, attempt: int) -> Observation:
@@ -47,7 +63,7 @@ class KubernetesPlatform:
                 return self._see_leaving(self._system(task))
             case Stage.VERIFY:
                 application = self._own("SparkApplication", name_of(self._owner, "verification"))
-                return sights.judged(application) if application else ABSENT
+                return sights.judged(application, self._now()) if application else ABSENT
             case Stage.REPORT:
                 return self._see_report()
             case _:
@@ -65,12 +81,15 @@ class KubernetesPlatform:
             case Stage.VERIFY:
                 self._make(verification(self._owner, self._experiment, self._settings))
             case Stage.REPORT:
-                self._make(report(self._owner, self._settings))
+                failed = self._own("ConfigMap", failures_name(self._owner)) is not None
+                self._make(report(self._owner, self._settings, failed=failed))
             case _:
                 pass  # a later stage of a run whose Job is gone: it will be seen to be absent, and begun anew
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
-        """End what runs. Whatever has ended by itself stays, for its log."""
+        """End what runs. Whatever has ended by itself stays, for its log; and the report is told why."""
+        if task.run_id is not None or task.stage is Stage.PROVISION:
+            self._tell_report(task, reason)
         match task.stage:
             case Stage.PROVISION | Stage.TEARDOWN:
                 self._end("Job", readiness_name(self._owner, self._system(task)))
@@ -83,6 +102,42 @@ class KubernetesPlatform:
 
     def wait(self, timeout_s: float) -> None:
         """Nobody waits here: whoever asked asks again when something changed, or later."""
+
+    def check(self) -> None:
+        """PlatformError if something is missing that only an administrator installs.
+
+        That is Spark's operator. The charts of systems consist of kinds that every cluster has.
+        """
+        try:
+            self._cluster.get("SparkApplication", self._owner.namespace, name_of(self._owner, "verification"))
+        except UnknownKind:
+            raise PlatformError(
+                where="SparkApplication",
+                got="a cluster that does not know this kind",
+                rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
+                todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
+            ) from None
+
+    def check_faults(self) -> None:
+        """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses."""
+        if not (faults := self._experiment.spec.privileged_faults):
+            return
+        if not self._settings.allow_privileged_faults:
+            raise PlatformError(
+                where="spec.faults",
+                got=f"{faults[0]}, a partition by NetFilter",
+                rule="it adds a container with NET_ADMIN to a broker's pod, which this operator has no right to",
+                todo="write by: NetworkPolicy, or have the operator's chart installed with allowPrivilegedFaults: true",
+            )
+        found = self._cluster.get("Namespace", "", self._owner.namespace) or {}
+        level = (found.get("metadata", {}).get("labels") or {}).get(LEVEL, PRIVILEGED)
+        if level != PRIVILEGED:
+            raise PlatformError(
+                where=f"Namespace {self._owner.namespace}",
+                got=f"Pod Security level {level}",
+                rule=f"fault {faults[0]} adds a container with NET_ADMIN to a broker's pod, which that level refuses",
+                todo=f"write by: NetworkPolicy, or label the namespace {LEVEL}={PRIVILEGED}",
+            )
 
     def leave(self) -> None:
         """End every system, whatever became of the experiment."""
@@ -105,12 +160,11 @@ class KubernetesPlatform:
     # --- what can be seen ---
 
     def _see_system(self, system: System) -> Observation:
-        state = self._state(system)
         job = self._own("Job", readiness_name(self._owner, system))
-        if state != DEPLOYED or job is None:
+        if job is None or not self._is_there(system):
             return ABSENT
         proof = sights.seen(job, self._pods(job["metadata"]["name"]))
-        if proof.status is not Status.DONE:
+        if proof.status is not Status.DONE or system.existing is not None:
             return proof
         workloads = sights.ready(self._workloads(system))
         return RUNNING if workloads == ABSENT else workloads
@@ -123,8 +177,9 @@ class KubernetesPlatform:
     def _see_run(self, task: Task, attempt: int) -> Observation:
         job = self._own("Job", self._job_of(task, attempt))
         if job is None:
-            there = self._state(self._system(task)) == DEPLOYED
-            return ABSENT if there else Observation(status=Status.UNPROVISIONED)
+            if not self._is_there(self._system(task)):
+                return Observation(status=Status.UNPROVISIONED)
+            return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
             return sights.seen(job, self._pods(job["metadata"]["name"]))
         match task.stage:
@@ -150,8 +205,13 @@ class KubernetesPlatform:
 
     def _provision(self, system: System) -> None:
         """Make the release whole before the Job that proves it: once there is the Job, nothing is left to do."""
-        namespace, release = self._owner.namespace, release_of(self._owner, system)
         self._make(*accounts(self._owner, self._experiment))
+        if system.existing is None:
+            self._deploy(system)
+        self._make(readiness(self._owner, self._experiment, system, self._settings))
+
+    def _deploy(self, system: System) -> None:
+        namespace, release = self._owner.namespace, release_of(self._owner, system)
         state = self._state(system)
         if state != DEPLOYED:
             self._forget_readiness(system)  # which was another release's
@@ -162,7 +222,15 @@ class KubernetesPlatform:
             if not secret["metadata"].get("ownerReferences"):
                 owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
                 self._cluster.patch("Secret", namespace, secret["metadata"]["name"], owned)
-        self._make(readiness(self._owner, self._experiment, system, self._settings))
+
+    def _tell_report(self, task: Task, reason: str) -> None:
+        """A reason that may not be written is lost, and holds nothing up."""
+        namespace, name = self._owner.namespace, failures_name(self._owner)
+        with suppress(Refused, PlatformError):
+            kept = self._own("ConfigMap", name)
+            made = failures(self._owner, with_failure(failures_in(kept) if kept else {}, task, reason))
+            if not self._cluster.create(made) and kept is not None:
+                self._cluster.patch("ConfigMap", namespace, name, {"data": made["data"]})
 
     def _leave(self, system: System) -> None:
         self._forget_readiness(system)
@@ -180,8 +248,9 @@ class KubernetesPlatform:
 
     def _end(self, kind: str, name: str) -> None:
         found = self._ours(kind, name)
-        over = found is None or (sights.ended(found) if kind == "Job" else sights.judged(found) != RUNNING)
-        if not over:
+        if found is None or (kind == "Job" and sights.ended(found)):
+            return
+        if kind == "Job" or sights.judged(found, self._now()).status is Status.RUNNING:
             self._cluster.delete(kind, self._owner.namespace, name)
 
     # --- what there is ---
@@ -209,11 +278,35 @@ class KubernetesPlatform:
     def _pods(self, job: str) -> list[Object]:
         return self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={job}")
 
+    def _run_pods(self) -> list[Object]:
+        """Those that have not ended, of this experiment: thousands may have."""
+        of_runs = f"{LABEL}={self._owner.name},{COMPONENT}={RUN}"
+        return self._cluster.list("Pod", self._owner.namespace, of_runs, sights.NOT_ENDED)
+
+    def _cuts(self) -> list[Object]:
+        """The policies by which pods of this experiment's runs, ended or not, keep a broker cut off."""
+        if not needs_deadlines(self._experiment):
+            return []
+        policies = self._cluster.list("NetworkPolicy", self._owner.namespace, PARTITIONS)
+        return [each for each in policies if self._may_be_ours(each)]
+
+    def _may_be_ours(self, policy: Object) -> bool:
+        """A pod of ours made it, or one that is gone already: then the policy is about to go, too."""
+        names = [each["name"] for each in policy["metadata"].get("ownerReferences") or () if each["kind"] == "Pod"]
+        pods = [self._cluster.get("Pod", self._owner.namespace, name) for name in names]
+        return any(not pod or (pod["metadata"].get("labels") or {}).get(LABEL) == self._owner.name for pod in pods)
+
     def _workloads(self, system: System) -> list[Object]:
         selector = f"app.kubernetes.io/instance={release_of(self._owner, system)}"
         return [each for kind in WORKLOADS for each in self._cluster.list(kind, self._owner.namespace, selector)]
 
+    def _is_there(self, system: System) -> bool:
+        return system.existing is not None or self._state(system) == DEPLOYED
+
     def _state(self, system: System) -> str | None:
+        """Helm's word for its release; none of a system that is there already, which is never ours to take away."""
+        if system.existing is not None:
+            return None
         return state_of(self._cluster, release_of(self._owner, system), self._owner.namespace)
 
     def _job_of(self, task: Task, attempt: int) -> str:

@@ -5,16 +5,16 @@ the resourceVersion that was read: if somebody else wrote meanwhile, nothing is 
 begun has a name that follows from the intent, so beginning it again changes nothing. An end (a cancellation, a system
 of an execution that a new runToken replaces) comes before the status that forgets it.
 
-What an execution runs is its snapshot. The resource itself is asked for three things only: whether it is still there,
-whether it is suspended, and which runToken it has.
+What an execution runs is its snapshot. The resource itself is asked for four things only: whether it is still there,
+whether it is suspended, which runToken it has, and what stays when all is over.
 """
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
-
-from pydantic import ValidationError
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiments import Experiment, parse
@@ -30,101 +30,176 @@ from dedup.stages import (
     schedule,
 )
 from dedup.stages import Status as Seen
-from dedup_operator import sights
-from dedup_operator.clusters import Cluster, Object, Refused
+from dedup_operator import retentions, sights
+from dedup_operator.admissions import Key, Queue, ordinal
+from dedup_operator.clusters import Cluster, ClusterError, NotHolder, Object, Refused, UnknownKind
 from dedup_operator.conditions import Situation, noted, stalled, status_of
+from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
+from dedup_operator.objects.credentials import Named, secrets_named
+from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import read, snapshot, snapshot_name
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases
-from dedup_operator.statuses import Status
-
-Key = tuple[str, str]
-"""The namespace and name of an experiment."""
+from dedup_operator.statuses import Kept, Status
+from dedup_operator.statuses import read as read_status
+from dedup_operator.stories import Tiding, story
 
 AT_ONCE_S: Final = 0.0
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
+QUEUE_AGAIN_S: Final = 120.0
+"""Whose turn it is hears of it by events; this is for the words, and for events that never came."""
+MOST: Final = 10**9
+"""Attempts and failures: nobody comes so far."""
 USE: Final = "dedup.dev/use"
 OVER: Final = "dedup.dev/replaced"
 REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
 """What is written on the snapshot of an execution that a new runToken has ended."""
+log = logging.getLogger("dedup_operator")
 
 
 class Reconciler:
-    """The operator's one verb. `now` is wall-clock time in seconds."""
+    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all."""
 
     def __init__(
-        self, cluster: Cluster, releases: Releases, defaults: Defaults, now: Callable[[], float] = time.time
+        self,
+        cluster: Cluster,
+        releases: Releases,
+        defaults: Defaults,
+        now: Callable[[], float] = time.time,
+        namespaces: Sequence[str] = (),
+        metrics: Metrics | None = None,
     ) -> None:
-        self._cluster, self._releases, self._defaults, self._now = cluster, releases, defaults, now
+        self.cluster, self.releases, self.defaults, self.now = cluster, releases, defaults, now
+        self._namespaces = tuple(namespaces) or ("",)
+        self.metrics = metrics or Metrics()
+        self.queue = Queue(self._listed, defaults.concurrent_experiments, now)
+
+    def _listed(self) -> list[Object]:
+        return [made for where in self._namespaces for made in self.cluster.list("DedupExperiment", where, "")]
 
     def look(self, key: Key) -> float | None:
-        """Take a step. Seconds after which to look again, or None when only an event can change anything."""
-        live = self._cluster.get("DedupExperiment", *key)
+        """Take a step. Seconds after which to look again, or None when only an event can change anything.
+
+        A status that cannot be read stays as it is: whoever wrote it goes on from it. An Event and the log tell of it.
+        """
+        live = self.cluster.get("DedupExperiment", *key)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
-        return _Look(self._cluster, self._releases, self._defaults, self._now, live).step()
+        try:
+            before = read_status(live)
+        except PlatformError as error:
+            log.warning("%s/%s: %s", *key, error)
+            meta = live["metadata"]
+            unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
+            self.tell(Owner(*key, meta["uid"]), unread)
+            return None
+        return _Look(self, live, before).step()
+
+    def tell(self, owner: Owner, tiding: Tiding) -> None:
+        """Write an Event, once. That this fails is of no harm to the experiment."""
+        reason, message, part, warns = tiding
+        now = datetime.fromtimestamp(self.now(), UTC)
+        try:
+            self.cluster.create(event(owner, part, reason, message, warns=warns, now=now))
+        except NotHolder:
+            pass  # whoever holds the lease tells it
+        except ClusterError as error:
+            self.metrics.add("api_errors_total")
+            log.info("%s/%s: an Event could not be written: %s", owner.namespace, owner.name, error)
+
+
+class _Hearing(KubernetesPlatform):
+    """The platform; what it said last of the current task is kept for the conditions."""
+
+    words = ""
+
+    def observe(self, task: Task, attempt: int) -> Observation:
+        seen = super().observe(task, attempt)
+        self.words = seen.message
+        return seen
 
 
 class _Look:
     """One experiment as it was read."""
 
-    def __init__(
-        self, cluster: Cluster, releases: Releases, defaults: Defaults, now: Callable[[], float], live: Object
-    ) -> None:
-        self._cluster, self._releases, self._defaults, self._now, self._live = cluster, releases, defaults, now, live
+    def __init__(self, operator: Reconciler, live: Object, before: Status) -> None:
+        self._operator, self._live = operator, live
+        self._cluster, self._defaults, self._now = operator.cluster, operator.defaults, operator.now
         self._meta: Object = live["metadata"]
-        self._token: str | None = live["spec"].get("runToken")
-        self._before = _status(live)
+        spec = live.get("spec")
+        self._token: str | None = spec.get("runToken") if isinstance(spec, dict) else None
+        self._before = self._read = before
+        self._tasks: tuple[Task, ...] = ()
         self._owner = self._execution(self._token)
+        self._kept: Kept | None = None
 
     def step(self) -> float | None:
-        state, same = self._before.state, self._before.observed_run_token == self._token
+        """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done."""
         try:
-            asked = parse(_document(self._live), source="DedupExperiment")
-            if self._before.verdict is not None and state is not None and same:
-                self._put(noted(self._before, self._meta["generation"], asked.digest() != state.digest, self._today()))
-                return None
-            if state is None or not same:  # before anything is begun, or ended, for it
-                settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
-                self._check_secrets(asked)
-            if state is not None and not same:
-                self._abandon(state.state, self._execution(self._before.observed_run_token))
-                self._before = Status(conditions=self._before.conditions)
-            if self._before.state is None and asked.spec.suspend:
-                self._write(self._situation(suspended=True))
-                return None
-            taken = self._snapshot(asked)
-            self._check_secrets(taken)
+            return self._step()
         except (SpecificationError, PlatformError, Refused) as error:
             self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
+
+    def _step(self) -> float | None:
+        state, same = self._before.state, self._before.observed_run_token == self._token
+        if self._before.verdict is not None and state is not None and same:
+            return self._ended(state.digest)
+        asked = parse(_document(self._live), source="DedupExperiment")
+        if state is None or not same:  # before anything is begun, or ended, for it
+            platform = self._platform(asked, self._owner)
+            self._check_secrets(asked)
+            platform.check()
+            platform.check_faults()
+        if state is not None and not same:
+            self._check_unused()
+            if not self._abandoned(asked, state.state, self._execution(self._before.observed_run_token)):
+                return AT_ONCE_S
+            self._before = Status(conditions=self._before.conditions)
+        if self._before.state is None and asked.spec.suspend:
+            self._write(self._situation(suspended=True))
+            return None
+        if self._before.state is None and (place := self._operator.queue.place(self._live)):
+            waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
+            self._write(self._situation(queued=waits))
+            return QUEUE_AGAIN_S
+        taken = self._snapshot(asked)
+        self._check_secrets(taken)
+        settings = settings_files.for_experiment(self._defaults, taken, self._owner.namespace)
+        self._kept = settings.artifacts.kept(self._owner.folder)
+        self._tasks = schedule(taken)
         if self._before.state is None:
-            self._write(self._situation(tasks=schedule(taken), state=State(digest=taken.digest())))
+            self._write(self._situation(tasks=self._tasks, state=State(digest=taken.digest())))
             return AT_ONCE_S
-        return self._go_on(asked, taken, self._before.state.state)
+        stands = self._before.state.state
+        _check_possible(self._tasks, stands)
+        return self._go_on(asked, taken, stands)
 
     def _go_on(self, asked: Experiment, taken: Experiment, state: State) -> float | None:
-        tasks = schedule(taken)
+        tasks = self._tasks
         platform = self._platform(taken, self._owner)
         suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
 
-        def save(after: State) -> None:
-            told = platform.told() if finished(tasks, after) else None
+        def save(after: State, ask: bool = True) -> None:
+            told = platform.told() if ask and finished(tasks, after) else None
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
         if suspended:
             after = self._suspended(taken, tasks, state, platform)
         else:
+            if _needs_verification(tasks, state):
+                platform.check()
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
             save(after)
         if after != state:
             return AT_ONCE_S
-        self._write(self._situation(tasks=tasks, state=state, suspended=suspended, changed=changed))
+        heard = "" if suspended else platform.words
+        self._write(self._situation(tasks=tasks, state=state, heard=heard, suspended=suspended, changed=changed))
         return None if suspended else LOOK_AGAIN_S
 
     def _advanced(
@@ -133,23 +208,31 @@ class _Look:
         tasks: tuple[Task, ...],
         state: State,
         platform: KubernetesPlatform,
-        save: Callable[[State], None],
+        save: Callable[[State, bool], None],
     ) -> State:
-        """A step. What the API server or Helm refuses for good is a task that failed, in their words."""
+        """A step. What the API server or Helm refuses for good is a task that failed, in their words.
+
+        If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
+        Of what is not installed that is not said: somebody may install it yet, and histories wait.
+        """
         saved = state
 
         def note(after: State) -> None:
             nonlocal saved
-            save(after)
+            save(after, True)
             saved = after
 
         try:
             return advance(taken, state, platform, note, self._now)
+        except UnknownKind:
+            raise
         except (Refused, PlatformError) as error:
+            if isinstance(error, Refused):
+                self._operator.metrics.add("api_errors_total")
             failed = Observation(status=Seen.FAILED, message=sights.short(str(error)))
             after = decide(tasks, saved, failed, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
             platform.cancel(*current(tasks, saved), after.last_failure)
-            save(after)
+            save(after, False)
             return after
 
     def _suspended(
@@ -157,25 +240,48 @@ class _Look:
     ) -> State:
         """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one."""
         task, attempt = current(tasks, state)
-        to_its_end = task.model_copy(update={"stage": Stage.CONSUME})
+        to_its_end = task._replace(stage=Stage.CONSUME)
         if task.run_id is None or platform.observe(to_its_end, attempt).status is not Seen.RUNNING:
             return state
-        platform.cancel(task, attempt, "suspended")
+        platform.cancel(task, attempt, f"{task}: ended by a suspension")
         gone = Observation(status=Seen.ABSENT)
         begun = state.model_copy(update={"intended": True, "restarts": 0})
         return decide(tasks, begun, gone, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
 
-    def _abandon(self, state: State, owner: Owner) -> None:
-        """End the execution of an earlier runToken, before it is forgotten."""
+    def _ended(self, digest: str) -> float | None:
+        """An end stands. A spec that cannot be read any more differs from what was run, and takes nothing away."""
+        asked = None
+        with suppress(SpecificationError):
+            asked = parse(_document(self._live), source="DedupExperiment")
+        changed = asked is None or asked.digest() != digest
+        self._put(noted(self._before, self._meta["generation"], changed, self._today()))
+        return self._retain(asked) if asked else None
+
+    def _retain(self, asked: Experiment) -> float | None:
+        """Let go what an execution that is over has left, once it is time. What may not be deleted stays."""
+        due_unix_s = retentions.due_unix_s(asked.spec.retention, self._before)
+        if due_unix_s is None:
+            return None
+        if (wait_s := due_unix_s - self._now()) > 0:
+            return wait_s
+        with suppress(Refused):
+            return AT_ONCE_S if retentions.sweep(self._cluster, self._owner) else None
+        return None
+
+    def _abandoned(self, asked: Experiment, state: State, owner: Owner) -> bool:
+        """End the execution of an earlier runToken, before it is forgotten; whether it is ended."""
         kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
         if kept is None:
-            return
+            return True
         taken = read(kept)
         tasks, platform = schedule(taken), self._platform(taken, owner)
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
+        if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
+            return False
         self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
+        return True
 
     def _snapshot(self, asked: Experiment) -> Experiment:
         """The experiment of this execution, which is written down the first time that anybody asks for it."""
@@ -184,15 +290,8 @@ class _Look:
         if kept is None:
             self._cluster.create(snapshot(self._owner, asked))
             kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        meta = (kept or {}).get("metadata", {})
-        if (meta.get("annotations") or {}).get(OVER) == "true":
-            raise PlatformError(
-                where="spec.runToken",
-                got=f"{self._token or 'none'}, which was used before",
-                rule="every execution has a token of its own, and what it left stays as it was",
-                todo="choose another",
-            )
-        owners = meta.get("ownerReferences") or ()
+        self._refuse_used(kept)
+        owners = (kept or {}).get("metadata", {}).get("ownerReferences") or ()
         if kept is None or all(each["uid"] != self._owner.uid for each in owners):
             raise PlatformError(
                 where=f"ConfigMap {name}",
@@ -202,29 +301,36 @@ class _Look:
             )
         return read(kept)
 
+    def _check_unused(self) -> None:
+        """Before an execution is ended, and what it left is taken away, for a token that cannot be run."""
+        self._refuse_used(self._cluster.get("ConfigMap", self._owner.namespace, snapshot_name(self._owner)))
+
+    def _refuse_used(self, kept: Object | None) -> None:
+        if ((kept or {}).get("metadata", {}).get("annotations") or {}).get(OVER) == "true":
+            raise PlatformError(
+                where="spec.runToken",
+                got=f"{self._token or 'none'}, which was used before",
+                rule="every execution has a token of its own, and what it left stays as it was",
+                todo="choose another",
+            )
+
     def _check_secrets(self, asked: Experiment) -> None:
         """Only Secrets whose owner said so are used: who writes an experiment need not have a right to read them."""
-        s3 = asked.spec.artifacts.s3 if asked.spec.artifacts else None
-        if s3 is None or s3.secret_ref is None:
-            return
-        secret = self._cluster.get("Secret", self._owner.namespace, s3.secret_ref.name)
-        if secret is None or (secret["metadata"].get("labels") or {}).get(USE) != "true":
-            raise PlatformError(
-                where="spec.artifacts.s3.secretRef.name",
-                got=f"{s3.secret_ref.name}, " + ("which is not there" if secret is None else "which has no such label"),
-                rule=f'only Secrets that are labelled {USE}: "true" are used',
-                todo="make it, or label it",
-            )
+        for named in secrets_named(asked):
+            secret = self._cluster.get("Secret", self._owner.namespace, named.name)
+            if wrong := _unusable(secret, named):
+                got, rule, todo = wrong
+                raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
 
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
 
-    def _platform(self, taken: Experiment, owner: Owner) -> KubernetesPlatform:
+    def _platform(self, taken: Experiment, owner: Owner) -> _Hearing:
         settings = settings_files.for_experiment(self._defaults, taken, owner.namespace)
-        return KubernetesPlatform(self._cluster, self._releases, taken, owner, settings)
+        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
 
     def _situation(self, **more: Any) -> Situation:
-        return Situation(generation=self._meta["generation"], token=self._token, **more)
+        return Situation(generation=self._meta["generation"], token=self._token, artifacts=self._kept, **more)
 
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._now(), UTC)
@@ -238,25 +344,49 @@ class _Look:
             return
         written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self._live = self._cluster.replace_status({**self._live, "status": written})
-        self._before = status
+        for tiding in story(self._read, status, self._tasks, self._meta["generation"]):
+            self._operator.tell(self._owner, tiding)
+        self._operator.metrics.count(self._read, status, self._tasks, self._now())
+        self._operator.queue.noticed(self._live)
+        self._before = self._read = status
+
+
+def _needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
+    """Whether what is to be begun next is of no use without it. A run that goes on is not stopped for that."""
+    if finished(tasks, state):
+        return False
+    task, _ = current(tasks, state)
+    return task.stage is Stage.VERIFY or (task.stage in (Stage.PROVISION, Stage.PREPARE) and not state.intended)
+
+
+def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
+    """PlatformError if no operator can have written this state: only a run has a system that is brought back."""
+    most = max(state.attempt, state.restarts, state.failures, state.failed_in_a_row)
+    aside = state.provisioning and not finished(tasks, state) and tasks[state.cursor].run_id is None
+    if most > MOST or aside:
+        raise PlatformError(
+            where="status.state",
+            got=f"a number of {most}" if most > MOST else f"{tasks[state.cursor]} while its system is brought back",
+            rule="only the operator writes a status, and it never comes to that",
+            todo="find out who wrote it; choose another spec.runToken, or delete the experiment",
+        )
 
 
 def _document(live: Object) -> Object:
     """The experiment as people write it: without what the API server adds."""
     return {
-        **{key: live[key] for key in ("apiVersion", "kind", "spec")},
+        **{key: live[key] for key in ("apiVersion", "kind", "spec") if key in live},
         "metadata": {"name": live["metadata"]["name"]},
     }
 
 
-def _status(live: Object) -> Status:
-    """What is written there. A status that cannot be read (a newer operator's) is not taken for an empty one."""
-    try:
-        return Status.model_validate(live.get("status") or {}, by_alias=True, by_name=False, strict=False)
-    except ValidationError as error:
-        raise PlatformError(
-            where="status",
-            got=f"one that this operator cannot read: {error.errors()[0]['msg']}",
-            rule="an execution goes on from its status",
-            todo="install the operator that wrote it, or delete the experiment",
-        ) from None
+def _unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None:
+    """Why a Secret is not used: what it is, the rule, and what to do. None if it is used."""
+    rule = f'only Secrets that are labelled {USE}: "true" are used'
+    if secret is None:
+        return "which is not there", rule, "make it, or label it"
+    if (secret["metadata"].get("labels") or {}).get(USE) != "true":
+        return "which has no such label", rule, "make it, or label it"
+    if missing := [key for key in named.keys if key not in (secret.get("data") or {})]:
+        return f"which has no {missing[0]}", f"it has the keys {', '.join(named.keys)}", "add the key"
+    return None

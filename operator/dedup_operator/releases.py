@@ -4,27 +4,40 @@ Helm is asked for two things only, to install and to uninstall, and never waits 
 ready is observed afterwards. What became of a release stands in Helm's own Secrets, so that looking costs no process.
 A release that is not whole (`pending-…`, `uninstalling`, `failed`) is taken away and made again: a system under test
 has nothing worth keeping.
+
+Helm is a process of its own, and no fence stands between it and the API server. So it is killed when this operator may
+not act any more: that leaves a release which is not whole.
 """
 
 import asyncio
+import os
 import re
-from collections.abc import Coroutine
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pyhelm3 import Command
 from pyhelm3 import errors as helm_errors
 
-from dedup_operator.clusters import Cluster, Object, Refused, Unreachable
+from dedup_operator.clusters import Cluster, NotHolder, Object, Refused, Unreachable
 
 HELM_S: Final = 180
+CHECK_S: Final = 0.5
+"""How long Helm may go on, at most, when this operator may not act any more."""
 DEPLOYED: Final = "deployed"
 _PASSES: Final = re.compile(
     r"unreachable|connection (refused|reset)|time(d )?out|deadline exceeded|\bEOF\b|TLS handshake|too many requests"
-    r"|unable to handle the request|internal error|another operation",
+    r"|unable to handle the request|internal error|another operation|etcdserver|context canceled"
+    r"|in the time allotted|has prevented the request from succeeding|operation cannot be fulfilled"
+    r"|GOAWAY|connection (lost|force closed)|broken pipe",
     re.IGNORECASE,
 )
-"""What Helm says of an API server that is away or busy: nothing is refused by that."""
+"""What Helm says of an API server that is away or busy, or of another writer: nothing is refused by that.
+
+An API server's own words are those of k8s.io/apimachinery (`NewGenericServerResponse`, `NewConflict`).
+"""
 
 
 class Releases(Protocol):
@@ -38,14 +51,21 @@ class Releases(Protocol):
 
 
 class HelmReleases:
-    """Helm, by pyhelm3. `charts` is the folder with the charts kafka and pulsar in it."""
+    """Helm, by pyhelm3. `charts` is the folder with kafka and pulsar in it. NotHolder if `held` ends while it works."""
 
-    def __init__(self, charts: Path, *, helm: str = "helm", kubeconfig: Path | None = None) -> None:
-        self._charts = charts
-        self._command = Command(executable=helm, kubeconfig=kubeconfig, history_max_revisions=2)
+    def __init__(
+        self,
+        charts: Path,
+        *,
+        helm: str = "helm",
+        kubeconfig: Path | None = None,
+        held: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._charts, self._held = charts, held
+        self._command = _Helm(helm, ("--kubeconfig", str(kubeconfig)) if kubeconfig else ())
 
     def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
-        _run(
+        self._run(
             self._command.install_or_upgrade(
                 release, self._charts / kind, values, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
             )
@@ -53,28 +73,73 @@ class HelmReleases:
 
     def uninstall(self, release: str, namespace: str) -> None:
         try:
-            _run(self._command.uninstall(release, namespace=namespace, timeout=f"{HELM_S}s"))
+            self._run(self._command.uninstall(release, namespace=namespace, timeout=f"{HELM_S}s"))
         except _Absent:
             pass
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            asyncio.run(_while(self._held, work))
+        except OSError as error:
+            raise (Refused if isinstance(error, FileNotFoundError) else Unreachable)(f"helm: {error}") from None
+        except helm_errors.Error as error:
+            words = f"helm: {error}".strip()
+            if error.returncode < 0:
+                raise Unreachable(f"{words} ended by signal {-error.returncode}") from None
+            if _PASSES.search(words):
+                raise Unreachable(words) from None
+            if "release: not found" in words.lower():
+                raise _Absent from error
+            raise Refused(words) from None
 
 
 class _Absent(Exception):
     """There is no such release."""
 
 
-def _run(work: Coroutine[Any, Any, Any]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(work, HELM_S)
+class _Helm(Command):  # type: ignore[misc]  # it carries no types
+    """pyhelm3's command lines, run without a shell, and killed where pyhelm3 would ask Helm to end.
 
-    try:
-        asyncio.run(bounded())
-    except helm_errors.ReleaseNotFoundError as error:
-        raise _Absent from error
-    except (helm_errors.ConnectionError, helm_errors.CommandCancelledError, TimeoutError) as error:
-        raise Unreachable(f"helm: {error}") from None
-    except helm_errors.Error as error:
-        words = f"helm: {error}".strip()
-        raise (Unreachable(words) if _PASSES.search(words) else Refused(words)) from None
+    Helm that is asked to end first writes how far it has come.
+    """
+
+    def __init__(self, program: str, options: Sequence[str]) -> None:
+        super().__init__(executable=program, history_max_revisions=2)
+        self._program, self._options = program, options
+
+    async def run(self, command: Sequence[object], input: bytes | None = None) -> bytes:
+        pipe, empty = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            self._program,
+            *(str(each) for each in (*command, *self._options)),
+            stdin=empty if input is None else pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
+        try:
+            said, words = await process.communicate(input)
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise
+        if process.returncode != 0:
+            raise helm_errors.Error(process.returncode, said, words)
+        return said
+
+
+async def _while(held: Callable[[], bool], work: Coroutine[Any, Any, Any]) -> None:
+    """Do the work while this operator may act, and HELM_S at most; when that is over, so is the work."""
+    task, now = asyncio.ensure_future(work), asyncio.get_running_loop().time
+    deadline = now() + HELM_S
+    while held() and now() < deadline:
+        if (await asyncio.wait({task}, timeout=CHECK_S))[0]:
+            task.result()
+            return
+    task.cancel()
+    await asyncio.wait({task})
+    raise NotHolder("helm: ended with the lease") if not held() else Unreachable(f"helm: not done after {HELM_S} s")
 
 
 def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:

@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from dedup.artifacts import Artifacts
-from dedup.experiments import LATENCY_FAULT, Fault, Spec, System, Workload
+from dedup.client_settings import ADVICE, ALLOWED, RULE
+from dedup.deployments import Existing
+from dedup.experiments import LATENCY_FAULT, MAX_RUNS, Fault, Spec, System, Workload
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
 
@@ -96,6 +98,28 @@ def _one_of(what: str, *keys: str) -> Rule:
     )
 
 
+def _existing(kind: str, name: str, needed: tuple[str, ...], also: tuple[str, ...], foreign: tuple[str, ...]) -> Rule:
+    """The keys of a system of that kind that is there already."""
+    at = "self.deploy.existing"
+    keys = [*(f"has({at}.{key})" for key in needed), *(f"!has({at}.{key})" for key in foreign)]
+    return Rule(
+        f"!has(self.{kind}) || !has(self.deploy) || {' && '.join(keys)}",
+        f"{name} that is there already has {' and '.join(needed)}, and may have {' and '.join(also)}; "
+        "give these keys and no other",
+        field="deploy",
+    )
+
+
+def _settings(kind: str, names: Iterable[str]) -> Rule:
+    """The client's own settings are on the list for that kind of system."""
+    known = ", ".join(f"'{name}'" for name in names)
+    return Rule(
+        f"!has(self.{kind}) || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
+        f"{RULE}; {ADVICE}",
+        field="client.properties",
+    )
+
+
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
         _one_of("a system", "kafka", "pulsar"),
@@ -106,6 +130,26 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
                 field="client.library",
             )
             for kind, library in (("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"))
+        ),
+        _existing("kafka", "a Kafka", ("bootstrap",), ("tls", "sasl"), ("serviceUrl", "adminUrl", "token")),
+        _existing("pulsar", "a Pulsar", ("serviceUrl", "adminUrl"), ("tls", "token"), ("bootstrap", "sasl")),
+        Rule(
+            f"!has(self.deploy) || !{_is_duration('self.network.latency')} || "
+            "duration(self.network.latency) == duration('0s')",
+            "clients of a system that is there already go straight to its brokers, where no proxy can delay them; "
+            "take network.latency out, or let the system be deployed",
+            field="network",
+        ),
+        _settings("kafka", ALLOWED["confluent-kafka"]),
+        _settings("pulsar", ALLOWED["pulsar-client"]),
+    ),
+    Existing: (
+        Rule(
+            "!has(self.serviceUrl) && !has(self.adminUrl) || has(self.tls) == "
+            "(has(self.serviceUrl) && self.serviceUrl.startsWith('pulsar+ssl://') || "
+            "has(self.adminUrl) && self.adminUrl.startsWith('https://'))",
+            "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates; "
+            "write tls with pulsar+ssl:// or https://, and with these only",
         ),
     ),
     Artifacts: (_one_of("a place for artifacts", "s3", "pvc"),),
@@ -126,6 +170,12 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Spec: (
+        Rule(
+            f"size(self.systems) * size(self.variants) * self.runs <= {MAX_RUNS}",
+            f"at most {MAX_RUNS:,} make an experiment, over all systems and variants; "
+            "ask for fewer runs, or make two experiments of it",
+            field="runs",
+        ),
         Rule(
             "self.faults.all(fault, fault.at.message <= self.workload.messages)",
             "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
@@ -154,6 +204,12 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "self.faults.all(fault, !has(fault.kill) || fault.kill.target != 'Bookie')",
             "one of the systems is a Kafka, and only a Pulsar has bookies; "
             "write Leader as kill.target, or test the Pulsar by itself",
+            field="faults",
+        ),
+        Rule(
+            "self.systems.all(system, !has(system.deploy)) || self.faults.all(fault, has(fault.moveLeader))",
+            "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
+            "off, and its pods are not the experiment's to hurt; write moveLeader, or let the system be deployed",
             field="faults",
         ),
         Rule(

@@ -5,6 +5,7 @@ is now (`observedGeneration`), and an end only if the object itself says so.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -16,11 +17,27 @@ from dedup_operator.clusters import Object
 from dedup_operator.statuses import Judgement, SystemStatus
 
 MAX_WORDS: Final = 400
+ENDS: Final = ("Succeeded", "Failed")
+"""The phases of a pod that has ended."""
+NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
 SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
+PICKED_UP_S: Final = 180.0
+"""After which it is told that nobody has looked at an application; Spark's operator takes seconds."""
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
 ABSENT: Final = Observation(status=Status.ABSENT)
+
+
+class ToldFaults(Part):
+    """Of the runs whose counts are summed: in how many every planned fault took effect, and where one first did not."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    planned: int = Field(ge=0, description="faults, latency among them")
+    runs: int = Field(ge=0)
+    struck: int = Field(ge=0, description="runs in which each took effect")
+    missed: str = ""
 
 
 class Told(Part):
@@ -32,6 +49,7 @@ class Told(Part):
     verdict: Judgement
     reasons: list[str] = Field(default_factory=list)
     systems: list[SystemStatus] = Field(default_factory=list)
+    faults: ToldFaults | None = Field(None, description="a report of an older version has none")
     uri: str = Field("", description="where all of it lies")
 
     @property
@@ -73,6 +91,20 @@ def begun(job: Object) -> bool:
     return bool(job.get("status", {}).get("ready"))
 
 
+def in_the_way(pods: Iterable[Object], cuts: Iterable[Object] = ()) -> Observation:
+    """Whether a run may begin beside these pods of other runs, and what they cut off: only if all has ended."""
+    for cut in cuts:
+        name = cut["metadata"]["name"]
+        words = f"NetworkPolicy {name} of an earlier run still cuts a broker off; delete it if its deadline has passed"
+        return Observation(status=Status.BLOCKED, message=words)
+    for pod in pods:
+        if pod.get("status", {}).get("phase") not in ENDS:
+            run = (pod["metadata"].get("annotations") or {}).get("dedup.dev/run", "a run")
+            words = f"pod {pod['metadata']['name']} of {run} has not ended"
+            return Observation(status=Status.BLOCKED, message=f"{words}; if its node is gone, delete it by force")
+    return ABSENT
+
+
 def has_ended(container: str, pods: Iterable[Object]) -> bool:
     """Whether that container of the pod ended in order."""
     return any(name == container and code == 0 for name, code, _ in _terminated(pods))
@@ -90,7 +122,7 @@ def ready(workloads: Sequence[Object]) -> Observation:
     return DONE if workloads else ABSENT
 
 
-def judged(application: Object) -> Observation:
+def judged(application: Object, now_unix_s: float) -> Observation:
     """A SparkApplication. That it completed says nothing of the verdict, which the report reads from its result."""
     state = application.get("status", {}).get("applicationState", {})
     if state.get("state") == "COMPLETED":
@@ -98,7 +130,18 @@ def judged(application: Object) -> Observation:
     if state.get("state") == SPARK_FAILED:
         words = state.get("errorMessage") or f"Spark's operator says {state['state']} and no more"
         return Observation(status=Status.FAILED, message=short(words))
+    if not state and now_unix_s - _made_unix_s(application) > PICKED_UP_S:
+        name = application["metadata"]["name"]
+        return Observation(
+            status=Status.RUNNING,
+            message=f"nobody has looked at SparkApplication {name} for more than {PICKED_UP_S / 60:g} minutes: is "
+            "Spark's operator up, and does it watch this namespace?",
+        )
     return RUNNING
+
+
+def _made_unix_s(found: Object) -> float:
+    return datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
 
 
 def short(words: str) -> str:

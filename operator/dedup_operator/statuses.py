@@ -5,10 +5,11 @@ every list and every string to the brim and weighs it. Finished runs live in res
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from dedup.errors import PlatformError
 from dedup.parts import Name, Part
 from dedup.stages import State
 
@@ -98,6 +99,22 @@ class Condition(Part):
     message: Annotated[str, Field(max_length=512)] = Field(description="why, for people")
 
 
+class Kept(Part):
+    """Where the histories of this execution lie, and what was concluded from them: in S3, or on a volume."""
+
+    uri: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="s3://BUCKET/PREFIX of all of it; `dedup results NAME --output FOLDER` fetches it"
+    )
+    endpoint: Annotated[str, Field(max_length=300)] | None = Field(
+        None, description="where pods reach the store, if it is not Amazon's"
+    )
+    region: Annotated[str, Field(max_length=253)] | None = Field(None, description="the bucket's")
+    claim_name: Annotated[str, Field(max_length=253)] | None = Field(
+        None, description="of the PersistentVolumeClaim, in the experiment's namespace"
+    )
+    folder: Annotated[str, Field(max_length=1024)] | None = Field(None, description="on that volume")
+
+
 class Standing(Part):
     """Where the stage machine stands (`dedup.stages.State`): what the operator needs to go on after a crash."""
 
@@ -137,6 +154,21 @@ class Status(Part):
     systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(
         default_factory=list, description="counts, by system and variant"
     )
+    artifacts: Kept | None = Field(None, description="where the histories and what was concluded from them lie")
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list, description="what tools read: kubectl wait --for=condition=Finished"
     )
+
+
+def read(live: dict[str, Any]) -> Status:
+    """The status of an experiment; PlatformError if it cannot be read: a newer operator's is not taken for none."""
+    try:
+        return Status.model_validate(live.get("status") or {}, by_alias=True, by_name=False, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PlatformError(
+            where=".".join(["status", *map(str, first["loc"])]),
+            got=f"what this operator cannot read: {first['msg']}",
+            rule="an execution goes on from its status",
+            todo="install the operator that wrote it, or delete the experiment",
+        ) from None

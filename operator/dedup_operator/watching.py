@@ -4,6 +4,9 @@ Whatever happens to an experiment, or to an object that carries its label, puts 
 that is all a handler does: none waits, none decides, none writes. kopf keeps the watches alive over every interruption
 and lists everything anew when it has to, so no event is needed for correctness; each only makes things go on sooner.
 
+An operator that does not hold its lease watches like any other and looks at nothing. The keys wait in the queue, each
+once; so when it gains the lease, it looks at whatever changed while it was not its own to look at.
+
 There is no finalizer and no handler of deletions. Kubernetes takes away what belongs to an experiment, with this
 operator or without it.
 """
@@ -11,32 +14,43 @@ operator or without it.
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import kopf
 
-from dedup_operator.clusters import Conflict, Unreachable
+from dedup_operator import clocks
+from dedup_operator.admissions import Key, Stand
+from dedup_operator.clusters import ClusterError, Conflict, NotHolder, Refused, Unreachable
 from dedup_operator.crd import GROUP, PLURAL, VERSION
+from dedup_operator.leases import Holding
 from dedup_operator.metrics import Metrics, served
+from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
-from dedup_operator.reconciliations import Key, Reconciler
+from dedup_operator.reconciliations import Reconciler
 
-LABEL: Final = f"{GROUP}/experiment"
 CHILDREN: Final = (
     ("batch", "v1", "jobs"),
     ("apps", "v1", "statefulsets"),
     ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
 )
+LEAVE_S: Final = 12.0
+"""For whatever is under way when it ends: a request takes 10 s at most."""
 log = logging.getLogger("dedup_operator")
 
 
-def registry(queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
+Noticed = Callable[[Any, bool], Iterable[Key]]
+"""Told of an experiment, and of whether it is gone: whom else to look at."""
+
+
+def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) -> kopf.OperatorRegistry:
     """The handlers."""
     made = kopf.OperatorRegistry()
 
-    async def seen(namespace: str | None, name: str | None, **_: Any) -> None:
+    async def seen(namespace: str | None, name: str | None, event: Any, **_: Any) -> None:
         queue.add((str(namespace), str(name)))
+        for key in noticed(event["object"], event["type"] == "DELETED"):
+            queue.add(key)
 
     async def child_seen(namespace: str | None, labels: Any, **_: Any) -> None:
         queue.add((str(namespace), str(labels[LABEL])))
@@ -59,20 +73,32 @@ def registry(queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
     return made
 
 
-def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics) -> None:
-    """Look at one key after the other until the queue is closed. What goes wrong with one is of no harm to others."""
-    while (key := queue.get()) is not None:
+def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease: Holding) -> None:
+    """Look at one key after the other, while the lease is held, until all is closed.
+
+    What goes wrong with one is of no harm to others. A look that the end of the lease cut short is taken up again.
+    """
+    while lease.awaited() and (key := queue.get()) is not None:
         failed, began = True, time.monotonic()
         try:
+            if not lease.held():
+                raise NotHolder("the lease ended while it waited for a key")
             again_s = reconciler.look(key)
             failed = False
             if again_s is not None:
                 queue.add(key, again_s)
+        except NotHolder:
+            failed = False
+            queue.add(key)
+            metrics.add("fenced_total")
         except Conflict:
             metrics.add("conflicts_total")
         except Unreachable as error:
             metrics.add("api_errors_total")
             log.warning("%s/%s: %s; it is asked again", *key, error)
+        except Refused as error:
+            metrics.add("api_errors_total")
+            log.warning("%s/%s: its status cannot be written: %s; it is tried again", *key, error)
         except Exception:
             metrics.add("crashes_total")
             log.exception("%s/%s: a step crashed; it is tried again", *key)
@@ -81,18 +107,44 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics) -> Non
         queue.done(key, failed=failed)
 
 
-def serve(reconciler: Reconciler, *, workers: int, namespaces: Sequence[str], port: int) -> None:
+def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: Sequence[str], port: int) -> None:
     """Watch and work until a signal ends it. Without namespaces: everywhere."""
-    queue, metrics = WorkQueue[Key](), Metrics()
+    queue, metrics = WorkQueue[Key](), reconciler.metrics
     threads = [
-        threading.Thread(target=work, args=(queue, reconciler, metrics), name=f"worker-{number}", daemon=True)
+        threading.Thread(target=work, args=(queue, reconciler, metrics, lease), name=f"worker-{number}", daemon=True)
         for number in range(workers)
     ]
+    threads.append(threading.Thread(target=lease.run, name="lease", daemon=True))
     for thread in threads:
         thread.start()
-    server = served(port, lambda: metrics.text(len(queue)), lambda: all(thread.is_alive() for thread in threads))
+
+    def text() -> str:
+        begun, waiting = (reconciler.queue.count(stand) for stand in (Stand.BEGUN, Stand.WAITS))
+        gauges = {"lease_held": lease.held(), "experiments_begun": begun, "experiments_waiting": waiting}
+        return metrics.text({"queue_length": len(queue), **gauges})
+
+    server = served(port, text, lambda: all(thread.is_alive() for thread in threads))
+    handlers = registry(queue, lambda live, gone: reconciler.queue.noticed(live, gone=gone))
     try:
-        kopf.run(registry=registry(queue), standalone=True, clusterwide=not namespaces, namespaces=list(namespaces))
+        kopf.run(registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=list(namespaces))
     finally:
-        queue.close()
+        leave(queue, lease, threads)
         server.shutdown()
+
+
+def leave(
+    queue: WorkQueue[Key], lease: Holding, threads: Sequence[threading.Thread], within_s: float = LEAVE_S
+) -> None:
+    """End in order. The lease is given back only when all threads have ended; else whoever waits waits for its end."""
+    lease.close()
+    queue.close()
+    deadline_s = clocks.elapsed() + within_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - clocks.elapsed()))
+    if any(thread.is_alive() for thread in threads):
+        log.warning("somebody is still at work after %g s: the lease is not given back", within_s)
+        return
+    try:
+        lease.release()
+    except ClusterError as error:
+        log.warning("the lease was not given back: %s", error)

@@ -22,6 +22,7 @@ from dedup.errors import EXIT_ERROR, SpecificationError
 from dedup.stages import Stage
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
+from dedup_runners.admins.discoveries import discovered
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites import Site
 from dedup_runners.companions import Neighbours
@@ -48,9 +49,10 @@ def conduct(assignment: Assignment) -> None:
     claims.claim(assignment)
     assignment.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with sites.connect(assignment.endpoints) as site, admins.connect(assignment.endpoints) as admin:
+        endpoints = discovered(assignment.endpoints)
+        with sites.connect(endpoints) as site, admins.connect(endpoints) as admin:
             site.warm_up()
-            carry_out(assignment, site, admin)
+            carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin)
     except Exception as error:
         _note(assignment.folder, Stage.PREPARE, error)
         raise

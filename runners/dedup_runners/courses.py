@@ -71,7 +71,8 @@ class Course:
         self._ = situation
         self._stage_seconds: dict[str, float] = {}
         self._topic = situation.admin.topic_name(
-            f"{situation.run.run_id}-{situation.attempt}", deduplicates(situation.variant)
+            f"{situation.endpoints.topic_prefix}{situation.run.run_id}-{situation.attempt}",
+            deduplicates(situation.variant),
         )
         self._faults = ArmedFaults(
             situation.folder, situation.experiment.spec.faults, situation.system.network.latency_s
@@ -218,7 +219,7 @@ class Course:
             topic=self._topic,
             versions={
                 **self._.admin.versions(),
-                "deployed": self._.system.version,
+                **({"deployed": self._.system.version} if self._.system.existing is None else {}),
                 "dedup": __version__,
                 "python": platform.python_version(),
             },

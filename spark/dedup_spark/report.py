@@ -6,7 +6,7 @@ ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its
 that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
 oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
 Then all is concluded and written (dedup/reports.py). The last line printed is a *bulletin*: one line of JSON for the
-operator, who has no way into the store. FILE of --failures is {"SYSTEM": "why it could not be had"}.
+operator, who has no way into the store. FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
 """
@@ -30,7 +30,7 @@ from dedup.experiments import Experiment, load
 from dedup.histories import omissions
 from dedup.stores import Place, place
 from dedup.summaries import GroupRow, Summary
-from dedup.verdicts import Evidence, Verdict
+from dedup.verdicts import Code, Evidence, Verdict
 from dedup_spark.opinions import second_opinion
 
 COUNTED: Final = (
@@ -49,6 +49,8 @@ COUNTED: Final = (
     "duplicate_jump_backward",
 )
 """The counts that a bulletin tells, which are those of the resource's status."""
+NO_EFFECT: Final = (Code.FAULT_MISSING, Code.FAULT_BROKEN, Code.FAULT_VACUOUS)
+"""Why a planned fault is not known to have taken effect. That one did not heal is another matter."""
 MOST_REASONS: Final = 8
 LONGEST_REASON: Final = 512
 
@@ -69,10 +71,12 @@ def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | No
 
     evidence = reports.gather(experiment, root, judged, failures)
     summary = reports.write(experiment, evidence, root)
-    return bulletin(summary, {each.run_id for each in evidence if each.manifest is not None}, root)
+    finished = {each.run_id for each in evidence if each.manifest is not None}
+    latencies = any(system.network.latency_s for system in experiment.spec.systems)
+    return bulletin(summary, finished, root, len(experiment.spec.faults) + latencies)
 
 
-def bulletin(summary: Summary, finished: set[str], root: Place) -> dict[str, Any]:
+def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: int) -> dict[str, Any]:
     """The summary in a few kilobytes, in the words of the resource's status; `finished` are runs with a history.
 
     `systems` is what the status has under that name; `digest` is of the summary as it lies at `uri`.
@@ -91,9 +95,19 @@ def bulletin(summary: Summary, finished: set[str], root: Place) -> dict[str, Any
             }
             for name in dict.fromkeys(row.system for row in summary.systems)
         ],
+        "faults": _faults(summary, planned_faults),
         "uri": str(uri),
         "digest": f"sha256:{hashlib.sha256(uri.read_bytes()).hexdigest()}",
     }
+
+
+def _faults(summary: Summary, planned: int) -> dict[str, Any]:
+    """In how many of the runs whose counts are summed every planned fault took effect, and where one first did not."""
+    counted = [run for run in summary.runs if not run.void]
+    missed = [(run.run_id, reason) for run in counted for reason in run.reasons if reason.code in NO_EFFECT]
+    words = "".join(f"{run_id}: {reason.text}" for run_id, reason in missed[:1])
+    struck = len(counted) - len({run_id for run_id, _ in missed})
+    return {"planned": planned, "runs": len(counted), "struck": struck, "missed": one_line(words)[:LONGEST_REASON]}
 
 
 def _variant(row: GroupRow, summary: Summary, finished: set[str]) -> dict[str, Any]:
@@ -119,14 +133,14 @@ def _judgement(verdict: Verdict) -> str:
 
 
 def read_failures(path: Path) -> dict[str, str]:
-    """Why systems could not be had, by system; SpecificationError if the file says something else."""
+    """Why there is nothing of systems or runs, by their names; SpecificationError if the file says something else."""
     try:
         return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise SpecificationError(
             where=str(path),
             got=getattr(error, "strerror", None) or "something else",
-            rule="failures are one JSON mapping, from the names of systems to why they could not be had",
+            rule="failures are one JSON mapping, from names of systems or ids of runs to why there is nothing of them",
             todo="give such a file, or leave --failures out",
         ) from None
 
@@ -135,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Exit code 0: the report is written, whatever its verdict; else 4."""
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.report", description="Report on verified runs.")
     parser.add_argument("--experiment", required=True, type=Path, help="the experiment, YAML or JSON")
-    parser.add_argument("--failures", type=Path, help="why systems could not be had, a JSON mapping")
+    parser.add_argument("--failures", type=Path, help="why there is nothing of systems or runs, a JSON mapping")
     parser.add_argument("root", help="the experiment's place, a path or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
     try:

@@ -1,13 +1,20 @@
-"""The examples are what a newcomer copies: each parses, says what it shows, and carries the numbers of S0."""
+"""The examples are what a newcomer copies: each parses, says what it shows, and carries the numbers of S0.
+
+Those in examples/kubernetes are the same experiments made small, with a place for their histories.
+"""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from dedup.experiments import Experiment, Fault, Switch, load
 
-EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+FOLDER: Final = Path(__file__).parents[2] / "examples"
+EXAMPLES: Final = sorted(FOLDER.glob("*.yaml"))
+IN_A_CLUSTER: Final = sorted((FOLDER / "kubernetes").glob("*.yaml"))
+STORE: Final = {"s3": {"bucket": "dedup", "endpoint": "http://minio.minio:9000", "secretRef": {"name": "store"}}}
 WANTED: Final = {
     "kafka-kill-leader": ["kafka"],
     "kafka-kill-tcp": ["kafka"],
@@ -23,7 +30,27 @@ def test_the_examples_are_the_five_of_the_first_table() -> None:
     assert systems == WANTED
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_each_is_there_for_a_cluster_too() -> None:
+    assert [path.name for path in IN_A_CLUSTER] == [path.name for path in EXAMPLES]
+
+
+@pytest.mark.parametrize("path", IN_A_CLUSTER, ids=lambda path: path.stem)
+def test_in_a_cluster_it_is_the_same_but_small_and_with_a_store(path: Path) -> None:
+    """And without a confidence, which one run can never reach."""
+    small: dict[str, Any] = yaml.safe_load((FOLDER / path.name).read_text())
+    small["spec"].pop("confidencePercent", None)
+    small["spec"]["workload"]["messages"] = 300_000
+    small["spec"] |= {"runs": 1, "artifacts": STORE}
+    assert yaml.safe_load(path.read_text()) == small
+
+
+@pytest.mark.parametrize("path", IN_A_CLUSTER, ids=lambda path: path.stem)
+def test_in_a_cluster_it_tells_how_it_is_applied(path: Path) -> None:
+    assert f"--filename {path.relative_to(FOLDER.parent)}" in path.read_text()
+    assert f"dedup/{path.stem}" in path.read_text()
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES, *IN_A_CLUSTER], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path: Path) -> None:
     opening = path.read_text().split("apiVersion")[0].splitlines()
     assert load(path).name == path.stem

@@ -106,6 +106,38 @@ def test_durations_are_seconds_inside() -> None:
     assert spec.timeouts.run_s == 7200
 
 
+LOG_INS: Final = (
+    *("sasl.password", "ssl.key.location", "security.protocol", "https.ca.location"),
+    "enable.sasl.oauthbearer.unsecure.jwt",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "todo"),
+    [
+        ("plugin.library.paths", "take it out"),
+        ("sasl.kerberos.kinit.cmd", "take it out"),
+        ("no.such.thing", "take it out"),
+        ("linger.mss", 'did you mean "linger.ms"?'),
+        *((name, "deploy.existing of the system says how") for name in LOG_INS),
+    ],
+)
+def test_a_clients_setting_is_on_the_list_or_refused_without_its_value(name: str, todo: str) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        parse(changed(("spec/systems/0/client", {"properties": {name: "hunter2"}})), source="e")
+    assert str(caught.value).startswith(f'e: spec.systems[0].client.properties: got "{name}"; an experiment sets only')
+    assert todo in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_runs_of_all_systems_and_variants_are_bounded() -> None:
+    variants = [{"name": f"v{n}", "deduplication": "Enabled", "expect": "None"} for n in range(5)]
+    parse(changed(("spec/runs", 1000), ("spec/variants", variants)), source="e")
+    more = [*variants, *({**variants[0], "name": name} for name in "ab")]
+    with pytest.raises(SpecificationError, match="that is 10,010 runs over all"):
+        parse(changed(("spec/runs", 715), ("spec/variants", more)), source="e")
+
+
 # --- round trip, digest, changes -----------------------------------------------------------------------------------
 
 FULL: Final = changed(
@@ -142,6 +174,7 @@ def test_the_digest_sees_meaning_not_writing() -> None:
     assert parse(backwards, source="other").digest() == digest
     assert parse(changed(("spec/runs", 1), ("spec/timeouts", {"run": "600s"})), source="e").digest() == digest
     assert parse(changed(("metadata/labels", {"team": "x"})), source="e").digest() == digest
+    assert parse(changed(("spec/retention", {"resources": "Never"})), source="e").digest() == digest
 
 
 @pytest.mark.parametrize(

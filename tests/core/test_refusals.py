@@ -357,3 +357,18 @@ def test_a_fault_that_outlasts_its_run_is_refused() -> None:
     line = refusal(changed(("spec/faults", [fault])))
     assert "faults[0].killTCP: got 10m; a run is cancelled after timeouts.run, 10m" in line
     parse(changed(("spec/faults", [fault]), ("spec/timeouts", {"run": "11m"})), source="e.yaml")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("deploy/existing/token", "this must be a mapping"),
+        ("deploy/existing/tls/secretRef", "this must be a mapping"),
+        ("client/password", "no such key is known here"),
+    ],
+)
+def test_what_may_be_a_secret_is_not_shown(place: str, words: str) -> None:
+    """Somebody wrote the secret itself where the name of one belongs."""
+    said = refusal(changed((f"spec/systems/0/{place}", "hunter2")))
+    assert words in said and "hunter2" not in said
+    assert "hunter2" in refusal(changed(("spec/systems/0/client/username", "hunter2")))

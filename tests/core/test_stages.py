@@ -69,7 +69,7 @@ def begun(cursor: int, **fields: Any) -> State:
 
 
 STARTED: Final = {"intended": True, "since_unix_s": NOW_S}
-FRESH: Final = {"intended": False}
+FRESH: Final = {"intended": False, "since_unix_s": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,12 @@ FRESH: Final = {"intended": False}
         (at(PRODUCE), Status.RUNNING, Act.WAIT, STARTED),
         (at(PRODUCE, intended=True, since_unix_s=NOW_S - 600), Status.RUNNING, Act.WAIT, {}),
         (at(PRODUCE, intended=True, since_unix_s=NOW_S + 5), Status.RUNNING, Act.WAIT, STARTED),
+        # another run still ends: wait, timed from now, and then begin this very attempt
+        (at(PREPARE), Status.BLOCKED, Act.WAIT, {"since_unix_s": NOW_S}),
+        (at(PREPARE, since_unix_s=NOW_S - 1200), Status.BLOCKED, Act.WAIT, {}),
+        (at(PREPARE, since_unix_s=NOW_S + 5), Status.BLOCKED, Act.WAIT, {"since_unix_s": NOW_S}),
+        (at(PREPARE, since_unix_s=NOW_S - 9), Status.ABSENT, Act.START, STARTED),
+        (begun(PREPARE), Status.BLOCKED, Act.NOTHING, {**FRESH, "attempt": 2, "restarts": 1}),
         # done: the next task; after a run's last stage a new run
         (begun(PROVISION, restarts=3), Status.DONE, Act.NOTHING, {**FRESH, "cursor": 1, "restarts": 0}),
         (begun(PREPARE, attempt=2, restarts=3), Status.DONE, Act.NOTHING, {**FRESH, "cursor": 2}),
@@ -167,12 +173,21 @@ def test_failures_cost_a_run_or_a_system_but_never_the_report(
             "attempt": 1,
             "restarts": 0,
             "intended": False,
+            "since_unix_s": 0.0,
             "provisioning": False,
             "failures": 1,
             "failed_in_a_row": in_a_row,
             "last_failure": decision.state.last_failure,
         }
     )
+
+
+def test_a_run_that_may_not_begin_in_time_has_failed() -> None:
+    observed = Observation(status=Status.BLOCKED, message="pod p has not ended")
+    state = at(PREPARE, since_unix_s=NOW_S - 1201)
+    decision = decide(TASKS, state, observed, now_unix_s=NOW_S, timeouts=TIMEOUTS)
+    assert (decision.act, decision.state.cursor, decision.state.failures) == (Act.CANCEL, SECOND, 1)
+    assert decision.state.last_failure.endswith("not begun for 1200 s: pod p has not ended")
 
 
 def test_a_failure_is_told_in_few_words() -> None:
@@ -322,7 +337,7 @@ def test_a_run_that_takes_too_long_is_cancelled_and_says_so() -> None:
     world = new_world(SMALL)
     go_on(SMALL, world, hangs=lambda task, _: task.run_id == slow and task.stage is Stage.PRODUCE)
     assert world.cancelled == [
-        (Task(stage=Stage.PRODUCE, system="s0", run_id=slow), f"Produce {slow}: not done after 600 s")
+        (Task(stage=Stage.PRODUCE, system="s0", run_id=slow), f"Produce {slow}: not done after 600 s: scripted")
     ]
     assert world.finished.keys() == run_ids(SMALL) - {slow}
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.kubernetes import operated
 from tests.kubernetes.cluster import api_servers, clusters, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.cluster.binaries import BUILD_TIMEOUT_S
 from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.operated import Operated
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,3 +36,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         return
     with clusters.running(tmp_path_factory.mktemp("cluster")) as ours:
         yield ours.cluster
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    """An operator for the whole session, and a namespace whose experiments it carries out."""
+    with operated.at(cluster, tmp_path_factory.mktemp("operator")) as made:
+        yield made

@@ -4,7 +4,7 @@ Each kind has its twins: the fault as it should be, the fault whose injector die
 looks like it without having any effect. Those are refused, or said to be none; they are never counted as injected.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from uuid import uuid4
 
@@ -89,13 +89,13 @@ def test_toxics_whose_injector_is_killed_are_taken_away_by_the_sidecar(kind: str
 # --- processes -----------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage) -> None:
+def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage, tell: Callable[[str], None]) -> None:
     found = stage.play(KILL)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert found["record"]["target_witness"]["exit_code"] == 137
     assert found["record"]["injector"]["restarted"]["down_s"] >= HOLD_S
     assert found["exits"] == 1
-    print("ms from the push until", delays(found))
+    tell(f"ms from the push until {delays(found)}")
 
 
 def delays(found: dict[str, Any]) -> dict[str, float]:

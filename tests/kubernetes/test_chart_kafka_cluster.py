@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.utils import create_from_dict
+from tests.campaign.marks import in_campaigns
 from tests.kubernetes import kafka_messages, pods
 from tests.kubernetes.cluster import images
 from tests.kubernetes.cluster.clusters import Cluster
@@ -160,6 +161,7 @@ def test_nothing_but_volume_claims_is_left_behind(release: Release) -> None:
     assert release.claims() == {"data-k-0", "data-k-1", "data-k-2"}
 
 
+@in_campaigns
 def test_a_release_of_the_same_name_finds_its_data_there(release: Release) -> None:
     release.install(VALUES)
     release.wait_whole()

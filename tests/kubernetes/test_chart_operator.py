@@ -5,6 +5,7 @@ Most of all: what the operator's account may do is enough for everything that th
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -16,13 +17,16 @@ from kubernetes.utils import create_from_dict
 from tests.core.evidences import experiment
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.helm import CHARTS, Helm, Refused, Values
-from tests.kubernetes.requests import ask
+from tests.kubernetes.requests import ask, forget
 from tests.kubernetes.test_chart_kafka import dry_run, named
+from tests.operator.test_leases import Party
 
 from dedup.experiments import Experiment
 from dedup.plans import plan
 from dedup_operator import crd
+from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Settings
@@ -32,6 +36,7 @@ pytestmark = pytest.mark.kubernetes
 CHART: Final = CHARTS / "dedup-operator"
 NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
 ELSEWHERE: Final = f"{NAMESPACE}-other"
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
 S3: Final = {"bucket": "b", "prefix": "team/x", "endpoint": "http://minio.minio:9000", "region": "eu", "secret": "keys"}
 VARIANTS: Final[dict[str, Values]] = {
@@ -45,7 +50,9 @@ VARIANTS: Final[dict[str, Values]] = {
             "artifacts": {"s3": S3},
             "runner": {"memory": "2Gi"},
             "spark": {"executors": 4, "memoryMi": 2048},
+            "podTemplate": {"tolerations": [{"key": "tests"}], "imagePullSecrets": [{"name": "mirror"}]},
             "charts": {"kafka": {"heapMiB": 1024}},
+            "concurrentExperiments": 9,
         },
         "allowPrivilegedFaults": True,
         "aggregateRoles": False,
@@ -68,8 +75,11 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
     ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
+    ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
+    ({"settings": {"podTemplate": {"hostNetwork": True}}}, r"additional properties 'hostNetwork' not allowed"),
+    ({"settings": {"podTemplate": {"tolerations": [{"keys": "a"}]}}}, r"additional properties 'keys' not allowed"),
     ({"podTemplate": {"hostNetwork": True}}, r"/podTemplate': additional properties 'hostNetwork' not allowed"),
 ]
 KILL: Final = {"name": "cut", "at": {"message": 100}}
@@ -101,7 +111,7 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
         for name in (NAMESPACE, ELSEWHERE):
             ask(client, "DELETE", f"/api/v1/namespaces/{name}")
         if known == 404:
-            ask(client, "DELETE", DEFINITION)
+            forget(client, DEFINITION)
 
 
 @pytest.fixture
@@ -167,6 +177,15 @@ def test_there_is_one_operator_at_a_time(helm: Helm) -> None:
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_its_lease_has_its_name_and_lies_beside_it(helm: Helm) -> None:
+    (container,) = named(helm.render({}), "Deployment", "op")["spec"]["template"]["spec"]["containers"]
+    assert "--lease=op" in container["args"]
+    told = {
+        each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"] if "valueFrom" in each
+    }
+    assert told == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+
+
 def test_whose_experiments_it_runs_is_on_its_command_line(helm: Helm) -> None:
     assert watched(helm.render({})) == [f"--namespace={NAMESPACE}"]
     assert watched(helm.render(VARIANTS["two namespaces"])) == [f"--namespace={NAMESPACE}", f"--namespace={ELSEWHERE}"]
@@ -174,10 +193,14 @@ def test_whose_experiments_it_runs_is_on_its_command_line(helm: Helm) -> None:
 
 
 def test_only_where_it_runs_experiments_it_has_rights(helm: Helm) -> None:
-    roles = [each for each in helm.render(VARIANTS["two namespaces"]) if each["kind"] in ("Role", "RoleBinding")]
-    assert sorted((each["kind"], each["metadata"]["namespace"]) for each in roles) == [
-        *(("Role", name) for name in (NAMESPACE, ELSEWHERE)),
-        *(("RoleBinding", name) for name in (NAMESPACE, ELSEWHERE)),
+    assert roles(helm.render(VARIANTS["two namespaces"])) == [
+        (kind, *where)
+        for kind in ("Role", "RoleBinding")
+        for where in ((NAMESPACE, "op"), (NAMESPACE, "op-lease"), (ELSEWHERE, "op"))
+    ]
+    assert roles(helm.render({"watch": {"all": True}})) == [
+        ("Role", NAMESPACE, "op-lease"),
+        ("RoleBinding", NAMESPACE, "op-lease"),
     ]
     bound = [each for each in helm.render({}) if each["kind"] == "ClusterRoleBinding"]
     assert bound == []
@@ -188,7 +211,11 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert told.runner_image.reference == "mirror.example:5000/dedup/dedup-runner:dev"
     assert told.artifacts.root("trial") == "s3://b/team/x/trial"
     assert (told.spark.executors, told.charts["kafka"], told.runner.memory) == (4, {"heapMiB": 1024}, "2Gi")
-    assert settings(helm.render({}), artifacts={"volume": {"claim": "c"}}).spark.executors == 1
+    assert told.pod_template.tolerations[0].key == "tests"
+    assert told.pod_template.image_pull_secrets[0].name == "mirror"
+    assert told.concurrent_experiments == 9
+    plain = settings(helm.render({}), artifacts={"volume": {"claim": "c"}})
+    assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
 
 
 def test_other_settings_start_it_anew(helm: Helm) -> None:
@@ -219,6 +246,24 @@ def test_it_may_make_what_an_experiment_consists_of(operator: ApiClient, tmp_pat
             dry_run(operator, each, NAMESPACE)
 
 
+def test_it_may_take_renew_and_release_its_lease(operator: ApiClient, client: ApiClient) -> None:
+    lease = Party(LiveCluster(operator), "me", namespace=NAMESPACE).lease
+    for _ in range(2):
+        lease.ask()
+        assert lease.held()
+    lease.close()
+    lease.release()
+    assert ask(client, "DELETE", f"{LEASES}/op")[0] == 200
+
+
+def test_it_may_tell_in_events_and_change_none(operator: ApiClient) -> None:
+    now = datetime.now(UTC)
+    told = event(Owner(NAMESPACE, "trial", "uid"), ("begun",), "Begun", "2 runs on kafka", warns=False, now=now)
+    dry_run(operator, told, NAMESPACE)
+    path = f"/api/v1/namespaces/{NAMESPACE}/events"
+    assert ask(operator, "GET", path)[0] == ask(operator, "DELETE", f"{path}/a")[0] == 403
+
+
 def test_it_may_hand_on_privileged_faults_only_where_the_administrator_allowed_them(
     operator: ApiClient, installed: Helm
 ) -> None:
@@ -240,6 +285,20 @@ def test_it_may_hand_on_privileged_faults_only_where_the_administrator_allowed_t
         ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
         ("POST", f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}"),
         ("DELETE", f"/api/v1/namespaces/{NAMESPACE}"),
+        ("GET", LEASES),
+        ("GET", f"{LEASES}/another"),
+        ("DELETE", f"{LEASES}/op"),
+    ],
+    ids=[
+        "secrets elsewhere",
+        "pods elsewhere",
+        "nodes",
+        "roles of the cluster",
+        "make an experiment",
+        "delete its namespace",
+        "leases",
+        "the lease of another",
+        "delete its lease",
     ],
 )
 def test_it_may_do_nothing_else(operator: ApiClient, verb: str, path: str) -> None:
@@ -261,6 +320,15 @@ def test_the_notes_say_what_to_do_next(installed: Helm) -> None:
     assert "kubectl wait --for=condition=Finished" in notes
     assert "each experiment has to say it (spec.artifacts)" in notes
     assert "spec.artifacts" not in installed.upgrade({"settings": {"artifacts": {"s3": S3}}})
+
+
+def roles(rendered: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Kind, namespace and name of those that are of a namespace."""
+    return sorted(
+        (each["kind"], each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in rendered
+        if each["kind"] in ("Role", "RoleBinding")
+    )
 
 
 def watched(rendered: list[dict[str, Any]]) -> list[str]:

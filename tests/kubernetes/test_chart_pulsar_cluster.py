@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.utils import create_from_dict
+from tests.campaign.marks import in_campaigns
 from tests.kubernetes import pods, pulsar_messages
 from tests.kubernetes.cluster import images
 from tests.kubernetes.cluster.clusters import Cluster
@@ -172,6 +173,7 @@ def test_nothing_but_volume_claims_is_left_behind(release: Release) -> None:
     assert release.claims() == CLAIMS
 
 
+@in_campaigns
 def test_a_release_of_the_same_name_finds_its_data_there(release: Release) -> None:
     release.install(VALUES)
     assert release.read() == list(range(2 * MESSAGES))

@@ -16,7 +16,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.core.specs import changed
 from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import Answer, apply, ask
+from tests.kubernetes.requests import Answer, apply, ask, known
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
@@ -27,7 +27,7 @@ from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes
 
-EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 WAIT_S: Final = 30
 NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -39,18 +39,14 @@ TABLE: Final = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 
 @pytest.fixture(scope="module")
 def client(api_server: ApiServer) -> Iterator[ApiClient]:
-    """A client of an API server that knows the resource. On a cluster of others, what was there before stays."""
+    """A client of an API server that knows the resource."""
     with api_server.client() as client:
-        known, _ = ask(client, "GET", DEFINITION)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         apply(client, f"{NAMESPACES}/{NAMESPACE}", namespace)
-        apply(client, DEFINITION, crd.definition())
-        until(lambda: conditions(client).get("Established") == "True", WAIT_S, "the definition is established")
-        until(lambda: ask(client, "GET", EXPERIMENTS)[0] == 200, WAIT_S, "experiments can be listed")
-        yield client
-        ask(client, "DELETE", f"{NAMESPACES}/{NAMESPACE}")
-        if known == 404:
-            ask(client, "DELETE", DEFINITION)
+        with known(client, DEFINITION, crd.definition(), EXPERIMENTS):
+            until(lambda: conditions(client).get("Established") == "True", WAIT_S, "the definition is established")
+            yield client
+            ask(client, "DELETE", f"{NAMESPACES}/{NAMESPACE}")
 
 
 def conditions(client: ApiClient) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The objects of an experiment before a real API server: every key is known, and the pods are of level "restricted".
 
-An API server without nodes runs none of them (test_whole_runs.py does), but it refuses what it does not
+An API server without nodes runs none of them (test_whole_runs_cluster.py does), but it refuses what it does not
 know, and a pod that asks for more than its namespace allows.
 """
 
@@ -14,7 +14,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.kubernetes.cluster.addons import spark_operator
 from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import Answer, apply, ask
+from tests.kubernetes.requests import Answer, apply, ask, forget
 
 from dedup.experiments import load
 from dedup.plans import plan
@@ -69,7 +69,7 @@ def client(api_server: ApiServer) -> Iterator[ApiClient]:
         yield client
         ask(client, "DELETE", f"/api/v1/namespaces/{NAMESPACE}")
         if known == 404:
-            ask(client, "DELETE", f"{DEFINITIONS}/{DEFINITION}")
+            forget(client, f"{DEFINITIONS}/{DEFINITION}")
 
 
 def established(client: ApiClient) -> bool:

@@ -1,127 +1,62 @@
 """The operator before a real API server, which says what it thinks of every object and of every status.
 
-No pod runs: the player of tests/operator/worlds.py does what the controllers would, by the same API. The operator is
-crashed before and after its writes; how many of these moments are tried, and from which on, is chosen by a seed that is
-printed (DEDUP_CRASH_POINTS=all: every one).
+No pod runs: the player of tests/operator/worlds.py does what the controllers would, by the same API. Requests break in
+every way that tests/campaign knows; which ones is chosen by a seed that is among the closing lines (DEDUP_SEED
+chooses others, and `make campaign` tries them all).
 """
 
 import datetime
-import os
-import random
 import threading
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import kopf
 import pytest
-import yaml
-from kubernetes.client import ApiClient
+from tests.campaign import points
+from tests.campaign.stories import SINGLE
 from tests.core.specs import changed
 from tests.kubernetes.cluster import binaries
 from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import apply, ask
+from tests.kubernetes.played import PlayedCluster, namespace_on, playing
+from tests.kubernetes.requests import try_to_apply
+from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
-from tests.operator.worlds import SETTINGS, TOLD, Player, World, document
+from tests.operator.test_stories import CALM
+from tests.operator.worlds import SETTINGS, Player, World
 
 from dedup_operator import crd
-from dedup_operator.clusters import Conflict, LiveCluster, Object, path_of
+from dedup_operator.admissions import Key
+from dedup_operator.clusters import PLACES, Conflict, UnknownKind, path_of
+from dedup_operator.leases import DURATION_S, Alone
 from dedup_operator.metrics import Metrics
+from dedup_operator.objects.names import EXECUTION, Owner, execution_of
+from dedup_operator.objects.snapshots import snapshot_name
 from dedup_operator.queues import WorkQueue
-from dedup_operator.reconciliations import Key, Reconciler
+from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
 from dedup_operator.releases import HelmReleases
+from dedup_operator.retentions import KINDS
 from dedup_operator.watching import registry, work
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes
 
 WAIT_S: Final = 60
-SAMPLE: Final = 6
+SAMPLE: Final = 8
+"""Each is an experiment from beginning to end."""
 ROOT: Final = Path(__file__).parents[2]
-NAMESPACES: Final = "/api/v1/namespaces"
-DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-OURS: Final = f"{DEFINITIONS}/{crd.PLURAL}.{crd.GROUP}"
-SPARKS: Final = f"{DEFINITIONS}/sparkapplications.sparkoperator.k8s.io"
-SPARK_DEFINITION: Final = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: sparkapplications.sparkoperator.k8s.io
-  annotations: {api-approved.kubernetes.io: "https://github.com/kubeflow/spark-operator/pull/1298"}
-spec:
-  group: sparkoperator.k8s.io
-  scope: Namespaced
-  names: {kind: SparkApplication, plural: sparkapplications, singular: sparkapplication}
-  versions:
-    - name: v1beta2
-      served: true
-      storage: true
-      subresources: {status: {}}
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
-
-
-class PlayedCluster(LiveCluster):
-    """A real API server whose controllers a test plays."""
-
-    def __init__(self, client: ApiClient) -> None:
-        super().__init__(client)
-        self.client = client
-
-    def set_status(self, made: Object, status: Object) -> None:
-        path = path_of(made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
-        answer, said = ask(self.client, "PUT", f"{path}/status", {**made, "status": status})
-        assert answer == 200, said["message"]
-
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        group = path_of(kind, namespace).removeprefix("/apis/").removeprefix("/api/").split("/namespaces/")[0]
-        return [{"apiVersion": group, "kind": kind, **made} for made in super().list(kind, namespace, selector)]
-
-    def log(self, namespace: str, pod: str) -> str:
-        return document(TOLD)
 
 
 @pytest.fixture(scope="module")
 def cluster(api_server: ApiServer) -> Iterator[PlayedCluster]:
-    """An API server that knows both kinds of resources. On a cluster of others, what was there before stays."""
-    with api_server.client() as client:
-        unknown = [path for path in (OURS, SPARKS) if ask(client, "GET", path)[0] == 404]
-        apply(client, OURS, crd.definition())
-        if SPARKS in unknown:
-            apply(client, SPARKS, yaml.safe_load(SPARK_DEFINITION))
-        made = PlayedCluster(client)
-        for kind in ("DedupExperiment", "SparkApplication"):
-            until(partial(served, made, kind), WAIT_S, f"{kind} is known")
+    with playing(api_server) as made:
         yield made
-        for path in unknown:
-            ask(client, "DELETE", path)
-
-
-def served(cluster: PlayedCluster, kind: str) -> bool:
-    """Before it is, the API server answers with a page that is no JSON."""
-    try:
-        return ask(cluster.client, "GET", path_of(kind, "default"))[0] == 200
-    except ValueError:
-        return False
 
 
 @pytest.fixture
 def namespace(cluster: PlayedCluster) -> Iterator[str]:
-    yield (made := new_namespace(cluster))
-    ask(cluster.client, "DELETE", f"{NAMESPACES}/{made}")
-
-
-def new_namespace(cluster: PlayedCluster) -> str:
-    """A namespace as safe as they come, with the account that pods need to be accepted."""
-    name = f"dedup-test-{uuid4().hex[:8]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    apply(cluster.client, f"{NAMESPACES}/{name}", body)
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    apply(cluster.client, f"{NAMESPACES}/{name}/serviceaccounts/default", account)
-    return name
+    with namespace_on(cluster) as made:
+        yield made
 
 
 def applied(cluster: PlayedCluster, namespace: str, *changes: tuple[str, Any]) -> World:
@@ -137,24 +72,62 @@ def test_an_experiment_goes_from_apply_to_its_verdict(cluster: PlayedCluster, na
     assert (status["phase"], status["verdict"], status["progress"]) == ("Finished", "Pass", "2/2 runs")
     assert world.condition("Finished") == ("True", "Pass")
     assert world.orphans() == []
+    assert world.events() == CALM
 
 
-def test_a_crash_changes_nothing(cluster: PlayedCluster, namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    calm = applied(cluster, namespace)
-    calm.run()
-    seed = datetime.datetime.now(datetime.UTC).date().toordinal()
-    points = list(range(1, calm.moments + 1))
-    if os.environ.get("DEDUP_CRASH_POINTS") != "all":
-        points = sorted(random.Random(seed).sample(points, SAMPLE))
-    for moment in points:
-        world = applied(cluster, another := new_namespace(cluster))
-        assert world.run(crash_at=moment), moment
-        assert world.status()["verdict"] == "Pass", moment
-        assert sorted(world.player.jobs.values()) == sorted(calm.player.jobs.values()), moment
-        assert world.orphans() == [], moment
-        ask(cluster.client, "DELETE", f"{NAMESPACES}/{another}")
-    with capsys.disabled():
-        print(f" {len(points)} of {calm.moments} crash points, seed {seed}", end="")
+def test_a_second_apply_of_the_same_file_changes_nothing(cluster: PlayedCluster, namespace: str) -> None:
+    """Server-side and without force: before the operator has seen the first, while it works, and when all is over."""
+    document, path = changed(*SMALL), path_of(crd.KIND, namespace, "e")
+    assert try_to_apply(cluster.client, path, document, force=False)[0] == 201
+    world = World(cluster, namespace)
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: world.run(until=lambda status: status.get("progress") == "1/2 runs"),
+        world.run,
+    ]
+    for step in steps:
+        step()
+        before = world.live()
+        assert try_to_apply(cluster.client, path, document, force=False) == (200, before)
+    assert before["status"]["verdict"] == "Pass"
+
+
+@pytest.mark.parametrize("group", ["/apis/nothing.dedup.dev/v1", "/apis/batch/v1"])
+def test_a_kind_that_nobody_installed_is_not_an_object_that_is_not_there(
+    cluster: PlayedCluster, namespace: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLACES, "Nothing", (group, "nothings"))
+    made = {"apiVersion": group, "kind": "Nothing", "metadata": {"name": "a", "namespace": namespace}}
+    with pytest.raises(UnknownKind):
+        cluster.get("Nothing", namespace, "a")
+    with pytest.raises(UnknownKind):
+        cluster.list("Nothing", namespace, "")
+    with pytest.raises(UnknownKind):
+        cluster.create(made)
+    assert cluster.get("SparkApplication", namespace, "a") is cluster.get("Job", namespace, "a") is None
+
+
+def test_whatever_breaks_the_end_is_that_of_a_calm_course(cluster: PlayedCluster, tell: Callable[[str], None]) -> None:
+    """And the calm course is the fake cluster's: what is tried there by the thousand holds for an API server too."""
+    calms = {story.name: points.calm(story) for story in SINGLE}
+    every = [point for calm in calms.values() for point in points.points_of(calm)]
+    chosen = points.sampled(every, SAMPLE)
+    for point in chosen:
+        with namespace_on(cluster) as namespace:
+            outcome = points.tried_on(cluster, namespace, point, calms[point.story.name])
+        assert outcome.known, f"{point}: {outcome.why}"
+    tell(f"{len(chosen)} of {len(every)} points, seed {points.seed()}")
+
+
+def test_a_day_after_a_pass_nothing_is_left_but_the_snapshot(cluster: PlayedCluster, namespace: str) -> None:
+    world = applied(cluster, namespace)
+    world.run()
+    world.now_s += 24 * 3600
+    world.run()
+    owner = Owner(namespace, "e", world.live()["metadata"]["uid"])
+    left = [made for kind in KINDS for made in cluster.list(kind, namespace, f"{EXECUTION}={execution_of(owner)}")]
+    assert [made["metadata"]["name"] for made in left] == [snapshot_name(owner)]
+    assert world.status()["verdict"] == "Pass"
 
 
 def test_a_write_of_somebody_else_is_seen(cluster: PlayedCluster, namespace: str) -> None:
@@ -166,6 +139,30 @@ def test_a_write_of_somebody_else_is_seen(cluster: PlayedCluster, namespace: str
         cluster.replace_status({**old, "status": {"phase": "Pending"}})
 
 
+def test_of_two_operators_one_holds_the_lease(cluster: PlayedCluster, namespace: str) -> None:
+    """The API server takes the record as we write it, and keeps who read an older one from writing over it."""
+    one, two = (Party(cluster, name, namespace=namespace) for name in ("one", "two"))
+    for each in (one, two):
+        each.lease.ask()
+    assert one.lease.held() and not two.lease.held()
+    old = cluster.get("Lease", namespace, "op")
+    assert old is not None
+    passes(1.0, one, two)
+    one.lease.ask()
+    taken = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "spec": {"holderIdentity": "three"}}
+    with pytest.raises(Conflict):
+        cluster.patch("Lease", namespace, "op", taken)
+    two.lease.ask()
+    passes(DURATION_S, one, two)
+    two.lease.ask()
+    assert two.lease.held() and not one.lease.held()
+    two.lease.close()
+    two.lease.release()
+    one.lease.ask()
+    assert one.lease.held()
+    assert abs(cluster.now() - datetime.datetime.now(datetime.UTC).timestamp()) < WAIT_S
+
+
 def test_helm_installs_a_system_that_goes_with_its_experiment(
     cluster: PlayedCluster, namespace: str, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -174,11 +171,11 @@ def test_helm_installs_a_system_that_goes_with_its_experiment(
         monkeypatch.setenv(home, str(tmp_path))
     helm = HelmReleases(ROOT / "charts", helm=str(binaries.find(binaries.HELM)), kubeconfig=api_server.kubeconfig)
     world = applied(cluster, namespace, ("spec/systems", [{"name": "kafka", "kafka": {}}, {"name": "p", "pulsar": {}}]))
-    operator = Reconciler(cluster, helm, SETTINGS)
+    operator = Reconciler(cluster, helm, SETTINGS, namespaces=[namespace])
     orphans: list[str] = []
     for _ in range(200):
         again_s = operator.look((namespace, "e"))
-        if again_s is None:
+        if again_s is None or again_s > LOOK_AGAIN_S:
             break
         if again_s > 0:
             orphans += world.orphans()
@@ -199,7 +196,7 @@ def test_events_call_the_workers(
     world = World(cluster, namespace)
     queue, player = WorkQueue[Key](), Player(cluster, namespace)
     operator, _ = world.operator()
-    threading.Thread(target=work, args=(queue, operator, Metrics()), daemon=True).start()
+    threading.Thread(target=work, args=(queue, operator, Metrics(), Alone()), daemon=True).start()
     stop = threading.Event()
 
     def verdict_after_a_move() -> str | None:

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.cluster import packages
+from tests.kubernetes.cluster import packages, processes
 
 from dedup.errors import EnvironmentError_
 
@@ -26,6 +26,15 @@ def test_what_cannot_be_installed_is_named(as_root: Path) -> None:
 def test_what_can_be_installed_is_no_hindrance(as_root: Path) -> None:
     script(as_root / "apt-get", "")
     packages.check(NEEDED)
+
+
+def test_programs_of_others_know_nothing_of_our_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python that debootstrap installs would take its own warnings for errors."""
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.setenv("NO_PYTHON", "known")
+    said = processes.run(["env"], {"PYTHONUNBUFFERED": "asked for"}, 60.0, "a rule").splitlines()
+    assert not [line for line in said if line.startswith("PYTHONWARNINGS=")]
+    assert {"NO_PYTHON=known", "PYTHONUNBUFFERED=asked for"} <= set(said)
 
 
 def test_what_is_missing_is_installed_and_nothing_else(as_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

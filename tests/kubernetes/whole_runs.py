@@ -25,6 +25,7 @@ from tests.kubernetes.cluster.binaries import KUBECTL
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.cluster.images import Image
 from tests.kubernetes.helm import CHARTS, Helm
+from tests.kubernetes.requests import ask
 
 from dedup.experiments import Experiment, System
 from dedup.histories import read_manifest
@@ -44,7 +45,7 @@ from dedup_spark.evidence import Report
 READY_S: Final = 600.0
 RUN_S: Final = 900.0
 JUDGED_S: Final = 600.0
-APPLY_S: Final = 60
+KUBECTL_S: Final = 60
 SECRET: Final = "store"
 READER: Final = "reader"
 BUCKET: Final = "dedup"
@@ -95,19 +96,24 @@ class Place:
     def namespace(self) -> str:
         return self.settings.namespace
 
-    def apply(self, text: str) -> None:
-        """`kubectl apply`."""
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        """What kubectl says in the namespace; it must succeed."""
         at: list[str | Path] = ["--kubeconfig", self.cluster.kubeconfig, "--namespace", self.namespace]
         done = subprocess.run(
-            [binaries.find(KUBECTL), *at, "apply", "--server-side", "--validate=strict", "--filename=-"],
+            [binaries.find(KUBECTL), *at, *words],
             input=text,
             capture_output=True,
             text=True,
-            timeout=APPLY_S,
+            timeout=KUBECTL_S,
             check=False,
             env=os.environ | {"KUBECACHEDIR": str(self.home)} | api_servers.direct(),
         )
         assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, text: str) -> None:
+        """`kubectl apply`."""
+        self.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", text=text)
 
     def ask(self, script: str, *arguments: str, timeout_s: float = 120.0) -> str:
         """What a Python script says in the waiting pod."""
@@ -224,13 +230,14 @@ def at(cluster: Cluster, settings: Settings, home: Path, kinds: Iterable[str]) -
                 place.ask(MAKE_BUCKET, f"s3://{settings.artifacts.s3.bucket}")
             yield place
         finally:
-            core.delete_namespace(settings.namespace)
+            ask(client, "DELETE", f"/api/v1/namespaces/{settings.namespace}")  # a test may have done so
 
 
 def _store(settings: Settings) -> list[dict[str, Any]]:
     """The Secret with the store's keys; or the claim."""
     if settings.artifacts.s3 is not None:
-        return [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": KEYS}]
+        meta = {"name": SECRET, "labels": {"dedup.dev/use": "true"}}
+        return [{"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": KEYS}]
     assert settings.artifacts.volume is not None
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     meta = {"name": settings.artifacts.volume.claim}
@@ -287,7 +294,7 @@ def span(place: Place, judged: Judged) -> Span:
     return Span(place.pod_seconds[judged.run.run_id], read_manifest(judged.folder).stage_seconds)
 
 
-def told(place: Place, judged: Iterable[Judged]) -> str:
+def told(place: Place, judged: Iterable[Judged]) -> list[str]:
     """What was measured, one line a run, for people."""
     lines = []
     for each in judged:
@@ -298,4 +305,4 @@ def told(place: Place, judged: Iterable[Judged]) -> str:
             f"{each.run.run_id}: {each.verdict.verdict}; pod {took.pod_s:.0f} s, overhead {took.overhead_s:.1f} s "
             f"({stages}); duplicates {counts and counts.values_with_duplicates}, lost {counts and counts.not_received}"
         )
-    return "\n".join(lines)
+    return lines

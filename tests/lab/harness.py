@@ -19,6 +19,8 @@ from dedup_runners.progress import Progress
 
 ROOT: Final = Path(__file__).parents[2]
 RUN_TIMEOUT_S: Final = 1500.0
+SHORTER: Final = {"killTCP": {"duration": "5s"}, "kill": {"restartAfter": "12s"}}
+"""Faults as tests have them: a killed broker still stays away for twice as long as its session, and loses its place."""
 
 
 class Ended(NamedTuple):
@@ -39,10 +41,13 @@ class Ended(NamedTuple):
 
 
 def document(name: str, **workload: int) -> dict[str, Any]:
-    """An example, without the confidence that only many runs can reach, with changes to its workload."""
+    """An example, its faults shorter, without the confidence that only many runs can reach; changes to its workload."""
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
     loaded["spec"].pop("confidencePercent", None)
     loaded["spec"]["workload"] |= workload
+    for fault in loaded["spec"]["faults"]:
+        for kind in SHORTER.keys() & fault.keys():
+            fault[kind] |= SHORTER[kind]
     return loaded
 
 

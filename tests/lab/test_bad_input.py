@@ -36,11 +36,18 @@ WRONG: list[tuple[str, Change, str]] = [
         lambda spec: spec.update(faults=[{"name": "gone", "at": {"message": 1}, "podDelete": {}}]),
         "spec.faults[0].podDelete: got fault gone; it needs brokers in pods, and here they are processes",
     ),
+    (
+        "a system that is there already",
+        lambda spec: spec.update(
+            faults=[], systems=[{"name": "k", "kafka": {}, "deploy": {"existing": {"bootstrap": "k:9092"}}}]
+        ),
+        "spec.systems[0].deploy: got system k, which is there already; here brokers are processes",
+    ),
     ("unknown version", lambda spec: spec["systems"][0]["kafka"].update(version="0.1.2"), "0.1.2"),
     (
         "unknown client property",
         lambda spec: spec["systems"][0].update(client={"properties": {"no.such.thing": "1"}}),
-        'No such configuration property: "no.such.thing"',
+        'spec.systems[0].client.properties: got "no.such.thing"; an experiment sets only how messages are sent',
     ),
     (
         "idempotence with acks=1",

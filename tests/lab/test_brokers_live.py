@@ -26,7 +26,7 @@ from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 HOLD_S = 2.0
 BOUND_S = 180.0
 

@@ -15,7 +15,7 @@ from dedup.stages import Stage
 from dedup.verdicts import FORBIDDEN, Verdict
 from dedup_lab import caches
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 STAGE_BOUND_S = 240.0
 WITNESSES = {name for names in FORBIDDEN.values() for name in names}

@@ -21,7 +21,7 @@ from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.courses import Hooks
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 
 def treatment_only(name: str, **workload: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA: Final = crd.schema()
-EXAMPLES: Final = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES: Final = sorted((ROOT / "examples").rglob("*.yaml"))
 
 Node = tuple[str, Mapping[str, Any]]
 
@@ -155,7 +155,8 @@ def test_what_is_said_of_a_pattern_is_what_the_models_say_of_it() -> None:
     s3 = "spec/artifacts/s3"
     places = (
         *("spec/systems/0/name", f"{s3}/secretRef/name", f"{s3}/bucket", f"{s3}/prefix", f"{s3}/endpoint"),
-        *(f"{s3}/region", "spec/runToken", "spec/systems/0/kafka/version"),
+        *(f"{s3}/region", "spec/systems/0/deploy/existing/bootstrap", "spec/systems/0/deploy/existing/serviceUrl"),
+        *("spec/runToken", "spec/systems/0/kafka/version"),
     )
     for pattern, place in zip(PATTERNS, places, strict=True):
         with pytest.raises(SpecificationError) as caught:

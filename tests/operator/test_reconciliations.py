@@ -1,17 +1,22 @@
 """The operator before a fake cluster: from `kubectl apply` to the verdict, and whatever may come between."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
+from tests.operator.worlds import NAMESPACE, SETTINGS, TOLD, FakeCluster, ScriptedHelm, World, document
 
 from dedup.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of
+from dedup_operator.objects.reports import failures_in, report_name
+from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import snapshot_name
+from dedup_operator.reconciliations import Reconciler
+from dedup_operator.sights import ToldFaults
 from dedup_operator.statuses import Judgement, Standing
 
 SMALL: Final = (("metadata/name", "e"), ("spec/systems", [{"name": "kafka", "kafka": {}}]), ("spec/runs", 1))
@@ -25,7 +30,6 @@ def applied(*changes: tuple[str, Any], **more: Any) -> World:
 
 def edit(world: World, **spec: Any) -> None:
     key = ("DedupExperiment", NAMESPACE, "e")
-    assert isinstance(world.cluster, FakeCluster)
     generation = world.live()["metadata"]["generation"] + 1
     world.cluster.patch(*key, {"spec": spec, "metadata": {"generation": generation}})
 
@@ -43,6 +47,20 @@ def test_an_experiment_goes_from_apply_to_its_verdict() -> None:
     assert sorted(filter(None, world.player.jobs.values())) == ["kafka-control-001", "kafka-dedup-001"]
     assert len(world.installed) == 1
     assert world.orphans() == []
+
+
+def test_the_status_says_where_the_artifacts_lie() -> None:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Provisioning")
+    folder = Owner(NAMESPACE, "e", world.live()["metadata"]["uid"]).folder
+    assert world.status()["artifacts"] == {"uri": f"s3://b/{folder}", "region": "us-east-1"}
+
+
+def test_of_a_volume_it_says_the_claim_and_the_folder() -> None:
+    world = applied(("spec/artifacts", {"pvc": {"claimName": "histories"}}))
+    world.run()
+    folder = Owner(NAMESPACE, "e", world.live()["metadata"]["uid"]).folder
+    assert world.status()["artifacts"] == {"claimName": "histories", "folder": f"dedup/{folder}"}
 
 
 def test_every_stage_is_told() -> None:
@@ -63,6 +81,30 @@ def test_only_a_pass_is_well(verdict: Judgement) -> None:
     assert world.condition("Ready")[0] == world.condition("Succeeded")[0] == "False"
 
 
+@pytest.mark.parametrize(
+    ("faults", "said", "words"),
+    [
+        (None, ("Unknown", "NoReport"), "the report"),
+        (ToldFaults(planned=0, runs=2, struck=2), ("True", "NonePlanned"), "no fault"),
+        (ToldFaults(planned=1, runs=2, struck=2), ("True", "AllStruck"), "each of the 2 runs"),
+        (ToldFaults(planned=1, runs=0, struck=0), ("False", "NoRunCounts"), "no run"),
+        (ToldFaults(planned=1, runs=2, struck=1, missed="r-1: too late"), ("False", "SomeMissed"), "; r-1: too late"),
+        (ToldFaults(planned=1, runs=2, struck=0, missed="x" * 512), ("False", "SomeMissed"), "in 0 of the 2 runs"),
+    ],
+)
+def test_whether_faults_took_effect_is_the_reports_word(
+    faults: ToldFaults | None, said: tuple[str, str], words: str
+) -> None:
+    world = applied()
+    log = document(TOLD.model_copy(update={"faults": faults}))
+    fake(world).logs = lambda: log
+    world.run(until=lambda status: status.get("phase") == "Reporting")
+    assert world.condition("FaultsInjected") == ("Unknown", "NotReported")
+    world.run()
+    assert world.condition("FaultsInjected") == said
+    assert words in message(world, "FaultsInjected")
+
+
 @pytest.mark.parametrize("log", ["", "Traceback", '{"verdict": "Great"}', '{"verdict": "Pass", "more": 1}'])
 def test_a_report_without_a_word_is_an_error(log: str) -> None:
     world = applied()
@@ -70,20 +112,6 @@ def test_a_report_without_a_word_is_an_error(log: str) -> None:
     world.cluster.logs = lambda: log
     world.run()
     assert world.condition("Finished") == ("True", "Error")
-
-
-def test_a_crash_anywhere_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before and after each write: the verdict of a calm run, each run's Job once, nothing left behind."""
-    calm = applied()
-    calm.run()
-    for moment in range(1, calm.moments + 1):
-        world = applied()
-        assert world.run(crash_at=moment), moment
-        assert world.status()["verdict"] == "Pass", moment
-        assert sorted(world.player.jobs.values()) == sorted(calm.player.jobs.values()), moment
-        assert world.orphans() == [], moment
-    with capsys.disabled():
-        print(f" {calm.moments} crash points", end="")
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on() -> None:
@@ -94,9 +122,40 @@ def test_a_run_that_fails_is_told_and_the_others_go_on() -> None:
     assert set(filter(None, world.player.jobs.values())) == {"kafka-control-001", "kafka-dedup-001"}
 
 
+def failures_told(world: World) -> dict[str, str] | None:
+    """What the report was told of failures; None if it was not."""
+    owner = Owner(NAMESPACE, "e", "6f1c")
+    job = world.cluster.get("Job", NAMESPACE, report_name(owner))
+    assert job is not None
+    pod = job["spec"]["template"]["spec"]
+    if "--failures" not in pod["containers"][0]["command"]:
+        return None
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "failures")
+    made = world.cluster.get("ConfigMap", NAMESPACE, volume["configMap"]["name"])
+    assert made is not None
+    return failures_in(made)
+
+
+def test_the_report_is_told_why_a_run_failed() -> None:
+    world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/component") == "run")
+    world.run()
+    told = failures_told(world)
+    assert told is not None
+    assert told.keys() == {"kafka", "kafka-control-001", "kafka-dedup-001"}
+    assert told["kafka-control-001"].endswith("kafka-control-001: Played: as the script says")
+
+
+def test_the_report_is_told_of_no_failure_where_there_was_none() -> None:
+    world = applied()
+    world.run()
+    assert failures_told(world) is None
+
+
 def test_what_helm_refuses_is_told_in_its_words() -> None:
     world = applied(refuses=Refused("helm: values don't meet the specifications of the schema"))
     world.run()
+    refusal = "helm: values don't meet the specifications of the schema"
+    assert failures_told(world) == {"kafka": f"Provision kafka: {refusal}"}
     (finished,) = (each for each in world.status()["conditions"] if each["type"] == "Finished")
     assert "don't meet the specifications" in finished["message"]
     assert not [name for name, run in world.player.jobs.items() if run]
@@ -129,54 +188,54 @@ def _first_is_control(world: World) -> bool:
     return next(run for run in world.player.jobs.values() if run) == "kafka-control-001"
 
 
-def test_an_edit_takes_effect_with_a_new_token_only() -> None:
+def cancelled(**more: Any) -> World:
+    """A run went on beyond its time; its Job is about to be deleted, and its pod ends when it likes."""
+    world = applied(**more)
+    world.run(until=lambda status: (status["state"]["cursor"], status["state"]["intended"]) == (2, True))
+    world.now_s += 601
+    return world
+
+
+def test_no_run_begins_while_the_pod_of_a_cancelled_one_still_ends() -> None:
+    world = cancelled()
+    world.player.ending_moves = 5
+    world.run()
+    assert len(set(filter(None, world.player.jobs.values()))) == 2
+    assert max(world.player.ending.values()) > world.player.ending_moves
+    assert world.player.overlaps == []
+
+
+def test_a_pod_that_has_ended_and_one_of_another_experiment_are_in_nobodys_way() -> None:
+    calm, world = applied(), applied()
+    for name, phase, of in (("ended", "Failed", "e"), ("other", "Running", "another")):
+        labels = {"dedup.dev/experiment": of, "dedup.dev/component": "run"}
+        meta = {"name": name, "namespace": NAMESPACE, "labels": labels}
+        world.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"phase": phase}})
+    assert calm.run() == world.run()
+    assert (calm.moments, calm.now_s) == (world.moments, world.now_s)
+
+
+def test_a_pod_that_never_ends_costs_the_runs_that_waited_and_is_named() -> None:
+    world = cancelled(move_s=300.0)
+    world.player.ending_moves = 1000
+    world.run()
+    (finished,) = (each for each in world.status()["conditions"] if each["type"] == "Finished")
+    assert "not begun for 1200 s: pod" in finished["message"] and "by force" in finished["message"]
+    assert len(set(filter(None, world.player.jobs.values()))) == 1
+    assert world.player.overlaps == []
+
+
+def test_an_attempt_that_is_done_again_waits_for_the_one_that_a_suspension_ended() -> None:
     world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    edit(world, seed=7)
+    world.player.ending_moves = 5
+    world.run(until=lambda _status: any(world.player.jobs.values()))
+    edit(world, suspend=True)
     world.run()
-    assert world.condition("SpecChanged") == ("True", "Edited")
-    before = set(world.player.jobs)
-    edit(world, runToken="2")
+    edit(world, suspend=False)
     world.run()
-    assert world.condition("SpecChanged") == ("False", "AsRun")
-    assert world.status()["observedRunToken"] == "2"
     assert world.status()["verdict"] == "Pass"
-    assert len(set(world.player.jobs) - before) == len(before)
-
-
-def test_an_edit_of_a_finished_experiment_is_told() -> None:
-    world = applied()
-    world.run()
-    edit(world, seed=7)
-    world.run()
-    assert world.condition("SpecChanged") == ("True", "Edited")
-    assert world.condition("Finished") == ("True", "Pass")
-    assert world.status()["observedGeneration"] == 2
-
-
-def test_an_execution_that_a_new_token_replaces_is_ended() -> None:
-    world = applied()
-    world.run(until=lambda status: any(world.player.jobs.values()))
-    edit(world, runToken="2")
-    world.run()
-    assert world.status()["verdict"] == "Pass"
-    assert len(set(world.installed)) == len(world.installed) == 2
-    assert world.cluster.list("StatefulSet", NAMESPACE, "") == []
-
-
-def test_a_token_is_used_once() -> None:
-    world = applied(("spec/runToken", "1"))
-    world.run()
-    edit(world, runToken="2")
-    world.run()
-    edit(world, runToken="1")
-    operator, _ = world.operator()
-    assert operator.look((NAMESPACE, "e")) is not None
-    assert world.condition("Stalled") == ("True", "Stalled")
-    edit(world, runToken="3")
-    world.run()
-    assert world.condition("Finished") == ("True", "Pass")
-    assert world.status()["observedRunToken"] == "3"
+    assert len(list(filter(None, world.player.jobs.values()))) == 3
+    assert world.player.overlaps == []
 
 
 def test_a_snapshot_that_somebody_else_made_is_not_taken_for_ours() -> None:
@@ -206,6 +265,111 @@ def test_a_report_that_failed_has_no_word() -> None:
     world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/component") == "report")
     world.run()
     assert world.status()["verdict"] == "Error"
+
+
+@dataclass
+class Silent(FakeCluster):
+    """A cluster whose logs the operator may not read."""
+
+    def log(self, namespace: str, pod: str) -> str:
+        raise Refused("pods/log is forbidden")
+
+
+def test_a_report_whose_log_may_not_be_read_is_an_end_too() -> None:
+    world = World(Silent())
+    world.apply(changed(*SMALL))
+    world.run()
+    assert world.condition("Finished") == ("True", "Error")
+    assert "pods/log is forbidden" in message(world, "Finished")
+
+
+def test_without_sparks_operator_nothing_is_begun() -> None:
+    world = applied()
+    fake(world).unknown = {"SparkApplication"}
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert "install Spark's operator" in message(world, "Stalled")
+    assert (world.status().get("state"), world.installed, world.cluster.list("ConfigMap", NAMESPACE, "")) == (
+        None,
+        [],
+        [],
+    )
+    fake(world).unknown = set()
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_run_that_goes_on_when_sparks_operator_goes_is_the_last_to_begin() -> None:
+    world = applied()
+    world.run(until=lambda _status: any(world.player.jobs.values()))
+    operator, _ = world.operator()
+    fake(world).unknown = {"SparkApplication"}
+    fake(world).objects = {key: made for key, made in fake(world).objects.items() if key[0] != "SparkApplication"}
+    for _ in range(20):
+        if operator.look((NAMESPACE, "e")):
+            move_without_spark(world)
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert world.status()["state"]["failures"] == 0
+    assert len(list(filter(None, world.player.jobs.values()))) == 1
+    fake(world).unknown = set()
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_what_waits_for_a_verification_without_sparks_operator_loses_nothing() -> None:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    fake(world).unknown = {"SparkApplication"}
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert (world.status()["state"]["failures"], world.status().get("verdict")) == (0, None)
+    fake(world).unknown = set()
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_an_application_that_nobody_looks_at_is_told_and_ends_in_time() -> None:
+    world = applied()
+    world.player.verifies = False
+    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    began_s = world.now_s
+    world.run(until=lambda _status: world.now_s > began_s + 100)
+    assert "nobody has looked" not in message(world, "Reconciling")
+    world.run(until=lambda _status: world.now_s > began_s + 200)
+    assert "does it watch this namespace?" in message(world, "Reconciling")
+    world.now_s += 3600
+    world.run()
+    assert world.condition("Finished")[0] == "True"
+    assert "does it watch this namespace?" in message(world, "Finished")
+
+
+def test_what_is_waited_for_is_told() -> None:
+    world = applied()
+    operator, _ = world.operator()
+    world.run(until=lambda _status: bool(world.player.jobs))
+    (system,) = world.cluster.list("StatefulSet", NAMESPACE, "")
+    world.cluster.set_status(system, {**system["status"], "readyReplicas": 1})
+    world.player.move()
+    (system,) = world.cluster.list("StatefulSet", NAMESPACE, "")
+    world.cluster.set_status(system, {**system["status"], "readyReplicas": 1})
+    operator.look((NAMESPACE, "e"))
+    assert message(world, "Reconciling").endswith(": 1 of 3 ready")
+
+
+def fake(world: World) -> FakeCluster:
+    assert isinstance(world.cluster, FakeCluster)
+    return world.cluster
+
+
+def message(world: World, kind: str) -> str:
+    return str(next(each["message"] for each in world.status()["conditions"] if each["type"] == kind))
+
+
+def move_without_spark(world: World) -> None:
+    world.player.verifies = False
+    world.player.move()
+    world.player.verifies = True
 
 
 def test_a_stall_in_the_middle_loses_nothing() -> None:
@@ -245,8 +409,49 @@ def test_a_status_that_says_the_same_is_not_written() -> None:
     world.run()
     version = world.live()["metadata"]["resourceVersion"]
     operator, _ = world.operator()
-    assert operator.look((NAMESPACE, "e")) is None
+    operator.look((NAMESPACE, "e"))
     assert world.live()["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize("change", [{"phase": "Dreaming"}, {"state": {"digest": "0" * 64, "speed": 3}}])
+def test_a_status_that_cannot_be_read_is_told_in_one_line_and_stays(
+    change: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    live = world.live()
+    world.cluster.set_status(live, before := {**live["status"], **change})
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is None
+    assert world.status() == before
+    (told,) = caplog.messages
+    assert "install the operator that wrote it" in told and "\n" not in told
+
+
+def test_settings_that_became_wrong_stall_what_goes_on() -> None:
+    """The administrator took away the store that histories go to."""
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    before = world.status()["state"]
+    defaults = Defaults(**{name: getattr(SETTINGS, name) for name in Defaults.model_fields if name != "artifacts"})
+    operator = Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s)
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert world.status()["state"] == before
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_what_is_refused_while_it_is_suspended_stalls_it() -> None:
+    """Somebody else's Job has the name of the run that is to be ended."""
+    world = applied()
+    world.run(until=lambda _status: any(world.player.jobs.values()))
+    name = next(name for name, run in world.player.jobs.items() if run)
+    world.cluster.patch("Job", NAMESPACE, name, {"metadata": {"ownerReferences": []}})
+    edit(world, suspend=True)
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
 
 
 def test_an_experiment_that_is_gone_needs_nothing() -> None:

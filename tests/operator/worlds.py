@@ -5,15 +5,18 @@ and SparkApplications as Kubernetes, its Job controller and Spark's operator wou
 Helm leaves. No pod runs. `Crashing` stands between the operator and its cluster, and dies before or after any write.
 """
 
-import copy
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from dedup_operator.clusters import Cluster, Conflict, Object
+from tests.operator import copies as copy
+
+from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.settings import Settings
-from dedup_operator.reconciliations import Reconciler
+from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
 from dedup_operator.releases import Releases, secrets_of
 from dedup_operator.sights import Told
 from dedup_operator.statuses import Judgement, SystemStatus, VariantStatus
@@ -38,6 +41,8 @@ def document(told: Told) -> str:
     )
 
 
+FIRST_S: Final = 1_800_000_000.0
+"""When time begins, in seconds since 1970."""
 STAMP: Final = "2026-11-21T12:00:00Z"
 
 
@@ -58,31 +63,51 @@ class FakeCluster:
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     logs: Callable[[], str] = lambda: document(TOLD)
     versions: int = 0
+    unknown: set[str] = field(default_factory=set)
+    """Kinds that nobody has installed."""
+    clock: Callable[[], float] = lambda: FIRST_S
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        self._must_know(kind)
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+    def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
+        self._must_know(kind)
         wanted = dict(each.split("=") for each in selector.split(",") if each)
-        return [
+        phases = [each.removeprefix("status.phase!=") for each in fields.split(",") if each]
+        found = [
             copy.deepcopy(made)
             for (its_kind, its_namespace, _), made in sorted(self.objects.items())
-            if (its_kind, its_namespace) == (kind, namespace)
+            if its_kind == kind
+            and namespace in ("", its_namespace)
             and wanted.items() <= (made["metadata"].get("labels") or {}).items()
+            and (made.get("status") or {}).get("phase") not in phases
         ]
+        return found[:most] if most else found
 
     def create(self, made: Object) -> bool:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        self._must_know(key[0])
         if key in self.objects:
             return False
-        self._put(key, {**made, "metadata": {"uid": f"uid-{key[2]}", "generation": 1, **made["metadata"]}})
+        since = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        given = {"uid": f"uid-{key[2]}", "generation": 1, "creationTimestamp": since}
+        self._put(key, {**made, "metadata": {**given, **made["metadata"]}})
         return True
+
+    def _must_know(self, kind: str) -> None:
+        if kind in self.unknown:
+            raise UnknownKind(f"no {kind} here")
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
         self.objects.pop((kind, namespace, name), None)
 
     def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
-        made = self.objects[kind, namespace, name]
+        if (made := self.objects.get((kind, namespace, name))) is None:
+            raise Refused(f"{kind} {name}: not found")
+        read = change.get("metadata", {}).get("resourceVersion")
+        if read not in (None, made["metadata"]["resourceVersion"]):
+            raise Conflict("the object has been modified")
         self._put((kind, namespace, name), _merged(made, change))
 
     def replace_status(self, made: Object) -> Object:
@@ -107,6 +132,10 @@ class FakeCluster:
         self.objects[key] = made
 
 
+def _version(made: Object) -> int:
+    return int(made["metadata"]["resourceVersion"])
+
+
 def _merged(old: Any, change: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(change, dict):
         return change
@@ -124,8 +153,8 @@ class Crashing:
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         return self.inner.get(kind, namespace, name)
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        return self.inner.list(kind, namespace, selector)
+    def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
+        return self.inner.list(kind, namespace, selector, fields, most)
 
     def log(self, namespace: str, pod: str) -> str:
         return self.inner.log(namespace, pod)
@@ -199,6 +228,11 @@ def _workload(release: str, namespace: str, values: Object) -> Object:
 Fails = Callable[[Object], bool]
 
 
+def rests(again_s: float | None) -> bool:
+    """Whether nothing is left to do but, much later, to take away what is there, or to wait for others."""
+    return again_s is None or again_s > LOOK_AGAIN_S
+
+
 @dataclass
 class Player:
     """Kubernetes' controllers and Spark's operator: each move takes every object one step on."""
@@ -206,18 +240,46 @@ class Player:
     cluster: Played
     namespace: str = NAMESPACE
     fails: Fails = lambda _job: False
+    ending_moves: int = 0
+    """How many more moves a pod takes to end once its Job is gone."""
+    verifies: bool = True
+    """Whether Spark's operator is up."""
     jobs: dict[str, str] = field(default_factory=dict)
     """Which Jobs were ever seen to start: their names, and the runs that they are of."""
+    overlaps: list[tuple[str, str]] = field(default_factory=list)
+    """Jobs of runs that began while a pod of another run had not ended."""
+    ending: dict[str, int] = field(default_factory=dict)
 
     def move(self) -> None:
+        self._end_pods()
         for made in self.cluster.list("StatefulSet", self.namespace, ""):
             replicas = made["spec"]["replicas"]
             there = {"observedGeneration": made["metadata"]["generation"], "replicas": replicas}
             self.cluster.set_status(made, {**there, "readyReplicas": replicas})
         for made in self.cluster.list("Job", self.namespace, ""):
             self._move_job(made)
-        for made in self.cluster.list("SparkApplication", self.namespace, ""):
+        for made in self.cluster.list("SparkApplication", self.namespace, "") if self.verifies else ():
             self.cluster.set_status(made, {"applicationState": {"state": "COMPLETED"}})
+
+    def _end_pods(self) -> None:
+        """As Kubernetes does when their Job is gone, in their own time."""
+        there = {made["metadata"]["name"] for made in self.cluster.list("Job", self.namespace, "")}
+        for pod in self.cluster.list("Pod", self.namespace, ""):
+            name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("batch.kubernetes.io/job-name")
+            if job is None or job in there:
+                continue
+            moves = self.ending[name] = self.ending.get(name, 0) + 1
+            if moves > self.ending_moves:
+                self.cluster.delete("Pod", self.namespace, name)
+
+    def _living(self, run_job: str) -> list[str]:
+        """The pods of other runs that have not ended."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.cluster.list("Pod", self.namespace, "dedup.dev/component=run")
+            if pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") != run_job
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        ]
 
     def _move_job(self, made: Object) -> None:
         status = made.get("status") or {}
@@ -226,6 +288,8 @@ class Player:
             return
         if not status.get("ready"):
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
+            if self.jobs[name]:
+                self.overlaps += [(name, pod) for pod in self._living(name)]
             self.cluster.create(_pod(name, self.namespace, labels))
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
             return
@@ -273,12 +337,17 @@ class World:
     namespace: str = NAMESPACE
     fails: Fails = lambda _job: False
     refuses: Exception | None = None
-    now_s: float = 1_800_000_000.0
+    now_s: float = FIRST_S
+    move_s: float = 1.0
     installed: list[str] = field(default_factory=list)
     moments: int = 0
 
     def __post_init__(self) -> None:
         self.player = Player(self.cluster, self.namespace, self.fails)
+        if isinstance(self.cluster, FakeCluster):
+            self.cluster.clock = lambda: self.now_s
+        else:  # which stamps what is created with the time of day
+            self.now_s = time.time()
 
     def apply(self, document: Object) -> None:
         metadata = {"uid": "6f1c", **document["metadata"], "namespace": self.namespace}
@@ -296,10 +365,15 @@ class World:
         (found,) = (each for each in self.status()["conditions"] if each["type"] == kind)
         return found["status"], found["reason"]
 
+    def events(self) -> list[tuple[str, str]]:
+        """Reason and message of each, in the order in which they were written."""
+        found = sorted(self.cluster.list("Event", self.namespace, ""), key=lambda each: _version(each))
+        return [(each["reason"], each["message"]) for each in found]
+
     def operator(self, crash_at: int = 0) -> tuple[Reconciler, Crashing]:
         way = Crashing(self.cluster, crash_at)
         helm: Releases = ScriptedHelm(way, self.installed, self.refuses)
-        return Reconciler(way, helm, SETTINGS, lambda: self.now_s), way
+        return Reconciler(way, helm, SETTINGS, lambda: self.now_s, (self.namespace,)), way
 
     def run(self, *, crash_at: int = 0, until: Callable[[Object], bool] = lambda _status: False) -> bool:
         """To the end, or until the status says so. Whether the operator crashed on the way; a new one went on then."""
@@ -314,11 +388,11 @@ class World:
                 self.now_s += 60
                 continue
             self.moments = way.moment
-            if again_s is None or until(self.status()):
+            if rests(again_s) or until(self.status()):
                 return crashed
-            if again_s > 0:
+            if again_s:
                 self.player.move()
-                self.now_s += 1
+                self.now_s += self.move_s
         raise AssertionError(f"going round in circles: {self.status()}")
 
     def orphans(self) -> list[str]:

@@ -10,6 +10,10 @@ from typing import Any, Final
 from tests.core.specs import ABSENT
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_places import BUCKET, PLACES, S3
+from tests.operator.wrong_settings import SETTINGS
+from tests.operator.wrong_systems import RIGHT_SYSTEMS, SYSTEMS
+
+from dedup.client_settings import ALLOWED
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
@@ -104,6 +108,7 @@ DURATIONS: Final = (
     Wrong("no time to run", (("spec/timeouts", {"run": "0s"}),), "more than 0s"),
     Wrong("no time to provision", (("spec/timeouts", {"provision": "0ms"}),), "more than 0s"),
     Wrong("eight days", (("spec/timeouts", {"teardown": "169h"}),), "at most 168h"),
+    Wrong("more than a year", (("spec/retention", {"after": "8761h"}),), "at most 8760h"),
     Wrong("longer than a clock can tell", (("spec/timeouts", {"verify": "999999999h"}),), "at most 168h"),
 )
 
@@ -251,9 +256,9 @@ KEYS: Final = (
     ),
     Wrong(
         "a key of the design that is not there yet",
-        (("spec/retention", {}),),
-        "spec.retention",
-        'unknown field "spec.retention"',
+        (("spec/retention", {"artifacts": "Delete"}),),
+        "spec.retention.artifacts",
+        'unknown field "spec.retention.artifacts"',
     ),
     Wrong(
         "a key in the wrong place",
@@ -394,9 +399,10 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *ACROSS)
+WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *ACROSS)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
+    **RIGHT_SYSTEMS,
     "as it is": (),
     "no faults": (("spec/faults", ABSENT),),
     "the last message": ((f"{FAULT}/at/message", 1000),),
@@ -446,13 +452,15 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
         (f"{S3}/secretRef", {"name": "s3.keys"}),
     ),
     "artifacts on a volume": (("spec/artifacts", {"pvc": {"claimName": "results"}}),),
+    "nothing is to stay": (("spec/retention", {"resources": "Never", "after": "0s"}),),
     "suspended, and to be run again": (("spec/suspend", True), ("spec/runToken", "2026-11-21")),
     "a client by name": (
         (f"{KAFKA}/client", {"library": "confluent-kafka", "properties": {"linger.ms": "0"}}),
         ("spec/systems/1/client", {"library": "pulsar-client"}),
     ),
-    "as many and as long properties as may be": (
-        (f"{KAFKA}/client", {"properties": {f"{index:ü>128}": "é" * 1024 for index in range(64)}}),
+    "every property that may be given, as long as may be": (
+        (f"{KAFKA}/client", {"properties": dict.fromkeys(ALLOWED["confluent-kafka"], "é" * 1024)}),
+        ("spec/systems/1/client", {"properties": dict.fromkeys(ALLOWED["pulsar-client"], "é" * 1024)}),
     ),
     "the longest and the shortest name": (
         *(("metadata/name", "x" * 40), (f"{KAFKA}/name", "k"), ("spec/variants/0/name", "x-" * 19 + "x9")),
@@ -479,9 +487,7 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
 REFUSED_IN_FILES_ONLY: Final = (
     Wrong("no number of runs", (("spec/runs", None),), "this key has no value"),
     Wrong("no list of faults", (("spec/faults", None),), "this key has no value"),
-    Wrong(
-        "a property without a value", ((f"{KAFKA}/client", {"properties": {"acks": None}}),), "this key has no value"
-    ),
+    Wrong("a bare property", ((f"{KAFKA}/client", {"properties": {"acks": None}}),), "this key has no value"),
 )
 """The API server takes a key without a value for one that was left out, before any schema or rule sees it."""
 

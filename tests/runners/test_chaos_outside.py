@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dedup.endpoints import Broker, Endpoints
+from dedup.errors import PlatformError
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.outside import Outside
 from dedup_runners.waiting import until
@@ -72,3 +73,26 @@ def test_it_is_idle_when_only_the_asker_is_connected(site: Outside, broker: sock
         finally:
             other.kill()
             other.communicate(timeout=BOUND_S)
+
+
+def test_another_at_the_same_port_is_not_a_broker(broker: socket.socket) -> None:
+    """Such as the store of histories. Where a broker's address is known, only that one counts."""
+    port = broker.getsockname()[1]
+
+    def site(host: str) -> Outside:
+        brokers = [Broker(id="0", client_port=port, host=host)]
+        return Outside(Endpoints(system="kafka", client_bootstrap="x:1", direct_bootstrap="x:1", brokers=brokers))
+
+    holding = subprocess.Popen([sys.executable, "-c", HOLDER, str(port)], stdin=subprocess.PIPE)
+    try:
+        until(lambda: not site("localhost").idle(), BOUND_S, "the other's connection to be seen")
+        assert site("127.0.0.2").idle()
+    finally:
+        holding.kill()
+        holding.communicate(timeout=BOUND_S)
+
+
+def test_a_broker_whose_name_nobody_knows_is_told() -> None:
+    brokers = [Broker(id="0", client_port=1, host="no-such-host.invalid")]
+    with pytest.raises(PlatformError, match=r"host no-such-host\.invalid: got .*; a broker is found by its name"):
+        Outside(Endpoints(system="kafka", client_bootstrap="x:1", direct_bootstrap="x:1", brokers=brokers))

@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from statistics import median
+from unittest.mock import Mock
 
 import pytest
 
@@ -126,6 +128,23 @@ def test_the_shortest_ping_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter([12.0, 3.0, 9.0])
     monkeypatch.setattr(pings, "round_trip_ms", lambda *_: next(taken))
     assert pings.round_trips_ms("kafka", "127.0.0.1", [9], attempts=3) == [3.0]
+
+
+@pytest.mark.parametrize(("taken", "found"), [([101.0, 13.0, OSError("cut"), 102.0], 101.0), ([101.0, 2.0, 3.0], 3.0)])
+def test_at_the_end_one_early_ping_is_none_and_most_of_them_are_the_end_of_a_latency(
+    taken: list[float | OSError], found: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
+    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken), median) == [found]
+
+
+@pytest.mark.parametrize(("taken", "error"), [([OSError("reset")] * 2, OSError), ([3.0, TimeoutError()], TimeoutError)])
+def test_a_broker_that_answers_no_ping_has_none(
+    taken: list[float | OSError], error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
+    with pytest.raises(error):
+        pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken))
 
 
 def test_a_ping_that_is_cut_off_is_no_answer() -> None:

@@ -4,13 +4,14 @@ import json
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
 
+from dedup.client_settings import ALLOWED
 from dedup.errors import SpecificationError
 from dedup.payloads import encode
 from dedup_runners import clients
@@ -86,6 +87,28 @@ def test_pulsars_unknown_and_mistyped_settings_are_refused(properties: dict[str,
     with pytest.raises(SpecificationError) as caught:
         clients.check("pulsar-client", properties, True, 10)
     assert message in str(caught.value)
+
+
+TAKEN: Final = {
+    **dict.fromkeys(["acks", "request.required.acks"], "all"),
+    **dict.fromkeys(["compression.codec", "compression.type"], "lz4"),
+    **dict.fromkeys(["receive.message.max.bytes", "message.max.bytes"], "100000000"),
+    **dict.fromkeys(["socket.timeout.ms", "socket.connection.setup.timeout.ms", "reconnect.backoff.max.ms"], "100000"),
+    "broker.address.family": "any",
+    "metadata.recovery.strategy": "rebootstrap",
+    "partitioner": "consistent",
+    "queuing.strategy": "fifo",
+}
+"""Values that librdkafka takes; of all other settings it takes 1."""
+
+
+@pytest.mark.parametrize("name", ALLOWED["confluent-kafka"])
+def test_what_an_experiment_may_set_is_known_to_librdkafka_and_not_the_testers(name: str) -> None:
+    clients.check("confluent-kafka", {name: TAKEN.get(name, "1")}, True, 10_000)
+
+
+def test_what_an_experiment_may_set_is_known_to_pulsars_client() -> None:
+    assert set(ALLOWED["pulsar-client"]) == pulsar.SETTINGS.keys()
 
 
 def test_the_variants_differ_in_idempotence_only() -> None:

@@ -21,7 +21,7 @@ from dedup_runners import admins
 from dedup_runners.admins import Admin
 from dedup_runners.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 LIBRARIES = {"kafka": "confluent-kafka", "pulsar": "pulsar-client"}
 MESSAGES = 100_000

@@ -27,7 +27,7 @@ from dedup_runners import claims, lifelines
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 BOUND_S = 60.0
 NOTICED_S = 5.0

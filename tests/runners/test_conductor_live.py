@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 ROOT: Final = f"s3://{minio.BUCKET}/small"
 RUN_S: Final = 180.0
@@ -68,7 +68,9 @@ def toxics(kafka: RunningSystem) -> list[object]:
     return [toxic for proxy in proxies.values() for toxic in proxy["toxics"]]
 
 
-def test_a_whole_run_and_a_second_start_of_it(kafka: RunningSystem, store: ObjectStore, tmp_path: Path) -> None:
+def test_a_whole_run_and_a_second_start_of_it(
+    kafka: RunningSystem, store: ObjectStore, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     first = assigned.assignment(tmp_path / "first", ROOT, endpoints=kafka.endpoints, **CUT)
     with LocalPod(first) as pod:
         began_s = time.monotonic()
@@ -84,7 +86,7 @@ def test_a_whole_run_and_a_second_start_of_it(kafka: RunningSystem, store: Objec
     _check_in_store(first)
     stages = manifest.stage_seconds
     apart_s = took_s - stages["produce"] - stages["heal"] - stages["consume"]
-    print(f"the pod took {took_s:.1f} s, {apart_s:.1f} s of it apart from producing, healing and consuming: {stages}")
+    tell(f"the pod took {took_s:.1f} s, {apart_s:.1f} s of it apart from producing, healing and consuming: {stages}")
 
     second = assigned.assignment(tmp_path / "second", ROOT, endpoints=kafka.endpoints, **CUT)
     before = {name: stores.place(f"{first.place()}/{name}").stat().st_mtime for name in (MANIFEST, "claim.json")}

@@ -16,7 +16,7 @@ from dedup_runners import claims, lifelines
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ROOT = f"s3://{minio.BUCKET}/experiments/small"
 PLACE = f"{ROOT}/runs/kafka-dedup-001/attempt-1"

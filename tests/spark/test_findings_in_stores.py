@@ -11,7 +11,7 @@ from dedup.errors import SpecificationError
 from dedup.stores import place
 from dedup_spark import local
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
 def test_findings_go_to_a_store_as_they_go_to_a_folder(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from dedup.histories import MANIFEST, VERIFICATION, run_folders
 from dedup.manifests import Deduplication
 from dedup.plans import Run, deduplicates, plan
 from dedup.stores import Place, place
+from dedup.summaries import RunRow, Summary
+from dedup.verdicts import Code, Reason, Verdict
 from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
 from dedup_spark import evidence, local, report
@@ -110,6 +112,65 @@ def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> Non
     assert heard.message.endswith(f"see {root / 'summary.json'}")
 
 
+def fault_told(told: dict[str, Any]) -> dict[str, Any]:
+    """As the operator hears it, which is all of it."""
+    heard = sights.told(json.dumps(told))
+    assert heard is not None and heard.faults is not None
+    assert heard.faults.model_dump(by_alias=True) == told["faults"]
+    return dict(told["faults"])
+
+
+def test_no_planned_fault_is_no_missed_fault(root: Path) -> None:
+    assert fault_told(report.report(EXPERIMENT, root)) == {"planned": 0, "runs": 4, "struck": 4, "missed": ""}
+
+
+def summary(*runs: tuple[str, bool, Code | None]) -> Summary:
+    """Runs, whether each is void, and what speaks against it."""
+    return Summary(
+        experiment="e",
+        spec_digest="0" * 64,
+        verdict=Verdict.PASS,
+        exit_code=0,
+        reasons=(),
+        versions={},
+        systems=(),
+        runs=tuple(
+            RunRow(
+                run_id=name,
+                attempt=1,
+                system="kafka",
+                variant="dedup",
+                run=1,
+                verdict=Verdict.PASS,
+                reasons=(Reason(verdict=Verdict.ERROR, code=code, text="said\nso " * 200),) if code else (),
+                effective=True,
+                void=void,
+                counts=None,
+            )
+            for name, void, code in runs
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "struck", "first"),
+    [
+        ([("a", False, None), ("b", False, Code.HEAL_UNPROVEN)], 2, ""),
+        ([("a", False, None), ("b", False, Code.FAULT_VACUOUS)], 1, "b: said so"),
+        ([("a", False, Code.FAULT_MISSING), ("b", False, Code.FAULT_BROKEN)], 0, "a: said so"),
+        ([("a", False, None), ("b", False, None), ("c", True, Code.FAULT_MISSING)], 2, ""),
+    ],
+)
+def test_a_fault_that_missed_in_a_run_that_counts_is_told(
+    runs: list[tuple[str, bool, Code | None]], struck: int, first: str, tmp_path: Path
+) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    told = fault_told(report.bulletin(summary(*runs), set(), tmp_path, 1))
+    assert (told["planned"], told["runs"], told["struck"]) == (1, 2, struck)
+    assert told["missed"].startswith(first) and bool(told["missed"]) == bool(first)
+    assert len(told["missed"]) <= report.LONGEST_REASON and "\n" not in told["missed"]
+
+
 def test_a_run_that_spark_did_not_verify_is_an_error(root: Path) -> None:
     (first(root, "dedup") / VERIFICATION).unlink()
     told = report.report(EXPERIMENT, root)
@@ -167,6 +228,13 @@ def test_where_nothing_was_run_the_system_tells_why(tmp_path: Path) -> None:
     assert told["verdict"] == "Error"
     assert "its chart could not be installed" in told["reasons"][0]
     assert report.report(EXPERIMENT, tmp_path / "silent")["verdict"] == "Error"
+
+
+def test_a_run_without_anything_is_told_of_by_its_own_failure_before_its_systems(root: Path, tmp_path: Path) -> None:
+    first(root, "dedup").rename(tmp_path / "lost")
+    told = report.report(EXPERIMENT, root, {"kafka-dedup-001": "its pod never began", "kafka": "another one failed"})
+    assert "kafka-dedup-001 has no history: its pod never began" in told["reasons"][0]
+    assert not any("another one failed" in reason for reason in told["reasons"])
 
 
 def test_a_second_finished_attempt_is_an_error(root: Path) -> None:

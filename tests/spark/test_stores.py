@@ -16,7 +16,7 @@ from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest, run_
 from dedup.stores import Place, below, fetched, place
 from dedup_spark import evidence, job, local, oracle
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 GOOD = History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)])
 

@@ -13,10 +13,10 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments/finalizers]
   verbs: [update]
-# What it tells people in Events.
-- apiGroups: ["", events.k8s.io]
+# What it tells people in Events: each is written once, and never read or changed.
+- apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 # A Job for each run, for the readiness of a system and for the report.
 - apiGroups: [batch]
   resources: [jobs]
@@ -49,7 +49,8 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]
-# Handed on: a partition by NetworkPolicy, and the Job that removes it at its deadline.
+# Handed on: a partition by NetworkPolicy, and the Job that removes it at its deadline. It looks itself whether one is left
+# of a run before it begins the next.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, create, delete]
@@ -58,6 +59,10 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [""]
   resources: [pods/ephemeralcontainers]
   verbs: [patch]
+# Whether the namespace's level of Pod Security takes such a container.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
 {{- end }}
 # The accounts of runs and of Spark's driver.
 - apiGroups: [""]
@@ -67,4 +72,17 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, create, update, patch, delete]
+{{- end }}
+
+{{/* What it may do besides in its own namespace, whosever experiments it runs. */}}
+{{- define "operator.leaseRules" -}}
+# The Lease that says which operator acts: its own and no other. Only to make it, Kubernetes knows no right that names it.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ .Release.Name | quote }}]
+  verbs: [get, patch]
+# To make it, once.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
 {{- end }}

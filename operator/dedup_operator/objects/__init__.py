@@ -7,6 +7,7 @@ docs/run-by-hand.md), and the operator applies the very same ones.
 - names: what objects are called, and by which labels they are found;
 - settings: what an experiment does not say: images, where histories go, how large things are;
 - systems: a system under test, as values for its chart, and the endpoints that its release will have;
+- credentials: the Secrets that it names, and how pods see them;
 - accounts: who may do what;
 - readiness: the proof that a system is ready, a Job;
 - runs: one attempt of one run, a Job;

@@ -53,9 +53,9 @@ def printed(what: str, which: str | None, attempt: int, experiment: Experiment, 
         case "runs":
             return "".join(f"{run.run_id}\n" for run in plan(experiment))
         case "release":
-            return f"{release_of(owner, _system(experiment, which))}\n"
+            return f"{release_of(owner, _deployed(experiment, which))}\n"
         case "values":
-            return _yaml(values(_system(experiment, which), settings))
+            return _yaml(values(_deployed(experiment, which), settings))
         case "accounts":
             return _yaml(*accounts(owner, experiment))
         case "run":
@@ -68,8 +68,8 @@ def _yaml(*documents: Any) -> str:
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
 
 
-def _system(experiment: Experiment, name: str | None) -> System:
-    systems = {system.name: system for system in experiment.spec.systems}
+def _deployed(experiment: Experiment, name: str | None) -> System:
+    systems = {system.name: system for system in experiment.spec.systems if system.existing is None}
     return systems[_known(name, systems, "systems")]
 
 
@@ -84,7 +84,7 @@ def _known(name: str | None, known: dict[str, Any], what: str) -> str:
     raise SpecificationError(
         where=f"the command line's {what[:-1]}",
         got=name or "nothing",
-        rule=f"the experiment's {what} are {', '.join(_first(known))}",
+        rule=f"the experiment's {what} are {', '.join(_first(known)) or 'there already'}",
         todo="name one of them",
     )
 

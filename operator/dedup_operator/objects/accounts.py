@@ -1,8 +1,8 @@
 """Who may do what: an account for the pods of runs, one for Spark's driver, one for who removes policies in time.
 
 A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
-read); the clients in the same pod have no token. Some kinds of faults need more, and only experiments with such faults
-give it. The driver makes executors. Neither may read Secrets.
+read), unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need
+more, and only experiments with such faults give it. The driver makes executors. Neither may read Secrets.
 """
 
 from collections.abc import Iterator
@@ -54,13 +54,14 @@ def deadline_account(owner: Owner) -> str:
 
 def needs_deadlines(experiment: Experiment) -> bool:
     """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
-    return any(fault.partition is not None and not fault.privileged for fault in experiment.spec.faults)
+    return any(fault.by_policy for fault in experiment.spec.faults)
 
 
 def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
     """The accounts, each with its role and the binding between them."""
+    touched = any(system.existing is None for system in experiment.spec.systems)
     made = [
-        *_account(owner, run_account(owner), "run", [*RUN_RULES, *_fault_rules(experiment)]),
+        *_account(owner, run_account(owner), "run", [*(RUN_RULES if touched else ()), *_fault_rules(experiment)]),
         *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]

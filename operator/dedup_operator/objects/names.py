@@ -13,6 +13,9 @@ from typing import Any, Final, NamedTuple
 from dedup.plans import Run
 from dedup_operator.crd import GROUP, KIND, VERSION
 
+LABEL: Final = f"{GROUP}/experiment"
+COMPONENT: Final = f"{GROUP}/component"
+EXECUTION: Final = f"{GROUP}/execution"
 PREFIX: Final = "d-"
 DIGITS: Final = 10
 
@@ -30,14 +33,14 @@ class Owner(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What its objects' names are made from."""
+        """What its objects' names are made from. A token is no part of an experiment, whatever word it is."""
         whose = self.uid or f"{self.namespace}/{self.name}"
-        return f"{whose}/{self.token}" if self.token else whose
+        return f"{whose}#{self.token}" if self.token else whose
 
     @property
     def folder(self) -> str:
         """Its place in a store. An execution never finds another's attempts there, not even after a deletion."""
-        return self.name if self.uid is None else f"{self.namespace}/{self.name}/{name_of(self, 'folder')}"
+        return self.name if self.uid is None else f"{self.namespace}/{self.name}/{execution_of(self)}"
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -47,8 +50,14 @@ class Owner(NamedTuple):
 
 def name_of(owner: Owner, *part: str) -> str:
     """The name of one part of an experiment: `d-` and ten characters of a to z and 2 to 7."""
-    digest = hashlib.sha256("/".join([owner.identity, *part]).encode()).digest()
+    whose = "/".join([owner.identity, *part]).encode(errors="backslashreplace")  # a token may be no Unicode at all
+    digest = hashlib.sha256(whose).digest()
     return PREFIX + base64.b32encode(digest).decode().lower()[:DIGITS]
+
+
+def execution_of(owner: Owner) -> str:
+    """What an execution is called: its folder in the store, and the label of everything that was made for it."""
+    return name_of(owner, "folder")
 
 
 def metadata(owner: Owner, name: str, component: str, **of_which: str) -> dict[str, Any]:
@@ -67,8 +76,9 @@ def labels(owner: Owner, component: str, **of_which: str) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "dedup",
         "app.kubernetes.io/part-of": "dedup",
-        f"{GROUP}/experiment": owner.name,
-        f"{GROUP}/component": component,
+        LABEL: owner.name,
+        COMPONENT: component,
+        EXECUTION: execution_of(owner),
         **{f"{GROUP}/{key}": value for key, value in of_which.items()},
     }
 

@@ -7,7 +7,7 @@ Secret into the environment of those who need them, and stand in no object of ou
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dedup_operator.objects.settings import STORE_MOUNT, Artifacts, Image
+from dedup_operator.objects.settings import STORE_MOUNT, Artifacts, Image, PodTemplate
 
 USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
@@ -34,6 +34,12 @@ def pod_security() -> Object:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+
+
+def placement(template: PodTemplate) -> Object:
+    """Where a pod may run and how its images are had; keys that say nothing are left out."""
+    said = template.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: each for key, each in said.items() if each}
 
 
 def container(

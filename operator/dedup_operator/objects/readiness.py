@@ -2,12 +2,15 @@
 
 Workloads that say they are ready have open ports, and no more. Clients whose first messages go to a system that is not
 quite there lose them to errors that look like findings. So the Job's pod has a Toxiproxy beside it, as a run's has, and
-asks until the system answers or `timeouts.provision` is over.
+asks until the system answers or `timeouts.provision` is over. A system that is there already is asked without one, with
+the credentials that runs will have.
 """
 
+from dedup.endpoints import Endpoints
 from dedup.experiments import Experiment, System
+from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, metadata, name_of
-from dedup_operator.objects.pods import Object, container, pod_security
+from dedup_operator.objects.pods import Object, container, placement, pod_security
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
@@ -21,30 +24,25 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     release = release_of(owner, system)
     told = endpoints(system, release, owner.namespace)
     lasts_s = int(experiment.spec.timeouts.provision_s)
-    program = ["python", "-m", "dedup_runners.round_trips", system.kind, f"--clients={told.client_bootstrap}"]
-    if system.kind == "kafka":
-        program.append(f"--direct={told.direct_bootstrap}")
-    else:
-        program += [f"--admin={','.join(told.admin_urls)}", f"--listener={told.listener_name}"]
-    proxying = ["toxiproxy-server", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json"]
-    proxy = {"toxiproxy": "/etc/toxiproxy", "tmp": "/tmp"}
+    program = ["python", "-m", "dedup_runners.round_trips", *_asking(told), f"--timeout-s={lasts_s}"]
+    mounts = {"tmp": "/tmp", **credential_mounts(system)}
     image = settings.runner_image
     meta = metadata(owner, readiness_name(owner, system), "readiness", system=system.name)
+    proxied = told.toxiproxy_url is not None
+    proxies = {"name": "toxiproxy", "configMap": {"name": proxies_of(release)}}
     pod = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
         "securityContext": pod_security(),
-        "initContainers": [
-            container("toxiproxy", image, proxying, memory="64Mi", mounts=proxy, restartPolicy="Always")
-        ],
-        "containers": [
-            container("round-trip", image, [*program, f"--timeout-s={lasts_s}"], memory="256Mi", mounts={"tmp": "/tmp"})
-        ],
+        **placement(settings.pod_template),
+        "initContainers": [_proxy(settings)] if proxied else [],
+        "containers": [container("round-trip", image, program, memory="256Mi", mounts=mounts)],
         "volumes": [
-            {"name": "toxiproxy", "configMap": {"name": proxies_of(release)}},
+            *([proxies] if proxied else []),
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            *credential_volumes(system),
         ],
     }
     spec = {
@@ -53,3 +51,19 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
         "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _asking(told: Endpoints) -> list[str]:
+    """What the round trip's command line says of the system."""
+    if not told.brokers:
+        return ["existing", f"--endpoints={told.model_dump_json(exclude_defaults=True)}"]
+    if told.system == "kafka":
+        return ["kafka", f"--clients={told.client_bootstrap}", f"--direct={told.direct_bootstrap}"]
+    admin = f"--admin={','.join(told.admin_urls)}"
+    return ["pulsar", f"--clients={told.client_bootstrap}", admin, f"--listener={told.listener_name}"]
+
+
+def _proxy(settings: Settings) -> Object:
+    proxying = ["toxiproxy-server", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json"]
+    mounts = {"toxiproxy": "/etc/toxiproxy", "tmp": "/tmp"}
+    return container("toxiproxy", settings.runner_image, proxying, memory="64Mi", mounts=mounts, restartPolicy="Always")

@@ -2,13 +2,22 @@
 
 It reads the evidence from the store, writes the summary and the tables there, and tells the operator in one line of
 JSON, the last of its log, what goes into the resource's status. It reaches no API server and has no rights.
+
+What the store cannot tell is why there is nothing in it: a chart that was refused, a pod that never began. The operator
+writes that into a ConfigMap as it goes, and the Job is told of it.
 """
 
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from dedup.stages import Task
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
     Object,
     container,
+    placement,
     pod_security,
     store_environment,
     store_mounts,
@@ -17,16 +26,28 @@ from dedup_operator.objects.pods import (
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 
+FAILURES: Final = "/failures"
+FAILURES_FILE: Final = "failures.json"
+MOST_FAILURES: Final = 256
+"""So many are told of, each in 500 characters: a ConfigMap holds less than a mebibyte."""
+
 
 def report_name(owner: Owner) -> str:
     return name_of(owner, "report")
 
 
-def report(owner: Owner, settings: Settings) -> Object:
-    """The Job."""
+def failures_name(owner: Owner) -> str:
+    return name_of(owner, "failures")
+
+
+def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
+    """The Job; `failed`: there are failures to tell it of."""
     root = settings.artifacts.root(owner.folder)
-    program = ["python3", "-m", "dedup_spark.report", "--experiment", f"{CONFIG}/{FILE}", root]
+    told_of = ["--failures", f"{FAILURES}/{FAILURES_FILE}"] if failed else []
+    program = ["python3", "-m", "dedup_spark.report", "--experiment", f"{CONFIG}/{FILE}", *told_of, root]
     mounts = {"config": CONFIG, "tmp": "/tmp", **store_mounts(settings.artifacts)}
+    if failed:
+        mounts["failures"] = FAILURES
     env = store_environment(settings.artifacts)
     memory = f"{settings.spark.memory_mi}Mi"
     told = container("report", settings.spark_image, program, memory=memory, mounts=mounts, env=env)
@@ -36,12 +57,34 @@ def report(owner: Owner, settings: Settings) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
+        **placement(settings.pod_template),
         "containers": [told],
         "volumes": [
             {"name": "config", "configMap": {"name": snapshot_name(owner)}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            *([{"name": "failures", "configMap": {"name": failures_name(owner)}}] if failed else []),
             *store_volumes(settings.artifacts),
         ],
     }
     spec = {"backoffLimit": 2, "template": {"metadata": {"labels": meta["labels"]}, "spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def failures(owner: Owner, told: Mapping[str, str]) -> Object:
+    """The ConfigMap: why runs, or whole systems, came to nothing, by the id of the run or the system's name."""
+    meta = metadata(owner, failures_name(owner), "report")
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {FAILURES_FILE: json.dumps(told)}}
+
+
+def failures_in(made: Object) -> dict[str, str]:
+    """What such a ConfigMap tells."""
+    return dict(json.loads(made["data"][FAILURES_FILE]))
+
+
+def with_failure(told: Mapping[str, str], task: Task, reason: str) -> dict[str, str]:
+    """What is told once this task has failed too. Runs that are never begun then are told of by their system."""
+    assert task.system is not None
+    if task.run_id is None:
+        return {**told, task.system: reason}
+    more = {**told, task.system: f"{task.system} failed last with: {reason}"}
+    return {**more, task.run_id: reason} if task.run_id in told or len(told) < MOST_FAILURES else more

@@ -7,6 +7,7 @@ and /shared, in which each shows that it lives. Nobody needs a right at the API 
 Three helpers are there before the programs and outlive them, as sidecars that Kubernetes starts first and ends last:
 Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
 history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
+Where a system is there already, no proxy stands in the clients' path, and whoever speaks to it sees its credentials.
 
 A fault by NetworkPolicy outlives its pod, so a second Job removes what is past its deadline.
 
@@ -21,12 +22,14 @@ from dedup.experiments import Experiment
 from dedup.fault_kinds import Fault
 from dedup.plans import Run
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
+from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
     TOKEN_MOUNT,
     Object,
     container,
+    placement,
     pod_security,
     store_environment,
     store_mounts,
@@ -36,6 +39,8 @@ from dedup_operator.objects.pods import (
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
+RUN: Final = "run"
+"""The component that pods of runs are labelled as."""
 PROXIES: Final = "/etc/toxiproxy"
 WATCHDOG: Final = SHARED / "watchdog.sock"
 WATCHDOG_PROGRAM: Final = "/usr/local/dedup/code/dedup_runners/chaos/watchdog.py"
@@ -65,7 +70,7 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
     """The ConfigMap and, last, the Job of an attempt, of the same name; and a Job that minds deadlines of policies."""
     told = assignment(owner, experiment, run, attempt, settings)
     name = name_of(owner, "run", run.run_id, str(attempt))
-    meta = metadata(owner, name, "run", **labels_of(run, attempt))
+    meta = metadata(owner, name, RUN, **labels_of(run, attempt))
     meta["annotations"] = {"dedup.dev/run": run.run_id}
     config = {
         "apiVersion": "v1",
@@ -84,7 +89,7 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
             "activeDeadlineSeconds": _lasts_s(experiment),
             "template": {
                 "metadata": {"labels": meta["labels"], "annotations": meta["annotations"]},
-                "spec": _pod(told, name, run_account(owner), proxies_of(release_of(owner, told.system)), settings),
+                "spec": _pod(told, name, owner, settings),
             },
         },
     }
@@ -110,6 +115,7 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
+        **placement(settings.pod_template),
         "containers": [container("deadlines", settings.runner_image, program, memory=HELPER_MEMORY, mounts=mounts)],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}, token_volume("token")],
     }
@@ -122,30 +128,34 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def _pod(told: Assignment, config: str, account: str, proxies: str, settings: Settings) -> Object:
+def _pod(told: Assignment, config: str, owner: Owner, settings: Settings) -> Object:
+    proxied = told.endpoints.toxiproxy_url is not None
+    proxies = {"name": "toxiproxy", "configMap": {"name": proxies_of(release_of(owner, told.system))}}
     volumes: list[Object] = [
         {"name": "config", "configMap": {"name": config}},
-        {"name": "toxiproxy", "configMap": {"name": proxies}},
+        *([proxies] if proxied else []),
         {"name": "history", "emptyDir": {"sizeLimit": settings.runner.history}},
         {"name": "shared", "emptyDir": {"sizeLimit": "16Mi"}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
         token_volume("token"),
         *store_volumes(settings.artifacts),
+        *credential_volumes(told.system),
     ]
     return {
         "restartPolicy": "Never",
-        "serviceAccountName": account,
+        "serviceAccountName": run_account(owner),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
-        "initContainers": _sidecars(settings),
+        **placement(settings.pod_template),
+        "initContainers": _sidecars(settings, proxied=proxied),
         "containers": _programs(told, settings),
         "volumes": volumes,
     }
 
 
-def _sidecars(settings: Settings) -> list[Object]:
+def _sidecars(settings: Settings, *, proxied: bool) -> list[Object]:
     """In the order in which they start; they end the other way round, the courier first."""
     image = settings.runner_image
     always: dict[str, Any] = {"restartPolicy": "Always", "memory": HELPER_MEMORY}
@@ -155,8 +165,9 @@ def _sidecars(settings: Settings) -> list[Object]:
     carrying = ["python", "-m", "dedup_runners.courier", f"{CONFIG}/{FILE}"]
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
+    proxy = container("toxiproxy", image, proxying, mounts={"toxiproxy": PROXIES, "tmp": "/tmp"}, **always)
     return [
-        container("toxiproxy", image, proxying, mounts={"toxiproxy": PROXIES, "tmp": "/tmp"}, **always),
+        *([proxy] if proxied else []),
         container("watchdog", image, watching, mounts=shared, **always),
         container("courier", image, carrying, mounts={**shared, **store}, **courier),
     ]
@@ -165,7 +176,8 @@ def _sidecars(settings: Settings) -> list[Object]:
 def _programs(told: Assignment, settings: Settings) -> list[Object]:
     image, memory = settings.runner_image, settings.runner.memory
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
-    trusted = {**shared, "token": TOKEN_MOUNT}
+    speaking = {**shared, **credential_mounts(told.system)}
+    trusted = {**speaking, "token": TOKEN_MOUNT}
     in_pod = [{"name": "DEDUP_SHARED", "value": str(SHARED)}]
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
 
@@ -180,8 +192,8 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
             mounts={**trusted, **store},
             env=[*in_pod, *store_environment(settings.artifacts)],
         ),
-        program("producer", str(FOLDER / "config" / "producer.json"), mounts=shared),
-        program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=shared),
+        program("producer", str(FOLDER / "config" / "producer.json"), mounts=speaking),
+        program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
         *(
             program(f"chaos-{name}", str(FOLDER), name, mounts=trusted, env=[*in_pod, *_image_of(fault, settings)])
             for name, fault in told.faults.items()

@@ -14,6 +14,7 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.parts import Part
+from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
 _LINE: Final = r"^[^\s]+$"
@@ -38,8 +39,10 @@ class S3(Part):
     """A bucket; its keys are in a Secret, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 
     bucket: Text
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=253)] = ""
-    endpoint: Text | None = Field(None, description="such as http://minio.minio:9000; left out: Amazon's own")
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=512)] = ""
+    endpoint: Annotated[str, Field(pattern=_LINE, max_length=300)] | None = Field(
+        None, description="such as http://minio.minio:9000; left out: Amazon's own"
+    )
     region: Text = "us-east-1"
     secret: Text | None = Field(None, description="a Secret of the experiment's namespace; none: pods have an identity")
 
@@ -70,6 +73,13 @@ class Artifacts(Part):
         assert self.volume is not None
         return f"{STORE_MOUNT}/{self.volume.folder}/{folder}"
 
+    def kept(self, folder: str) -> Kept:
+        """The same for people, who have no pod of it."""
+        if self.s3 is not None:
+            return Kept(uri=self.root(folder), endpoint=self.s3.endpoint, region=self.s3.region)
+        assert self.volume is not None
+        return Kept(claim_name=self.volume.claim, folder=f"{self.volume.folder}/{folder}")
+
 
 class Runner(Part):
     """The pods of runs. A history that is not in the store yet is kept in the pod."""
@@ -89,6 +99,30 @@ class Spark(Part):
     python_mi: int = Field(1024, alias="pythonMi", ge=256, description="what Python workers have beside it")
 
 
+class PullSecret(Part):
+    """A Secret with which a node asks a registry, in the namespace of each experiment."""
+
+    name: Text
+
+
+class Toleration(Part):
+    """A taint of nodes that our pods bear, as Kubernetes has it."""
+
+    key: Text | None = None
+    operator: Literal["Exists", "Equal"] | None = None
+    value: Annotated[str, Field(max_length=63)] | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = Field(None, ge=0)
+
+
+class PodTemplate(Part):
+    """Where our pods may run and how their images are had. Pods of systems have what their charts are told."""
+
+    image_pull_secrets: list[PullSecret] = Field(default_factory=list)
+    node_selector: dict[Text, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict)
+    tolerations: list[Toleration] = Field(default_factory=list)
+
+
 class Defaults(Part):
     """What the administrator says once for all experiments. Without artifacts there, each names its own."""
 
@@ -97,6 +131,15 @@ class Defaults(Part):
     spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
     runner: Runner = Runner()
     spark: Spark = Spark()
+    pod_template: PodTemplate = Field(
+        PodTemplate(), description="of the pods of runs, of Spark, and of all other pods of ours but the systems'"
+    )
+    concurrent_experiments: int = Field(
+        4, ge=1, le=1000, description="how many run at a time; each has its systems' pods, and the others wait"
+    )
+    allow_privileged_faults: bool = Field(
+        False, description="whether experiments may add containers with NET_ADMIN to brokers' pods"
+    )
     charts: dict[Literal["kafka", "pulsar"], dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
     )

@@ -3,12 +3,16 @@
 The charts follow the same few rules (docs/charts.md), so that names and ports need not be asked of a cluster: they
 follow from the release's name and its namespace. Broker i tells clients that it is at 127.0.0.1, at a port of its own,
 where the Toxiproxy in the clients' own pod listens; the tester has a way of its own.
+
+A system that is there already is where the experiment says; who its brokers are, each run asks it anew.
 """
 
 from typing import Any, Final
 
+from dedup.deployments import Existing
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.experiments import System
+from dedup_operator.objects.credentials import security
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
 
@@ -22,6 +26,8 @@ PULSAR_FIRST_PORT: Final = 36650
 PULSAR_CLIENT, PULSAR_DIRECT, PULSAR_WEB = 6660, 6650, 8080
 BOOKIE: Final = 3181
 LISTENER: Final = "loopback"
+TOPICS: Final = "dedup-"
+"""What all names of ours begin with on a system that is there already: its owner may grant us just these."""
 
 
 def release_of(owner: Owner, system: System) -> str:
@@ -57,8 +63,27 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
 
 
 def endpoints(system: System, release: str, namespace: str) -> Endpoints:
-    """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them."""
+    """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them.
+
+    Of a system that is there already: where it is asked who they are, straight.
+    """
+    if system.existing is not None:
+        return _existing(system, system.existing, release)
     return _kafka(system, release, namespace) if system.kind == "kafka" else _pulsar(system, release, namespace)
+
+
+def _existing(system: System, existing: Existing, release: str) -> Endpoints:
+    address = existing.bootstrap or existing.service_url
+    assert address is not None
+    return Endpoints(
+        system=system.kind,
+        client_bootstrap=address,
+        direct_bootstrap=address,
+        admin_urls=[existing.admin_url] if existing.admin_url else [],
+        security=security(system),
+        topic_prefix=f"{TOPICS}{release}-",
+        brokers=[],
+    )
 
 
 def _kafka(system: System, release: str, namespace: str) -> Endpoints:

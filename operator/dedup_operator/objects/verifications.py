@@ -14,6 +14,7 @@ from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONTAINER_SECURITY,
     Object,
+    placement,
     pod_security,
     store_environment,
     store_mounts,
@@ -23,6 +24,7 @@ from dedup_operator.objects.settings import Settings, Spark
 
 PROGRAM: Final = "local:///usr/local/dedup/code/dedup_spark/job.py"
 REPORT: Final = "verification.json"
+FINDINGS: Final = "findings"
 SUBMISSIONS: Final = 5
 SUBMIT_AGAIN_S: Final = 10
 # Spark 4.3 would make a NetworkPolicy for each driver too, which the operator's chart has no right to do.
@@ -30,8 +32,10 @@ NO_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureSte
 
 
 def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Object:
-    """The SparkApplication. Its report is `verification.json` in the experiment's place in the store."""
+    """The SparkApplication. In the experiment's place in the store, its report is `verification.json`, and all findings
+    are tables below `findings/`."""
     root, spark = settings.artifacts.root(owner.folder), settings.spark
+    pull_secrets = [each.name for each in settings.pod_template.image_pull_secrets]
     return {
         "apiVersion": "sparkoperator.k8s.io/v1beta2",
         "kind": "SparkApplication",
@@ -43,8 +47,9 @@ def verification(owner: Owner, experiment: Experiment, settings: Settings) -> Ob
             "sparkVersion": spark.version,
             "image": settings.spark_image.reference,
             "imagePullPolicy": settings.spark_image.pull_policy,
+            **({"imagePullSecrets": pull_secrets} if pull_secrets else {}),
             "mainApplicationFile": PROGRAM,
-            "arguments": ["--output", f"{root}/{REPORT}", "--keep", root],
+            "arguments": ["--output", f"{root}/{REPORT}", "--keep", "--findings", f"{root}/{FINDINGS}", root],
             # A job that failed has told why; tried again it would fail again. A submission that failed was no job yet.
             "restartPolicy": {
                 "type": "OnFailure",
@@ -71,7 +76,9 @@ def _part(settings: Settings) -> dict[str, Any]:
     """What driver and executors have in common."""
     spark: Spark = settings.spark
     mounts = {"tmp": "/tmp", **store_mounts(settings.artifacts)}
+    template = settings.pod_template.model_copy(update={"image_pull_secrets": []})  # the application has them for both
     return {
+        **placement(template),
         "cores": spark.cores,
         "coreRequest": spark.cpu,
         "memory": f"{spark.memory_mi}m",

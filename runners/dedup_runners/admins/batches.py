@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
 from dedup_runners.admins.wire import Line, string
 
@@ -93,12 +94,18 @@ def headers(records: bytes | memoryview) -> Iterator[Batch]:
 
 
 def take_census(
-    census: Census, address: tuple[str, int], topic: str, partition: int, end: int, timeout_s: float
+    census: Census,
+    address: tuple[str, int],
+    topic: str,
+    partition: int,
+    end: int,
+    timeout_s: float,
+    security: Security = OPEN,
 ) -> None:
     """Count the batches of one partition from its beginning up to offset `end`, asking its leader at `address`."""
     deadline = time.monotonic() + timeout_s
     at = 0
-    with Line(address) as line:
+    with Line(address, security=security) as line:
         while at < end:
             before = at
             for batch in headers(_fetch(line, topic, partition, at)):

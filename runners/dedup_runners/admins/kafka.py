@@ -30,6 +30,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from dedup.endpoints import Endpoints
 from dedup.errors import DedupError, PlatformError
 from dedup.manifests import Deduplication, EndPosition
+from dedup_runners import credentials
 from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.views import Partition, View, end_offset, view
@@ -48,9 +49,10 @@ class KafkaAdmin(Closing):
     """An `Admin` of a Kafka cluster."""
 
     def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
+        self._endpoints, self._security = endpoints, endpoints.security
         self._client = AdminClient(
             {
+                **credentials.librdkafka(endpoints.security),
                 "bootstrap.servers": endpoints.direct_bootstrap,
                 "client.id": CLIENT_ID,
                 "log_level": 0,
@@ -112,7 +114,7 @@ class KafkaAdmin(Closing):
         expected = {broker.id for broker in self._endpoints.brokers}
         for host, port in self._addresses:
             try:
-                lack = view((host, port), topic).lack(expected, topic)
+                lack = view((host, port), topic, self._security).lack(expected, topic)
             except (OSError, PlatformError) as error:
                 return f"the broker at {host}:{port} does not answer: {error}"
             if lack is not None:
@@ -174,7 +176,7 @@ class KafkaAdmin(Closing):
         problem = "no broker answers"
         for address in self._addresses:
             try:
-                found = view(address, topic)
+                found = view(address, topic, self._security)
             except (OSError, PlatformError) as error:
                 problem = str(error)
                 continue
@@ -197,13 +199,15 @@ class KafkaAdmin(Closing):
         return {number: seen.brokers[partition.leader] for number, partition in sorted(seen.partitions.items())}
 
     def _ends(self, topic: str) -> dict[int, int]:
-        return {number: end_offset(leader, topic, number) for number, leader in self._leaders(topic).items()}
+        leaders = self._leaders(topic)
+        return {number: end_offset(leader, topic, number, self._security) for number, leader in leaders.items()}
 
     def _census(self, topic: str) -> Census:
         """Count all stored batches up to the end that holds now."""
         census = Census()
         for number, leader in self._leaders(topic).items():
-            take_census(census, leader, topic, number, end_offset(leader, topic, number), CENSUS_TIMEOUT_S)
+            end = end_offset(leader, topic, number, self._security)
+            take_census(census, leader, topic, number, end, CENSUS_TIMEOUT_S, self._security)
         return census
 
     def _reassignments(self) -> Any:
@@ -214,6 +218,7 @@ class KafkaAdmin(Closing):
                 bootstrap_servers=self._endpoints.direct_bootstrap.split(","),
                 client_id=CLIENT_ID,
                 bootstrap_timeout_ms=int(CALL_TIMEOUT_S * 1000),
+                **credentials.kafka_python(self._security),
             )
         return self._reassigner
 
@@ -246,6 +251,7 @@ class KafkaAdmin(Closing):
         """Write the token to every probe partition over new connections; where each copy lies."""
         producer = Producer(
             {
+                **credentials.librdkafka(self._security),
                 "bootstrap.servers": self._endpoints.client_bootstrap,
                 "client.id": PROBE,
                 "acks": "all",
@@ -277,6 +283,7 @@ class KafkaAdmin(Closing):
     def _read_probe(self, token: bytes, written: list[TopicPartition], deadline: float) -> None:
         consumer = Consumer(
             {
+                **credentials.librdkafka(self._security),
                 "bootstrap.servers": self._endpoints.client_bootstrap,
                 "client.id": PROBE,
                 "group.id": PROBE,

@@ -22,6 +22,7 @@ import httpx
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
+from dedup_runners import credentials
 from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, until
@@ -45,7 +46,7 @@ class PulsarAdmin(Closing):
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
-        self._http = httpx.Client(timeout=CALL_TIMEOUT_S, follow_redirects=True, trust_env=False)
+        self._http = http_client(endpoints, CALL_TIMEOUT_S)
         self._policies: set[str] = set()
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
@@ -233,6 +234,29 @@ class PulsarAdmin(Closing):
         )
 
 
+def http_client(endpoints: Endpoints, timeout_s: float) -> httpx.Client:
+    """What speaks to the admin interface. It shows the token to whichever broker it is redirected to.
+
+    httpx by itself shows an Authorization to the first host only; it is put on here, request by request. Where the
+    interface speaks TLS, no broker that does not gets to see it.
+    """
+    token = credentials.token(endpoints.security)
+    in_the_open = any(url.startswith("http://") for url in endpoints.admin_urls)
+
+    def show(request: httpx.Request) -> None:
+        if token is not None and (in_the_open or request.url.scheme == "https"):
+            request.headers["Authorization"] = f"Bearer {token}"
+
+    # trust_env=False: the brokers are our neighbours; a web proxy of the environment must not be asked.
+    return httpx.Client(
+        timeout=timeout_s,
+        follow_redirects=True,
+        trust_env=False,
+        verify=credentials.tls(endpoints.security) or True,
+        event_hooks={"request": [show]},
+    )
+
+
 def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     """(ledger, entries) of each ledger that holds any, from a topic's internal statistics.
 
@@ -279,6 +303,7 @@ def _exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
         operation_timeout_seconds=left_s,
         connection_timeout_ms=5000,
         listener_name=endpoints.listener_name,
+        **credentials.pulsar_client(endpoints.security),
         logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
     )
     token = uuid.uuid4().bytes
@@ -327,8 +352,8 @@ def _namespace(topic: str) -> str:
 def named(found: Mapping[str, Any], brokers: Iterable[Broker]) -> str | None:
     """The broker that an answer to a lookup means, by the address of its REST interface.
 
-    By host and port: brokers in pods all have the same ports.
+    By host and port: brokers in pods all have the same ports. One that speaks TLS only has no other address.
     """
-    address = urlsplit(str(found.get("httpUrl"))).netloc
+    said = {urlsplit(str(found.get(url) or "")).netloc for url in ("httpUrl", "httpUrlTls")} - {""}
     known = {broker.id: {broker.id, urlsplit(broker.admin_url or "").netloc} for broker in brokers}
-    return next((name for name, addresses in known.items() if address and address in addresses), None)
+    return next((name for name, addresses in known.items() if said & addresses), None)

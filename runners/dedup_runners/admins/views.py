@@ -7,6 +7,7 @@ says so: a client may ask any of them. So health is judged from all views togeth
 import struct
 from typing import Final, NamedTuple
 
+from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
 from dedup_runners.admins import HEALTH_TIMEOUT_S
 from dedup_runners.admins.wire import Line, Reader, string
@@ -50,21 +51,21 @@ class View(NamedTuple):
         return None
 
 
-def view(address: tuple[str, int], topic: str | None) -> View:
+def view(address: tuple[str, int], topic: str | None, security: Security = OPEN) -> View:
     """The view of the broker at `address`. OSError or PlatformError if it does not answer."""
     wanted = struct.pack(">i", 0) if topic is None else struct.pack(">i", 1) + string(topic)
-    with Line(address, HEALTH_TIMEOUT_S) as line:
+    with Line(address, HEALTH_TIMEOUT_S, security) as line:
         return parse(line.ask(_METADATA, _METADATA_VERSION, wanted + b"\0"))
 
 
-def end_offset(leader: tuple[str, int], topic: str, partition: int) -> int:
+def end_offset(leader: tuple[str, int], topic: str, partition: int, security: Security = OPEN) -> int:
     """The partition's high watermark, which only its leader knows: everything below is replicated and readable.
 
     OSError or PlatformError if the broker at `leader` does not lead it or does not answer. Nothing is cached here: a
     client library that asks with an old leader epoch is refused after every move.
     """
     body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiq", 1, partition, _LATEST)
-    with Line(leader) as line:
+    with Line(leader, security=security) as line:
         answer = line.ask(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
     answer.take("i")  # throttle time
     answer.take("i")  # one topic

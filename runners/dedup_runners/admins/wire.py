@@ -3,26 +3,50 @@
 Client libraries hide two things that a tester needs: the headers of stored batches (`batches`), and what *each* broker
 thinks of the cluster (`views`), for a library asks whichever broker it likes. Both need only old request versions
 without tagged fields, which every broker from 0.11 to 4.x understands. Source: kafka.apache.org/protocol.
+
+Where a broker asks for TLS or a log-in, a line is opened with them, and is a line like any other from then on.
 """
 
 import socket
 import struct
+import uuid
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
+from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
+from dedup_runners import credentials
+from dedup_runners.admins.scram import Scram
 
 TIMEOUT_S: Final = 10.0
 _CLIENT: Final = b"dedup-admin"
+_SASL_HANDSHAKE: Final = (17, 1)
+_SASL_AUTHENTICATE: Final = (36, 0)
 T = TypeVar("T")
 
 
-class Line:
-    """A connection to one broker at (host, port). OSError if it cannot be had or does not answer in ten seconds."""
+class NotLetIn(PlatformError):
+    """The broker does not know us. It will not, however often it is asked."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S) -> None:
+
+class Line:
+    """A connection to one broker at (host, port). OSError if it cannot be had or does not answer in ten seconds.
+
+    NotLetIn if it asks for a log-in and does not know us.
+    """
+
+    def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S, security: Security = OPEN) -> None:
+        context = credentials.tls(security)
         self._socket = socket.create_connection(address, timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
+            if security.sasl is not None:
+                self._log_in(security.sasl, credentials.login(security))
+        except BaseException:
+            self._socket.close()
+            raise
 
     def ask(self, api_key: int, version: int, body: bytes) -> "Reader":
         """Send one request (header version 1) and return its response, placed behind the correlation id."""
@@ -38,6 +62,25 @@ class Line:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def _log_in(self, mechanism: str, login: credentials.Login) -> None:
+        """Say who we are (KIP-152)."""
+        answer = self.ask(*_SASL_HANDSHAKE, string(mechanism))
+        if error := answer.take("h"):
+            known = ", ".join(answer.array(answer.string)) or "none"
+            raise _shut(f"Kafka error {error} to {mechanism}; the listener has {known}")
+        if mechanism == "PLAIN":
+            self._authenticate(f"\0{login.username}\0{login.password}".encode())
+            return
+        scram = Scram(mechanism, *login, nonce=uuid.uuid4().hex)
+        scram.check(self._authenticate(scram.final(self._authenticate(scram.first()))))
+
+    def _authenticate(self, said: bytes) -> bytes:
+        answer = self.ask(*_SASL_AUTHENTICATE, struct.pack(">i", len(said)) + said)
+        error, words = answer.take("h"), answer.string()
+        if error:
+            raise _shut(f"Kafka error {error}: {words or 'no words'}")
+        return bytes(answer.rest(max(answer.take("i"), 0)))
 
     def _read(self, size: int) -> memoryview:
         buffer = memoryview(bytearray(size))
@@ -80,6 +123,15 @@ class Reader:
     def array(self, element: Callable[[], T]) -> list[T]:
         """As many elements as the array says; a missing array is empty."""
         return [element() for _ in range(max(self.take("i"), 0))]
+
+
+def _shut(got: str) -> NotLetIn:
+    return NotLetIn(
+        where="logging in to Kafka",
+        got=got,
+        rule="the broker knows the user, by the mechanism that was named",
+        todo="check sasl.mechanism, and the Secret's username and password",
+    )
 
 
 def string(text: str) -> bytes:

@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Any
 
-from dedup.endpoints import Endpoints
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.sites import Death, Victim
@@ -25,6 +25,7 @@ class Outside(Closing):
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
         self._addresses: dict[str, set[str]] = {}
+        self._hosts = {broker.id: _addresses(broker.host) for broker in endpoints.brokers if broker.host}
 
     def warm_up(self) -> None:
         """Learn where each broker's proxy leads; without proxies nobody's connections can be told from another's."""
@@ -52,9 +53,16 @@ class Outside(Closing):
         }
 
     def idle(self) -> bool:
-        """Whether none but this very process, which asks brokers too, holds a connection to a broker's port."""
-        ports = {broker.client_port for broker in self._endpoints.brokers}
-        return not any(each.there[1] in ports for each in sockets.mine(but=os.getpid()))
+        """Whether none but this very process, which asks brokers too, holds a connection to a broker's port.
+
+        At its own address, where it is known: a store of histories may well have the same port.
+        """
+        found = sockets.mine(but=os.getpid())
+        return not any(self._leads_to(broker, each) for broker in self._endpoints.brokers for each in found)
+
+    def _leads_to(self, broker: Broker, connection: Connection) -> bool:
+        host, port = connection.there
+        return port == broker.client_port and (broker.id not in self._hosts or host in self._hosts[broker.id])
 
     def victim(self, broker: str) -> Victim:
         raise PlatformError(
@@ -82,4 +90,14 @@ class Outside(Closing):
 
 
 def _addresses(host: str) -> set[str]:
-    return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    """Where that name leads; PlatformError if nobody knows it."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise PlatformError(
+            where=f"host {host}",
+            got=str(error),
+            rule="a broker is found by its name",
+            todo="see that the brokers advertise names that pods of this namespace can look up",
+        ) from None
+    return {str(each[4][0]) for each in found}

@@ -26,6 +26,7 @@ import numpy as np
 from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
+from dedup_runners import credentials
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, refuse
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
@@ -118,7 +119,8 @@ class Producer:
         asked = settings(config.properties, config.deduplication, config.in_flight, config.delivery_timeout_s)
         asked["bootstrap.servers"] = config.endpoints.client_bootstrap
         asked["client.id"] = config.properties.get("client.id", config.producer_name)
-        self.effective_config = masked(asked)
+        self.effective_config = masked({**asked, **credentials.told(config.endpoints.security)})
+        asked |= credentials.librdkafka(config.endpoints.security)
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
         self._record, self._witnesses = record, witnesses
         self._reported: list[Any] = []
@@ -259,7 +261,7 @@ class Consumer:
         refuse(config.properties, RESERVED)
         asked = {
             "bootstrap.servers": config.endpoints.client_bootstrap,
-            "group.id": config.run_id,
+            "group.id": config.topic,
             "enable.auto.commit": "false",
             "enable.auto.offset.store": "false",
             "auto.offset.reset": "error",
@@ -271,7 +273,8 @@ class Consumer:
             "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
             **config.properties,
         }
-        self.effective_config = masked(asked)
+        self.effective_config = masked({**asked, **credentials.told(config.endpoints.security)})
+        asked |= credentials.librdkafka(config.endpoints.security)
         self.foreign: list[str] = []
         self._next = dict.fromkeys(range(config.streams), 0)
         self._witnesses = witnesses

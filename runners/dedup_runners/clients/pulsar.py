@@ -28,9 +28,11 @@ from typing import Any, Final
 import numpy as np
 import pulsar
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
+from dedup_runners import credentials
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
@@ -46,6 +48,9 @@ READ_BYTES: Final = 16 << 20
 LOOK_S: Final = 0.02
 CLIENT_LOG: Final = "client.log"
 LOG_TIME: Final = "%Y-%m-%d %H:%M:%S.%f"
+NOWHERE: Final = Endpoints(
+    system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
+)
 LOG_TIME_LENGTH: Final = len("2026-01-31 23:59:59.999")
 
 OUTCOME_OF: Final = {
@@ -118,7 +123,7 @@ def typed(properties: dict[str, str]) -> dict[str, Any]:
 def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Build a client that reaches no broker, with these settings; they are the same with and without deduplication."""
     asked = typed(properties)
-    client = _client("pulsar://127.0.0.1:1", None, asked, Path(os.devnull))
+    client = _client(NOWHERE, asked, Path(os.devnull))
     client.close()
     bound = asked.get("batching_max_messages", 1)
     if bound < 1:
@@ -148,7 +153,7 @@ class Producer:
         }
         self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
         log = config.folder / f"producer.{CLIENT_LOG}"
-        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, log)
+        self._client = _client(config.endpoints, asked, log)
         self._watch = _Watch(log, witnesses)
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
@@ -258,7 +263,7 @@ class Consumer:
         self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
         self.foreign: list[str] = []
         log = config.folder / f"consumer.{CLIENT_LOG}"
-        self._client = _client(config.endpoints.client_bootstrap, config.endpoints.listener_name, asked, log)
+        self._client = _client(config.endpoints, asked, log)
         self._watch = _Watch(log, witnesses)
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
@@ -354,11 +359,14 @@ def _settle() -> None:
     ctypes.pythonapi.PyGILState_Ensure()
 
 
-def _client(service_url: str, listener_name: str | None, asked: dict[str, Any], log: Path) -> Any:
+def _client(endpoints: Endpoints, asked: dict[str, Any], log: Path) -> Any:
     settings = {name: value for name, value in asked.items() if name in CLIENT_SETTINGS}
+    settings |= credentials.pulsar_client(endpoints.security)
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log))
     try:
-        return pulsar.Client(service_url, logger=logger, listener_name=listener_name, **settings)
+        return pulsar.Client(
+            endpoints.client_bootstrap, logger=logger, listener_name=endpoints.listener_name, **settings
+        )
     except (ValueError, TypeError, pulsar.PulsarException) as error:
         message = str(error)
     raise SpecificationError(

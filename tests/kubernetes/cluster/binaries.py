@@ -131,7 +131,6 @@ def find_all(programs: Sequence[Program], progress: Progress = silent) -> None:
             continue
         go()  # without Go nothing is begun
         folder = ours[0].path.parent
-        folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
             if wanted := missing(ours):
                 what = f"build {', '.join(program.name for program in wanted)} {wanted[0].version}"
@@ -202,7 +201,8 @@ def _linking(programs: Sequence[Program]) -> str:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the right to build into `folder`. The kernel takes it back from a process that dies."""
+    """Hold the right to build into `folder`, made if need be. The kernel takes it back from a process that dies."""
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build in {folder} is done", 0.2)
         yield

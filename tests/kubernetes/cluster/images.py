@@ -117,7 +117,6 @@ def archive(image: Image, progress: Progress = silent, builder: Builder | None =
     digest = image.digest()
     path = folder / f"{image.name}-{digest}.tar"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
             if not path.exists():
                 progress(f"build {image.reference}", 0, 1)

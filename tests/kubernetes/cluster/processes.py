@@ -11,11 +11,15 @@ CHECKOUT: Final = Path(__file__).parents[3]
 
 
 def run(command: list[str], settings: dict[str, str], timeout_s: float, rule: str) -> str:
-    """Run a program to its end and return what it said; EnvironmentError_ with its last words when it fails."""
+    """Run a program to its end and return what it said; EnvironmentError_ with its last words when it fails.
+
+    What our own Python was told is not for others: one that debootstrap installs would take warnings for errors, too.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         command,
         cwd=CHECKOUT,
-        env={**os.environ, **settings},
+        env={**inherited, **settings},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -30,6 +30,8 @@ from dedup_runners.waiting import until
 SLOTS: Final = 16
 CABLES: Final = IPv4Network("198.18.0.0/15")
 CLEAR_TIMEOUT_S: Final = 30.0
+SHARES: Final = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
+"""Of the processor, in cgroups v1 and v2: all pods together have sixteen times the share of one process outside."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Slot:
         """Make the tops of its trees of cgroups: a kubelet makes the rest, below."""
         for top in self.cgroups():
             top.mkdir()
+            for name, share in SHARES.items():
+                if (top / name).exists():
+                    (top / name).write_text(str(share))
 
     def cgroups(self) -> list[Path]:
         """The tops of its trees, one in each hierarchy; whether or not they exist."""

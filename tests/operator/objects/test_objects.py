@@ -12,12 +12,15 @@ from dedup.assignments import Assignment
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment, load, parse
 from dedup.plans import Run, plan
+from dedup.stages import Stage, Task
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.readiness import readiness
+from dedup_operator.objects.reports import MOST_FAILURES, failures, report, with_failure
 from dedup_operator.objects.runs import run_objects
-from dedup_operator.objects.settings import Artifacts, Settings, Volume
+from dedup_operator.objects.settings import Artifacts, Defaults, PodTemplate, PullSecret, Settings, Toleration, Volume
 from dedup_operator.objects.systems import endpoints, values
 from dedup_operator.objects.verifications import verification
 
@@ -52,6 +55,18 @@ def containers(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def mounted(container: dict[str, Any]) -> set[str]:
     return {each["name"] for each in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "kubernetes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_example_for_a_cluster_has_all_that_its_objects_need(path: Path) -> None:
+    experiment = load(path)
+    settings = settings_files.for_experiment(Defaults(), experiment, "lab")
+    assert settings.artifacts.root(experiment.name) == f"s3://dedup/{experiment.name}"
+    for run in printed("runs", None, 1, experiment, settings).split():
+        text = printed("run", run, 1, experiment, settings)
+        assert "http://minio.minio:9000" in text and "name: store" in text
+    assert list(yaml.safe_load_all(printed("verification", None, 1, experiment, settings)))
+    assert all(values(system, settings) for system in experiment.spec.systems)
 
 
 def test_a_name_is_always_the_same_and_fits_everywhere() -> None:
@@ -133,6 +148,71 @@ def test_a_volume_is_mounted_where_histories_are_carried_and_read(experiment: Ex
     spec = verification(OWNER, experiment, ON_VOLUME)["spec"]
     assert spec["arguments"][-1] == f"/store/dedup/{OWNER.folder}"
     assert all("store" in mounted(spec[part]) for part in ("driver", "executor"))
+
+
+def test_findings_are_kept_beside_the_verification(experiment: Experiment) -> None:
+    arguments = verification(OWNER, experiment, SETTINGS)["spec"]["arguments"]
+    root = f"s3://b/p/{OWNER.folder}"
+    assert arguments == ["--output", f"{root}/verification.json", "--keep", "--findings", f"{root}/findings", root]
+
+
+def test_a_report_is_told_of_failures_if_there_are_any() -> None:
+    calm, troubled = (report(OWNER, SETTINGS, failed=failed)["spec"]["template"]["spec"] for failed in (False, True))
+    assert "--failures" not in calm["containers"][0]["command"]
+    assert troubled["containers"][0]["command"][-3:-1] == ["--failures", "/failures/failures.json"]
+    assert mounted(troubled["containers"][0]) - mounted(calm["containers"][0]) == {"failures"}
+
+
+def test_failures_are_told_by_run_and_by_system_and_are_not_too_many() -> None:
+    lost = Task(stage=Stage.PRODUCE, system="kafka", run_id="kafka-control-001")
+    told = with_failure({}, Task(stage=Stage.PROVISION, system="pulsar"), "refused")
+    told = with_failure(told, lost, "first")
+    assert with_failure(told, lost, "then") == {
+        "pulsar": "refused",
+        "kafka": "kafka failed last with: then",
+        "kafka-control-001": "then",
+    }
+    for number in range(2 * MOST_FAILURES):
+        told = with_failure(told, lost._replace(run_id=f"kafka-control-{number}"), "\u00e9" * 500)
+    assert len(told) == MOST_FAILURES
+    assert len(json.dumps(failures(OWNER, told))) < 2**20
+
+
+PLACED: Final = SETTINGS.model_copy(
+    update={
+        "pod_template": PodTemplate(
+            image_pull_secrets=[PullSecret(name="mirror")],
+            node_selector={"pool": "tests"},
+            tolerations=[Toleration(key="tests", operator="Exists", effect="NoSchedule")],
+        )
+    }
+)
+
+
+def pods_of(experiment: Experiment, settings: Settings) -> list[dict[str, Any]]:
+    """The pods of all our Jobs."""
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    jobs = run_objects(OWNER, apart, first(apart, "kafka"), 1, settings)[1:]
+    jobs += [readiness(OWNER, experiment, experiment.spec.systems[0], settings), report(OWNER, settings)]
+    return [each["spec"]["template"]["spec"] for each in jobs]
+
+
+def test_pods_run_where_the_administrator_says(experiment: Experiment) -> None:
+    bears = {"key": "tests", "operator": "Exists", "effect": "NoSchedule"}
+    for pod in pods_of(experiment, PLACED):
+        assert pod["imagePullSecrets"] == [{"name": "mirror"}]
+        assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "tests"}, [bears])
+    spec = verification(OWNER, experiment, PLACED)["spec"]
+    assert spec["imagePullSecrets"] == ["mirror"]  # names only, for driver and executors
+    for part in ("driver", "executor"):
+        assert (spec[part]["nodeSelector"], spec[part]["tolerations"]) == ({"pool": "tests"}, [bears])
+        assert "imagePullSecrets" not in spec[part]
+
+
+def test_where_he_says_nothing_nothing_is_said(experiment: Experiment) -> None:
+    spec = verification(OWNER, experiment, SETTINGS)["spec"]
+    for part in (*pods_of(experiment, SETTINGS), spec, spec["driver"], spec["executor"]):
+        assert not part.keys() & {"imagePullSecrets", "nodeSelector", "tolerations"}
 
 
 def with_fault(experiment: Experiment, **kind: Any) -> Experiment:

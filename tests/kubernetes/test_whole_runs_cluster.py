@@ -1,10 +1,11 @@
 """Whole runs in pods, from the first message to Spark's counts: leaders killed or connections cut, in both variants.
 
-The experiments are those of examples/, smaller: each variant once. Histories go to the cluster's object store, those of
-one experiment to a volume. How long each pod took, and for what, is printed (`pytest -s`).
+The experiments are those of examples/, smaller: each variant once, and both faults of a system in one run. Histories of
+Pulsar go to the cluster's object store, those of Kafka to a volume. How long each pod took, and for what, is among the
+closing lines.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -13,9 +14,10 @@ import pytest
 from tests.kubernetes import whole_runs
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.whole_runs import IMAGES, Judged, Place
+from tests.lab import harness
 
 from dedup.assignments import EXIT_CLAIMED
-from dedup.experiments import Experiment, load
+from dedup.experiments import Experiment
 from dedup.plans import plan
 from dedup.verdicts import Verdict
 from dedup_operator.objects.__main__ import printed
@@ -23,32 +25,32 @@ from dedup_operator.objects.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
-EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 MESSAGES: Final = 300_000
 S3: Final = {"s3": {"bucket": whole_runs.BUCKET, "endpoint": "http://minio.minio:9000", "secret": whole_runs.SECRET}}
 VOLUME: Final = {"volume": {"claim": "histories"}}
 
 
 class Asked(NamedTuple):
-    """An example, and where its histories go. Cut connections nearly always leave copies, a kill only now and then."""
+    """The first example, with the faults of the others besides, and where its histories go.
 
-    example: str
+    Cut connections nearly always leave copies, a kill only now and then.
+    """
+
+    examples: tuple[str, ...]
     store: dict[str, Any]
-    copies: bool
 
 
 ASKED: Final = (
-    Asked("kafka-kill-leader", S3, copies=False),
-    Asked("kafka-kill-tcp", VOLUME, copies=True),
-    Asked("pulsar-kill-topic-owner", S3, copies=False),
-    Asked("pulsar-kill-tcp", S3, copies=True),
+    Asked(("kafka-kill-leader", "kafka-kill-tcp"), VOLUME),
+    Asked(("pulsar-kill-topic-owner", "pulsar-kill-tcp"), S3),
 )
+LATER: Final = 2 * MESSAGES // 3
+"""The message at which the second fault comes: the first has healed for the producer by then."""
 
 
 class Done(NamedTuple):
     """An experiment, carried out and judged."""
 
-    asked: Asked
     experiment: Experiment
     place: Place
     runs: dict[str, Judged]
@@ -57,13 +59,16 @@ class Done(NamedTuple):
         return next(each for each in self.runs.values() if each.run.variant == variant)
 
 
-@pytest.fixture(scope="module", params=ASKED, ids=lambda asked: asked.example)
+@pytest.fixture(scope="module", params=ASKED, ids=lambda asked: asked.examples[0])
 def done(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
     asked = request.param
-    experiment = load(EXAMPLES / f"{asked.example}.yaml").with_changes(runs=1, messages=MESSAGES)
+    first, *others = (harness.document(example, messages=MESSAGES) for example in asked.examples)
+    for other in others:
+        first["spec"]["faults"] += [fault | {"at": {"message": LATER}} for fault in other["spec"]["faults"]]
+    experiment = harness.experiment(first).with_changes(runs=1)
     kind = experiment.spec.systems[0].kind
     with whole_runs.at(cluster, settings(kind, asked.store), tmp_path_factory.mktemp("home"), [kind]) as place:
-        yield Done(asked, experiment, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
+        yield Done(experiment, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
 
 
 def settings(kind: str, store: dict[str, Any]) -> Settings:
@@ -84,9 +89,7 @@ def carried_out(place: Place, experiment: Experiment, results: Path) -> dict[str
         place.carry_out(experiment, run)
     place.verify(experiment)
     place.fetch(experiment, results)
-    judged = whole_runs.judged(experiment, results, place.settings.artifacts.root(experiment.name))
-    print(whole_runs.told(place, judged.values()))
-    return judged
+    return whole_runs.judged(experiment, results, place.settings.artifacts.root(experiment.name))
 
 
 def test_both_judges_say_the_same_of_the_same_files(done: Done) -> None:
@@ -96,7 +99,9 @@ def test_both_judges_say_the_same_of_the_same_files(done: Done) -> None:
         assert each.evidence.spark.counts.send == MESSAGES
 
 
-def test_every_run_passes_which_none_does_whose_fault_missed(done: Done) -> None:
+def test_every_run_passes_which_none_does_whose_fault_missed(done: Done, tell: Callable[[str], None]) -> None:
+    for line in whole_runs.told(done.place, done.runs.values()):
+        tell(line)
     for each in done.runs.values():
         assert each.verdict.verdict is Verdict.PASS, each.verdict
 
@@ -116,7 +121,7 @@ def test_nothing_is_read_twice_or_lost_with_deduplication(done: Done) -> None:
 def test_something_is_read_twice_without(done: Done) -> None:
     said = done.of("control").evidence.said
     assert said is not None
-    assert said.counts.values_with_duplicates > 0 or not done.asked.copies
+    assert said.counts.values_with_duplicates > 0
 
 
 def test_a_second_start_of_an_attempt_sends_nothing_and_leaves_its_history_alone(done: Done, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Secrets that an experiment names, and how pods see them: as files at places of ours, key by key, and nowhere else.
+
+A Secret is mounted where clients are that log in with it, and only the keys that they need. No object of ours has
+anything of what is in it. Whether its owner agreed (the label) is looked up before each step of the experiment.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dedup.endpoints import OPEN, Security
+from dedup.experiments import Experiment, System
+from dedup_operator.objects.pods import Object
+
+MOUNT: Final = "/credentials"
+TLS, SASL, TOKEN = "tls", "sasl", "token"
+KEYS: Final = {TLS: ("ca.crt",), SASL: ("username", "password"), TOKEN: ("token",)}
+
+
+class Named(NamedTuple):
+    """A Secret by its name, where it is named, and the keys that must be in it (none: whatever is there will do)."""
+
+    where: str
+    name: str
+    keys: tuple[str, ...] = ()
+
+
+def secrets_named(experiment: Experiment) -> list[Named]:
+    """Every Secret that the experiment names: nobody's is used unless its owner has labelled it."""
+    s3 = experiment.spec.artifacts.s3 if experiment.spec.artifacts else None
+    found = [Named("spec.artifacts.s3.secretRef.name", s3.secret_ref.name)] if s3 and s3.secret_ref else []
+    for index, system in enumerate(experiment.spec.systems):
+        for use, name in _of(system).items():
+            where = f"spec.systems[{index}].deploy.existing.{use}.secretRef.name"
+            found.append(Named(where, name, KEYS[use]))
+    return found
+
+
+def security(system: System) -> Security:
+    """How to speak to a system, as pods with its credentials find them."""
+    if system.existing is None:
+        return OPEN
+    used = _of(system)
+    return Security(
+        ca=Path(MOUNT, TLS, "ca.crt") if TLS in used else None,
+        sasl=system.existing.sasl.mechanism if system.existing.sasl else None,
+        login=Path(MOUNT, SASL) if SASL in used else None,
+        token=Path(MOUNT, TOKEN, "token") if TOKEN in used else None,
+    )
+
+
+def credential_volumes(system: System) -> list[Object]:
+    """The keys of the Secrets that a system wants, as volumes of a pod."""
+    return [
+        {
+            "name": f"credentials-{use}",
+            "secret": {
+                "secretName": name,
+                "defaultMode": 0o440,
+                "items": [{"key": key, "path": key} for key in KEYS[use]],
+            },
+        }
+        for use, name in _of(system).items()
+    ]
+
+
+def credential_mounts(system: System) -> dict[str, str]:
+    """Where a container that speaks to the system mounts them."""
+    return {f"credentials-{use}": f"{MOUNT}/{use}" for use in _of(system)}
+
+
+def _of(system: System) -> dict[str, str]:
+    """The names of the Secrets of a system, by what each is for."""
+    existing = system.existing
+    named = {} if existing is None else {TLS: existing.tls, SASL: existing.sasl, TOKEN: existing.token}
+    return {use: each.secret_ref.name for use, each in named.items() if each is not None}

@@ -1,0 +1,135 @@
+"""`make campaign`: every point there is, tried, and a table of what came of it (docs/campaign.md).
+
+First before the fake cluster, then before a real API server, each point to its end; then on a whole cluster. This
+takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--quick` ends a point before the fake
+cluster as soon as it is on the calm course again (minutes), `--sample N` tries N points of each, chosen by DEDUP_SEED,
+and `--out` names the page. The exit code is 1 when a point led elsewhere than a calm course, or a test on the cluster
+failed.
+"""
+
+import argparse
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.campaign import points, whole
+from tests.campaign.points import Calm, Outcome, Point
+from tests.campaign.stories import SINGLE, STORIES, Story
+from tests.campaign.tables import Part, written
+from tests.campaign.whole import Case
+from tests.kubernetes.cluster import api_servers, control_plane
+from tests.kubernetes.cluster.api_servers import ApiServer
+from tests.kubernetes.played import namespace_on, playing
+
+OUT: Final = Path(__file__).parents[2] / "docs" / "campaign.md"
+TELL_S: Final = 10.0
+HEAD: Final = """# The campaign
+
+Made by `make campaign` (tests/campaign), and not by hand. Every request that the operator makes on an experiment's way,
+and every one that Helm makes for it, is broken once in every way: the operator dies before or after it; it is refused
+in passing (409, 429, 5xx) or the connection breaks, when it was not done and when it was; the HTTP library sends it
+twice; controllers or people are quicker. A *point* is one break of one request of one story; the stories are a whole
+experiment on two systems with a run that fails, and smaller ones in which the user gives a new runToken, or suspends
+and resumes, in each stage. It ends as it should if verdict, conditions, progress and failures are those of a course in
+which nothing broke; a *second effect* is a Job, a SparkApplication or a release made more often than there, or two
+runs at a time; an *orphan* is an object that would stay when the experiment is deleted."""
+FAKE: Final = (
+    "A store of objects in memory instead of an API server; controllers, Helm and Spark's operator are scripted."
+)
+QUICK: Final = "A point is over when the world is what it is at some look of the calm course."
+TO_THE_END: Final = "Each point was followed to its end."
+REAL: Final = (
+    "A kube-apiserver with etcd; controllers, Helm and Spark's operator are scripted, and no pod runs. The stories are "
+    "those with one system. The course in which nothing broke is the fake cluster's."
+)
+
+
+@contextmanager
+def api_server() -> Iterator[ApiServer]:
+    """The one that DEDUP_TEST_KUBECONFIG names, or one of our own."""
+    if (theirs := api_servers.named()) is not None:
+        yield theirs
+        return
+    with tempfile.TemporaryDirectory() as folder, control_plane.running(Path(folder)) as ours:
+        yield ours.api_server
+
+
+def told(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
+    """All of them, with word of how far it is."""
+    done: list[Outcome] = []
+    next_s = time.monotonic() + TELL_S
+    for outcome in outcomes:
+        done.append(outcome)
+        if not outcome.known:
+            print(f"{title}: {outcome.point}: {outcome.why}", flush=True)
+        if time.monotonic() > next_s or len(done) == of:
+            print(f"{title}: {len(done):,} of {of:,} points", flush=True)
+            next_s += TELL_S
+    return done
+
+
+def chosen(calms: Sequence[Calm], sample: int) -> tuple[list[Point], int]:
+    """The points to try, and how many there are."""
+    every = [point for calm in calms for point in points.points_of(calm)]
+    return (points.sampled(every, sample) if sample else every), len(every)
+
+
+def part(title: str, how: str, stories: Sequence[Story], sample: int, tried: Callable[[Point, Calm], Outcome]) -> Part:
+    calms = {story.name: points.calm(story) for story in stories}
+    todo, of = chosen(list(calms.values()), sample)
+    began_s = time.monotonic()
+    outcomes = told(title, (tried(point, calms[point.story.name]) for point in todo), len(todo))
+    return Part(title, how, outcomes, of, time.monotonic() - began_s)
+
+
+def on_the_fake(sample: int, *, quick: bool) -> Part:
+    how = f"{FAKE} {QUICK if quick else TO_THE_END}"
+    return part("Before the fake cluster", how, STORIES, sample, partial(points.tried, to_the_end=not quick))
+
+
+def on_an_api_server(sample: int) -> Part:
+    with api_server() as server, playing(server) as cluster:
+
+        def tried(point: Point, calm: Calm) -> Outcome:
+            with namespace_on(cluster) as namespace:
+                return points.tried_on(cluster, namespace, point, calm)
+
+        return part("Before a real API server", REAL, SINGLE, sample, tried)
+
+
+def on_a_whole_cluster() -> list[Case]:
+    with tempfile.TemporaryDirectory() as folder:
+        return whole.on_a_cluster(Path(folder))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="break every request, once each way")
+    parser.add_argument("--fake", action="store_true", help="the fake cluster only")
+    parser.add_argument("--no-cluster", action="store_true", help="not what needs a cluster with pods")
+    parser.add_argument("--quick", action="store_true", help="no further than to the calm course")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many points of each; else all")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
+    asked = parser.parse_args()
+    parts = [on_the_fake(asked.sample, quick=asked.quick)]
+    if not asked.fake:
+        parts.append(on_an_api_server(asked.sample))
+    said = f"Python {platform.python_version()}" + (f", sampled by seed {points.seed()}" if asked.sample else "")
+    page = written(parts, head=f"{HEAD}\n\n{said}.")
+    asked.out.write_text(page, encoding="utf-8")
+    cases = [] if asked.fake or asked.no_cluster else on_a_whole_cluster()
+    if cases:
+        asked.out.write_text("\n".join([page, *whole.section(cases), ""]), encoding="utf-8")
+    bad = sum(not outcome.known for each in parts for outcome in each.outcomes)
+    failed = sum(case.ended in ("failure", "error") for case in cases)
+    print(f"{asked.out}: {bad} points led elsewhere than a calm course; {failed} tests on a cluster failed")
+    return 1 if bad or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""The operator at work in a cluster: installed from its chart, asked by `kubectl apply`, answering by a status."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import yaml
+from kubernetes.client import CoreV1Api
+from tests.kubernetes import pods, whole_runs
+from tests.kubernetes.cluster import images
+from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.helm import CHARTS, Helm
+from tests.kubernetes.requests import ask, forget
+from tests.kubernetes.whole_runs import Place
+from tests.lab import harness
+
+from dedup.experiments import parse
+from dedup.stages import Stage, schedule
+from dedup_operator import crd
+from dedup_operator.clusters import path_of
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.settings import Settings
+from dedup_runners.waiting import until
+
+Document = dict[str, Any]
+RELEASE: Final = "operator"
+SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE}"
+READY_S: Final = 180.0
+VERDICT_S: Final = 1500.0
+LEFT_S: Final = 60.0
+"""Issue 6: after this nothing of a deleted experiment is left."""
+DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
+PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leases.coordination.k8s.io")
+"""Kinds that come and go by themselves."""
+
+
+@dataclass(frozen=True)
+class Operated:
+    """A namespace whose experiments an operator carries out."""
+
+    place: Place
+    helm: Helm
+    """The operator's own release."""
+
+    @cached_property
+    def kinds(self) -> str:
+        """Every kind of object that a namespace may have."""
+        every = self.place.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name").split()
+        return ",".join(each for each in every if each not in PASSING)
+
+    def example(self, name: str, *, messages: int, runs: int) -> Document:
+        """An example of ours, smaller, with its histories in the cluster's store."""
+        document: Document = harness.document(name, messages=messages)
+        spec, s3 = document["spec"], self.place.settings.artifacts.s3
+        assert s3 is not None
+        spec["runs"] = runs
+        store = {"bucket": s3.bucket, "prefix": s3.prefix, "endpoint": s3.endpoint}
+        spec["artifacts"] = {"s3": store | {"secretRef": {"name": whole_runs.SECRET}}}
+        return document
+
+    def apply(self, document: Document) -> None:
+        self.place.apply(yaml.safe_dump(document))
+
+    def live(self, name: str) -> Document | None:
+        """The experiment as it is now."""
+        code, found = ask(self.place.client, "GET", path_of(crd.KIND, self.place.namespace, name))
+        return found if code == 200 else None
+
+    def verdict(self, name: str) -> Document:
+        """The status of an experiment that has come to its end."""
+        kept: list[Document] = []
+
+        def ended() -> bool:
+            status = (self.live(name) or {}).get("status", {})
+            kept[:] = [status]
+            return condition(status, "Finished") == "True"
+
+        try:
+            until(ended, VERDICT_S, f"{name} is Finished", 1.0)
+        except Exception as error:
+            raise AssertionError(f"{error}\n{yaml.safe_dump(kept)}\n{self.log()}") from None
+        return kept[0]
+
+    def log(self) -> str:
+        """The operator's last lines."""
+        return self.place.kubectl("logs", f"deployment/{RELEASE}", "--tail=60", "--namespace", self.namespace)
+
+    @property
+    def namespace(self) -> str:
+        """The operator's own."""
+        return self.helm.namespace
+
+    def install(self) -> None:
+        """The operator's chart as a release, whose pod is ready."""
+        settings = self.place.settings
+        self.helm.upgrade({"watch": {"namespaces": [settings.namespace]}, "settings": {"charts": settings.charts}})
+        until(lambda: self.ready() == 1, READY_S, "the operator is ready", 0.5)
+
+    def ready(self) -> int:
+        """How many of its pods are."""
+        return pods.ready(self.place.client, self.namespace, SELECTOR)
+
+    def reached(self, document: Document, stage: Stage) -> None:
+        """Wait until an experiment's current task is of that stage, and begun."""
+        name, tasks = document["metadata"]["name"], schedule(parse(document, source="test"))
+
+        def there() -> bool:
+            state = (self.live(name) or {}).get("status", {}).get("state", {})
+            return bool(state.get("intended")) and tasks[state.get("cursor", 0)].stage == stage
+
+        until(there, VERDICT_S, f"{name} is at {stage}")
+
+    def owner(self, name: str) -> Owner:
+        live = self.live(name)
+        assert live is not None
+        return Owner(self.place.namespace, name, live["metadata"]["uid"], live["spec"].get("runToken") or "")
+
+    def delete(self, name: str) -> None:
+        self.place.kubectl("delete", crd.PLURAL, name, "--wait=false")
+
+    def objects(self) -> set[str]:
+        """Everything in the namespace, as kind/name."""
+        return set(self.place.kubectl("get", self.kinds, "--output=name", "--ignore-not-found").split())
+
+    def left(self, before: set[str]) -> set[str]:
+        """What is still there of what came since, if it does not go in time."""
+        try:
+            until(lambda: self.objects() <= before, LEFT_S, "nothing is left", 1.0)
+        except Exception:
+            return self.objects() - before
+        return set()
+
+
+def condition(status: Document, kind: str) -> str | None:
+    """Whether a condition is True, False or Unknown."""
+    return next((each["status"] for each in status.get("conditions", ()) if each["type"] == kind), None)
+
+
+@contextmanager
+def at(cluster: Cluster, home: Path) -> Iterator[Operated]:
+    """A namespace for experiments, one for the operator; both go at the end, and the definition if it was not there."""
+    settings = _settings(f"lab-{uuid4().hex[:8]}")
+    cluster.load(images.archive(images.OPERATOR))
+    with whole_runs.at(cluster, settings, home, whole_runs.IMAGES) as place:
+        known, _ = ask(place.client, "GET", DEFINITION)
+        namespace = f"{settings.namespace}-operator"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        core = CoreV1Api(place.client)
+        core.create_namespace({"metadata": {"name": namespace, "labels": labels}})
+        made = Operated(place, Helm(CHARTS / "dedup-operator", RELEASE, namespace, home, cluster.kubeconfig))
+        try:
+            made.install()
+            yield made
+        finally:
+            ask(place.client, "DELETE", f"/api/v1/namespaces/{namespace}")
+            if known == 404:
+                forget(place.client, DEFINITION)
+
+
+def _settings(namespace: str) -> Settings:
+    """The cluster's images of the systems, and its store."""
+    charts = {}
+    for kind, image in whole_runs.IMAGES.items():
+        repository, tag = image.reference.rsplit(":", 1)
+        charts[kind] = {"image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}}
+    s3 = {"bucket": whole_runs.BUCKET, "prefix": namespace, "endpoint": "http://minio.minio:9000"}
+    artifacts = {"s3": s3 | {"secret": whole_runs.SECRET}}
+    return Settings.model_validate({"namespace": namespace, "artifacts": artifacts, "charts": charts})

@@ -1,0 +1,209 @@
+"""Disasters while the operator carries out an experiment, with real pods, on one Kafka that is there already.
+
+In each stage in which the operator waits: it is killed; the experiment is deleted; the API server is silent for a
+minute. `make test` tries one kill, chosen by a seed (DEDUP_SEED); DEDUP_CAMPAIGN=1 tries all.
+"""
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import psutil
+import pytest
+from kubernetes.client import CoreV1Api
+from tests.campaign.marks import in_campaigns
+from tests.campaign.points import sampled
+from tests.campaign.stories import PASSING
+from tests.kubernetes import operated
+from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.operated import Document, Operated, condition
+from tests.kubernetes.requests import ask
+from tests.lab import harness
+
+from dedup.stages import Stage
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.systems import release_of
+from dedup_runners.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+MESSAGES: Final = 200_000
+SILENT_S: Final = 60.0
+GONE_S: Final = 120.0
+EFFECTS: Final = {"job.batch": 2, "sparkapplication.sparkoperator.k8s.io": 1}
+"""What did something and is there to the end: one run and the report; the verification."""
+STAGES: Final = [stage for stage in Stage if stage not in PASSING]
+SAMPLED: Final = sampled(STAGES, 1)
+
+
+class End(NamedTuple):
+    """What came of an experiment."""
+
+    verdict: str
+    sent: int
+    effects: Counter[str]
+
+
+CALM: Final = End("Pass", MESSAGES, Counter(EFFECTS))
+"""What comes of one to which nothing happens."""
+
+
+class Shared(NamedTuple):
+    """A Kafka that outlives experiments on it, and the operator beside it."""
+
+    operator: Operated
+    bootstrap: str
+
+    def document(self, name: str) -> Document:
+        """An experiment of one run, in which the topic's leader moves."""
+        document = self.operator.example("kafka-kill-leader", messages=MESSAGES, runs=1)
+        spec = document["spec"]
+        document["metadata"]["name"] = name
+        (system,) = spec["systems"]
+        del system["network"]
+        system["deploy"] = {"existing": {"bootstrap": self.bootstrap}}
+        spec["variants"] = spec["variants"][1:]
+        spec["faults"] = [{"name": "move", "at": {"message": MESSAGES // 2}, "moveLeader": {}}]
+        return document
+
+    def end(self, name: str, before: set[str]) -> End:
+        """How it ends, and what was made for it until then; it is deleted."""
+        status = self.operator.verdict(name)
+        assert condition(status, "Stalled") == "False", status
+        (row,) = status["systems"][0]["variants"]
+        effects = Counter(each.split("/")[0] for each in self.operator.objects() - before)
+        self.operator.delete(name)
+        assert self.operator.left(before) == set()
+        return End(status["verdict"], row["counts"]["send"], Counter({kind: effects[kind] for kind in EFFECTS}))
+
+
+@pytest.fixture(scope="module")
+def shared(operator: Operated) -> Iterator[Shared]:
+    place = operator.place
+    deployed = harness.experiment(harness.document("kafka-kill-leader"))
+    (system,) = deployed.spec.systems
+    helm = place.install(deployed, system)
+    release = release_of(Owner(place.namespace, deployed.name), system)
+    yield Shared(operator, f"{release}-brokers:9092")
+    helm.uninstall()
+
+
+def kill(operator: Operated) -> None:
+    """Its pods at once, as if their node had lost them."""
+    core = CoreV1Api(operator.place.client)
+
+    def there() -> set[str]:
+        found = core.list_namespaced_pod(operator.namespace, label_selector=operated.SELECTOR).items
+        return {each.metadata.uid for each in found}
+
+    killed = there()
+    assert killed, "there is one to be killed"
+    core.delete_collection_namespaced_pod(operator.namespace, label_selector=operated.SELECTOR, grace_period_seconds=0)
+    until(lambda: not killed & there(), GONE_S, "the operator is gone")
+
+
+@contextmanager
+def silent(cluster: Cluster) -> Iterator[None]:
+    """The API server of a cluster of ours stands still: it takes requests and answers none."""
+    assert cluster.inside is not None
+    here = os.readlink(f"/proc/{cluster.inside.pid}/ns/net")
+    (server,) = [
+        each
+        for each in psutil.process_iter(["name"])
+        if each.info["name"] == "kube-apiserver" and os.readlink(f"/proc/{each.pid}/ns/net") == here
+    ]
+    server.suspend()
+    try:
+        yield
+    finally:
+        server.resume()
+
+
+@in_campaigns
+def test_a_calm_one_ends_so(shared: Shared) -> None:
+    before = shared.operator.objects()
+    shared.operator.apply(shared.document("calm"))
+    assert shared.end("calm", before) == CALM
+
+
+@pytest.mark.parametrize(
+    "stage", [pytest.param(stage, marks=() if stage in SAMPLED else in_campaigns) for stage in STAGES]
+)
+def test_a_kill_changes_nothing(stage: Stage, shared: Shared, tell: Callable[[str], None]) -> None:
+    name, before, began_s = f"killed-in-{stage.lower()}", shared.operator.objects(), time.monotonic()
+    shared.operator.apply(document := shared.document(name))
+    shared.operator.reached(document, stage)
+    kill(shared.operator)
+    assert shared.end(name, before) == CALM
+    tell(f"{CALM.verdict} after {time.monotonic() - began_s:.0f} s")
+
+
+@in_campaigns
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_deletion_leaves_nothing(stage: Stage, shared: Shared) -> None:
+    name, before = f"deleted-in-{stage.lower()}", shared.operator.objects()
+    shared.operator.apply(document := shared.document(name))
+    shared.operator.reached(document, stage)
+    shared.operator.delete(name)
+    assert shared.operator.left(before) == set()
+
+
+@in_campaigns
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_minute_without_answers_changes_nothing(stage: Stage, shared: Shared, cluster: Cluster) -> None:
+    if cluster.inside is None:
+        pytest.skip("the API server is not ours to stop")
+    name, before = f"unanswered-in-{stage.lower()}", shared.operator.objects()
+    shared.operator.apply(document := shared.document(name))
+    shared.operator.reached(document, stage)
+    with silent(cluster):
+        threading.Event().wait(SILENT_S)
+    assert shared.end(name, before) == CALM
+
+
+@in_campaigns
+def test_two_operators_do_it_once(shared: Shared) -> None:
+    """And it goes on with the second when both are killed."""
+    operator, before = shared.operator, shared.operator.objects()
+
+    def scale(replicas: int) -> None:
+        operator.place.kubectl(
+            "scale", f"deployment/{operated.RELEASE}", f"--replicas={replicas}", "--namespace", operator.namespace
+        )
+        until(lambda: operator.ready() == replicas, operated.READY_S, f"{replicas} operators are ready", 0.5)
+
+    scale(2)
+    try:
+        operator.apply(document := shared.document("twice"))
+        operator.reached(document, Stage.PRODUCE)
+        kill(operator)
+        assert shared.end("twice", before) == CALM
+    finally:
+        scale(1)
+
+
+@in_campaigns
+@pytest.mark.parametrize("gone", ["operator", "its namespace", "namespace of the experiment"])
+def test_nothing_hangs_without_an_operator(
+    gone: str, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """While an experiment that deploys its system is at work."""
+    with operated.at(cluster, tmp_path_factory.mktemp("home")) as operator:
+        place, before = operator.place, operator.objects()
+        operator.apply(document := operator.example("kafka-kill-leader", messages=MESSAGES, runs=1))
+        operator.reached(document, Stage.PRODUCE)
+        namespace = place.namespace if gone.endswith("experiment") else operator.namespace
+        if gone == "operator":
+            operator.helm.uninstall()
+        else:
+            path = f"/api/v1/namespaces/{namespace}"
+            ask(place.client, "DELETE", path)
+            until(lambda: ask(place.client, "GET", path)[0] == 404, GONE_S, f"{namespace} is gone", 0.5)
+        if namespace != place.namespace:
+            until(lambda: operator.ready() == 0, GONE_S, "the operator is gone", 0.5)
+            operator.delete(document["metadata"]["name"])
+            assert operator.left(before) == set()

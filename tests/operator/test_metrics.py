@@ -1,0 +1,124 @@
+"""What Prometheus is told: each verdict once, every name with its meaning, and nothing that grows with experiments."""
+
+import re
+from typing import Final
+
+import httpx
+import pytest
+from tests.operator.test_reconciliations import applied, edit, fake
+from tests.operator.worlds import NAMESPACE, TOLD, World, document, rests
+
+from dedup.stages import Stage
+from dedup_operator.clusters import Refused
+from dedup_operator.metrics import FAMILIES, Metrics, served
+from dedup_operator.reconciliations import Reconciler
+from dedup_operator.statuses import Judgement, Sums, SystemStatus, VariantStatus
+
+GAUGES: Final = {"queue_length": 1.0, "experiments_begun": 2.0, "experiments_waiting": 3.0}
+LINE: Final = re.compile(r'^dedup_operator_(\w+)(?:\{(\w+)="(\w+)"\})? (\S+)$')
+COUNTS: Final = Sums(**dict.fromkeys(Sums.model_fields, 0)).model_copy(
+    update={"values_with_duplicates": 5, "not_received": 2}
+)
+
+
+def read(metrics: Metrics) -> dict[tuple[str, str], float]:
+    """Samples by name and value of the label."""
+    lines = [line for line in metrics.text(GAUGES).splitlines() if not line.startswith("#")]
+    found = [match.groups() for line in lines if (match := LINE.match(line))]
+    assert len(found) == len(lines)
+    return {(name, value or ""): float(amount) for name, _, value, amount in found}
+
+
+def finish(world: World) -> Reconciler:
+    """One process, to the verdict."""
+    operator, _ = world.operator()
+    while not rests(again_s := operator.look((NAMESPACE, "e"))):
+        if again_s:
+            world.player.move()
+            world.now_s += 1
+    return operator
+
+
+def test_what_an_experiment_came_to_is_counted_once() -> None:
+    world = applied()
+    variant = VariantStatus(name="dedup", runs=1, finished_runs=1, counts=COUNTS)
+    said = document(TOLD.model_copy(update={"systems": [SystemStatus(name="kafka", variants=[variant, variant])]}))
+    fake(world).logs = lambda: said
+    operator = finish(world)
+    for _ in range(3):
+        operator.look((NAMESPACE, "e"))
+    edit(world, seed=7)
+    operator.look((NAMESPACE, "e"))
+    counted = read(operator.metrics)
+    assert {value: counted["verdicts_total", value] for value in Judgement} == {
+        **dict.fromkeys(Judgement, 0),
+        Judgement.PASS: 1,
+    }
+    assert (counted["duplicates_total", ""], counted["lost_total", ""]) == (10, 4)
+    assert (counted["runs_total", ""], counted["task_failures_total", ""]) == (2, 0)
+
+
+def test_a_verdict_that_is_found_written_is_not_counted() -> None:
+    world = applied()
+    finish(world)
+    operator = finish(world)
+    assert sum(read(operator.metrics)["verdicts_total", value] for value in Judgement) == 0
+
+
+def test_another_execution_has_a_verdict_of_its_own() -> None:
+    world = applied()
+    operator = finish(world)
+    edit(world, runToken="2")
+    while not rests(operator.look((NAMESPACE, "e"))):
+        world.player.move()
+    assert read(operator.metrics)["verdicts_total", "Pass"] == 2
+    assert read(operator.metrics)["runs_total", ""] == 4
+
+
+def test_stages_and_their_seconds_are_counted() -> None:
+    counted = read(finish(applied()).metrics)
+    assert counted["stages_total", "Provision"] == counted["stages_total", "Verify"] == 1
+    assert counted["stages_total", "Prepare"] == 2
+    assert all(counted["stage_seconds_total", stage] >= counted["stages_total", stage] - 1 for stage in Stage)
+    assert 0 < sum(counted["stage_seconds_total", stage] for stage in Stage) < 60
+
+
+def test_failures_and_refusals_are_counted() -> None:
+    counted = read(finish(applied(refuses=Refused("helm: no"))).metrics)
+    assert counted["task_failures_total", ""] >= 1
+    assert counted["api_errors_total", ""] >= 1
+    assert counted["runs_total", ""] == 2
+
+
+def test_every_name_has_its_meaning_and_is_there_from_the_start() -> None:
+    text = Metrics().text(GAUGES)
+    for name, family in FAMILIES.items():
+        assert f"# HELP dedup_operator_{name} {family.told}\n# TYPE dedup_operator_{name} {family.kind}\n" in text
+        assert name.endswith("_total") == (family.kind == "counter")
+    assert read(Metrics())["queue_length", ""] == 1
+    assert read(Metrics())["stage_seconds_total", "Provision"] == 0
+
+
+def test_large_sums_are_told_in_full() -> None:
+    metrics = Metrics()
+    metrics.add("duplicates_total", 123_456_789)
+    assert read(metrics)["duplicates_total", ""] == 123_456_789
+
+
+def test_only_what_has_a_name_is_counted() -> None:
+    operator = finish(applied())
+    assert {name for name, _ in read(operator.metrics)} == set(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("path", "well", "code"),
+    [("/metrics", True, 200), ("/healthz", True, 200), ("/healthz", False, 503), ("/", True, 404)],
+)
+def test_it_is_told_over_http(path: str, well: bool, code: int) -> None:
+    server = served(0, lambda: "text\n", lambda: well)
+    try:
+        address = f"http://127.0.0.1:{server.server_port}{path}"
+        assert httpx.get(address, timeout=10, trust_env=False).status_code == code
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,232 @@
+"""TLS and log-ins: what each library is told, and that our own lines to Kafka speak both."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runners.guarded_brokers import PASSWORD, USER, broker, security
+
+from dedup.deployments import SaslMechanism
+from dedup.endpoints import OPEN, Endpoints, Security
+from dedup.errors import PlatformError
+from dedup_runners import credentials
+from dedup_runners.admins.discoveries import discovered
+from dedup_runners.admins.scram import Scram
+from dedup_runners.admins.views import view
+from dedup_runners.admins.wire import NotLetIn
+from dedup_runners.clients import confluent_kafka, pulsar
+from dedup_runners.configs import ProducerConfig
+
+MECHANISMS: tuple[SaslMechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+# --- what libraries are told ---------------------------------------------------------------------------------------
+
+
+def test_a_system_in_the_open_changes_no_setting() -> None:
+    assert credentials.librdkafka(OPEN) == credentials.kafka_python(OPEN) == credentials.pulsar_client(OPEN) == {}
+    assert credentials.tls(OPEN) is None and credentials.token(OPEN) is None
+
+
+@pytest.mark.parametrize(
+    ("tls", "sasl", "protocol"),
+    [(True, None, "SSL"), (False, "PLAIN", "SASL_PLAINTEXT"), (True, "SCRAM-SHA-512", "SASL_SSL")],
+)
+def test_librdkafka_is_told_how_and_who(tls: bool, sasl: SaslMechanism | None, protocol: str, tmp_path: Path) -> None:
+    told = credentials.librdkafka(security(tmp_path, tls=tls, sasl=sasl))
+    assert told.pop("security.protocol") == protocol
+    assert told.pop("ssl.ca.location", None) == (str(tmp_path / "ca.crt") if tls else None)
+    who = {"sasl.mechanism": sasl, "sasl.username": USER, "sasl.password": PASSWORD}
+    assert told == (who if sasl else {})
+
+
+def test_kafka_python_is_told_the_same(tmp_path: Path) -> None:
+    told = credentials.kafka_python(security(tmp_path, tls=True, sasl="SCRAM-SHA-256"))
+    context = told.pop("ssl_context")
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    assert told == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+
+
+def with_token(folder: Path, token: str) -> Security:
+    (folder / "token").write_text(token)
+    return security(folder, tls=True, sasl=None).model_copy(update={"token": folder / "token"})
+
+
+def test_pulsars_client_is_told_whom_to_trust_and_who_we_are(tmp_path: Path) -> None:
+    told = credentials.pulsar_client(with_token(tmp_path, "eyJ.abc.-_\n"))
+    assert told.pop("authentication") is not None
+    assert told == {"tls_trust_certs_file_path": str(tmp_path / "ca.crt"), "tls_validate_hostname": True}
+    assert credentials.token(with_token(tmp_path, "eyJ.abc.-_\n")) == "eyJ.abc.-_"
+
+
+@pytest.mark.parametrize("token", ["", "\n", "one\r\nX-Admin: two", "two words", "t\0ken", "töken"])
+def test_what_is_no_token_is_refused_and_not_shown(token: str, tmp_path: Path) -> None:
+    with pytest.raises(PlatformError) as caught:
+        credentials.token(with_token(tmp_path, token))
+    assert "see the key token of the Secret" in str(caught.value)
+    assert not token.strip() or token not in str(caught.value)
+
+
+def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match=r"username: got no file; .* see the key username of the Secret"):
+        credentials.librdkafka(Security(sasl="PLAIN", login=tmp_path))
+    with pytest.raises(PlatformError, match=r"ca\.crt: got no file"):
+        credentials.librdkafka(Security(ca=tmp_path / "ca.crt"))
+
+
+def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("nothing")
+    with pytest.raises(PlatformError, match=r"ca\.crt: got no certificates"):
+        credentials.tls(Security(ca=tmp_path / "ca.crt"))
+
+
+# --- clients under test --------------------------------------------------------------------------------------------
+
+
+class Nobody:
+    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None: ...
+
+    def log(self, line: str) -> None: ...
+
+
+def config(folder: Path, system: str, found: Security) -> ProducerConfig:
+    address = "127.0.0.1:1" if system == "kafka" else "pulsar+ssl://127.0.0.1:1"
+    return ProducerConfig.model_validate(
+        {
+            "run_id": "r",
+            "folder": folder,
+            "topic": "t",
+            "deduplication": True,
+            "producer_name": "p",
+            "library": "confluent-kafka" if system == "kafka" else "pulsar-client",
+            "messages": 1,
+            "endpoints": Endpoints.model_validate(
+                {
+                    "system": system,
+                    "client_bootstrap": address,
+                    "direct_bootstrap": address,
+                    "brokers": [],
+                    "security": found,
+                }
+            ),
+        }
+    )
+
+
+def test_a_producer_logs_in_and_its_report_does_not_tell_as_whom(tmp_path: Path) -> None:
+    told = config(tmp_path, "kafka", security(tmp_path, tls=True, sasl="SCRAM-SHA-512"))
+    producer = confluent_kafka.Producer(told, lambda _: None, Nobody())
+    producer.close()
+    assert producer.effective_config["security.protocol"] == "SASL_SSL"
+    assert producer.effective_config["sasl.mechanism"] == "SCRAM-SHA-512"
+    shown = told.model_dump_json() + str(producer.effective_config)
+    assert USER not in shown and PASSWORD not in shown
+
+
+def test_pulsars_producer_does_neither(tmp_path: Path) -> None:
+    told = config(tmp_path, "pulsar", with_token(tmp_path, "eyJhbGc"))
+    producer = pulsar.Producer(told, lambda _: None, Nobody())
+    producer.close()
+    log = tmp_path / "producer.client.log"
+    shown = told.model_dump_json() + str(producer.effective_config) + (log.read_text() if log.exists() else "")
+    assert "eyJhbGc" not in shown
+
+
+# --- our own lines -------------------------------------------------------------------------------------------------
+
+
+def test_scram_is_what_its_rfc_shows() -> None:
+    """RFC 7677, section 3."""
+    asked = Scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert asked.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    answer = asked.final(f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
+    assert answer == f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+    asked.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    with pytest.raises(PlatformError, match="a signature that is not this server's"):
+        asked.check(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"r=mine2,s=c2FsdA==,i=0", b"r=mine2,s=c2FsdA==,i=9999999", b"r=theirs,s=c2FsdA==,i=1", b"r=mine2", b"\xff", b""],
+)
+def test_an_answer_that_is_not_scrams_is_refused(answer: bytes) -> None:
+    with pytest.raises(PlatformError, match="logging in to Kafka"):
+        Scram("SCRAM-SHA-512", "u", "p", "mine").final(answer)
+    assert Scram("SCRAM-SHA-512", "u", "p", "mine").final(b"r=mine2,s=c2FsdA==,i=1")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("tls", [False, True], ids=["in the open", "over TLS"])
+def test_a_line_logs_in(mechanism: SaslMechanism, tls: bool, tmp_path: Path) -> None:
+    with broker(tmp_path, mechanism, tls=tls) as address:
+        found = view(address, None, security(tmp_path, tls=tls, sasl=mechanism))
+    assert found.brokers == {"7": address}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_refused_and_not_shown(mechanism: SaslMechanism, tmp_path: Path) -> None:
+    wrong = security(tmp_path, tls=False, sasl=mechanism, password="falsch")
+    with broker(tmp_path, mechanism, tls=False) as address, pytest.raises(NotLetIn, match="error 58") as caught:
+        view(address, None, wrong)
+    assert "falsch" not in str(caught.value) and USER not in str(caught.value)
+
+
+def test_a_mechanism_that_the_listener_lacks_is_refused(tmp_path: Path) -> None:
+    with (
+        broker(tmp_path, "PLAIN", tls=False) as address,
+        pytest.raises(NotLetIn, match="the listener has SCRAM-SHA-512"),
+    ):
+        view(address, None, security(tmp_path, tls=False, sasl="PLAIN").model_copy(update={"sasl": "OTHER"}))
+
+
+def test_a_broker_that_does_not_know_the_password_is_another(tmp_path: Path) -> None:
+    told = security(tmp_path, tls=False, sasl="SCRAM-SHA-256")
+    with (
+        broker(tmp_path, "SCRAM-SHA-256", tls=False, knows=False) as address,
+        pytest.raises(PlatformError, match="a signature that is not this server's"),
+    ):
+        view(address, None, told)
+
+
+# --- who the brokers are -------------------------------------------------------------------------------------------
+
+
+def existing(address: tuple[str, int], found: Security, **more: Any) -> Endpoints:
+    bootstrap = f"{address[0]}:{address[1]}"
+    return Endpoints(
+        system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, security=found, brokers=[], **more
+    )
+
+
+def test_kafkas_brokers_are_asked_of_one(tmp_path: Path) -> None:
+    with broker(tmp_path, "PLAIN", tls=True) as address:
+        found = discovered(existing(address, security(tmp_path, tls=True, sasl="PLAIN"), topic_prefix="dedup-x-"))
+    (only,) = found.brokers
+    assert (only.id, only.host, only.client_port) == ("7", *address)
+    assert found.direct_bootstrap == f"127.0.0.1:{address[1]}" and found.topic_prefix == "dedup-x-"
+    assert discovered(found) is found
+
+
+def test_a_certificate_for_another_name_is_refused_at_once(tmp_path: Path) -> None:
+    """The very broker is asked by an address that its certificate does not have."""
+    told = security(tmp_path, tls=True, sasl="PLAIN")
+    with (
+        broker(tmp_path, "PLAIN", tls=True, host="127.0.0.2") as address,
+        pytest.raises(PlatformError, match="a certificate that cannot be trusted: IP address mismatch"),
+    ):
+        discovered(existing(address, told))
+
+
+def test_nobody_at_the_address_is_told_in_one_line(tmp_path: Path) -> None:
+    with broker(tmp_path, "PLAIN", tls=False) as address:
+        pass
+    with pytest.raises(PlatformError, match=r"got 127\.0\.0\.1:\d+: .*refused; a broker says who"):
+        discovered(existing(address, OPEN), timeout_s=0)

@@ -1,0 +1,37 @@
+"""The campaign's page tells what pytest found on the cluster, and a test that tells something may be reported."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.campaign import whole
+
+STORY: Final = '''"""One test that tells, one that fails, one that is left out."""
+import pytest
+
+def test_told(record_property):
+    record_property("told", "Pass after 3 s")
+
+def test_failed():
+    assert False
+
+@pytest.mark.skip(reason="no moon tonight")
+def test_left_out():
+    pass
+'''
+
+
+def test_what_tests_told_is_in_the_table(tmp_path: Path) -> None:
+    (tmp_path / "test_story.py").write_text(STORY)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    report = tmp_path / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *whole.reporting_to(report), str(tmp_path)]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    lines = whole.section(whole.cases(report))
+    assert "1 of 3 passed, in 0 minutes." in lines
+    assert lines[-3:] == [
+        "| test_told | passed | 0 | Pass after 3 s |",
+        "| test_failed | failure | 0 |  |",
+        "| test_left_out | skipped | 0 |  |",
+    ]
