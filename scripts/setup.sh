@@ -32,10 +32,12 @@ fi
 rm -f "$stamp"
 
 pip() {
-    "$venv/bin/python" -m pip --disable-pip-version-check --no-input --quiet "$@" || {
-        echo "setup: pip could not install what is locked, so $venv is incomplete; read its words above and call make setup again" >&2
-        exit 1
-    }
+    # pip asks again for a connection that fails, but not for a download that breaks off half way.
+    for _ in 1 2 3; do
+        "$venv/bin/python" -m pip --disable-pip-version-check --no-input --quiet "$@" && return 0
+    done
+    echo "setup: pip could not install what is locked, so $venv is incomplete; read its words above and call make setup again" >&2
+    exit 1
 }
 
 echo "setup: installing $(grep -c '^[a-z0-9].*==' requirements.lock) locked packages into $venv (450 MB for Spark alone; a minute or more the first time)"

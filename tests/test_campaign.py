@@ -1,5 +1,6 @@
 """The campaign's page tells what pytest found on the cluster, and a test that tells something may be reported."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_what_tests_told_is_in_the_table(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
     lines = whole.section(whole.cases(report))
     assert "1 of 3 passed, in 0 minutes." in lines
-    assert lines[-3:] == [
+    assert [re.sub(r"\| \d+ \|", "| 0 |", line) for line in lines[-3:]] == [
         "| test_told | passed | 0 | Pass after 3 s |",
         "| test_failed | failure | 0 |  |",
         "| test_left_out | skipped | 0 |  |",

@@ -1,5 +1,7 @@
 """The operator at work in a cluster: installed from its chart, asked by `kubectl apply`, answering by a status."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ from uuid import uuid4
 import yaml
 from kubernetes.client import CoreV1Api
 from tests.kubernetes import pods, whole_runs
-from tests.kubernetes.cluster import images
+from tests.kubernetes.cluster import api_servers, binaries, images
+from tests.kubernetes.cluster.binaries import KUBECTL
 from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.helm import CHARTS, Helm
 from tests.kubernetes.requests import ask, forget
@@ -20,6 +23,8 @@ from tests.lab import harness
 
 from dedup.experiments import parse
 from dedup.stages import Stage, schedule
+from dedup.verdicts import EXIT_CODES, Verdict
+from dedup_lab import resources
 from dedup_operator import crd
 from dedup_operator.clusters import path_of
 from dedup_operator.objects.names import Owner
@@ -29,7 +34,7 @@ from dedup_runners.waiting import until
 Document = dict[str, Any]
 RELEASE: Final = "operator"
 SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE}"
-READY_S: Final = 180.0
+READY_S: Final = 600.0
 VERDICT_S: Final = 1500.0
 LEFT_S: Final = 60.0
 """Issue 6: after this nothing of a deleted experiment is left."""
@@ -85,6 +90,33 @@ class Operated:
             raise AssertionError(f"{error}\n{yaml.safe_dump(kept)}\n{self.log()}") from None
         return kept[0]
 
+    @contextmanager
+    def store_here(self) -> Iterator[str]:
+        """The address by which this machine reaches the store, as a person gets one: from `kubectl port-forward`."""
+        at = ["--kubeconfig", str(self.place.cluster.kubeconfig), "--namespace", "minio"]
+        command = [str(binaries.find(KUBECTL)), *at, "port-forward", "service/minio", ":9000"]
+        environment = os.environ | api_servers.direct()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as door:
+            try:
+                assert door.stdout is not None
+                said = door.stdout.readline()  # "Forwarding from 127.0.0.1:40123 -> 9000", or nothing when it ends
+                assert said.startswith("Forwarding from 127.0.0.1:"), said
+                yield f"http://{said.split()[2]}"
+            finally:
+                door.terminate()
+
+    def fetched(self, name: str, folder: Path) -> Path:
+        """Everything of an experiment in the store, by `dedup results`, whose exit code is the verdict's."""
+        status = (self.live(name) or {})["status"]
+        told = ["--kubeconfig", self.place.cluster.kubeconfig, "--namespace", self.place.namespace]
+        with self.store_here() as address:
+            keys = {**whole_runs.KEYS, resources.ENDPOINT: address, **api_servers.direct()}
+            code, said, problem = harness.dedup(
+                "results", name, *told, "--output", folder, "--histories", environment=keys
+            )
+        assert code == EXIT_CODES[Verdict(status["verdict"].lower())], (said, problem)
+        return folder
+
     def log(self) -> str:
         """The operator's last lines."""
         return self.place.kubectl("logs", f"deployment/{RELEASE}", "--tail=60", "--namespace", self.namespace)
@@ -110,7 +142,8 @@ class Operated:
 
         def there() -> bool:
             state = (self.live(name) or {}).get("status", {}).get("state", {})
-            return bool(state.get("intended")) and tasks[state.get("cursor", 0)].stage == stage
+            cursor = state.get("cursor", 0)
+            return bool(state.get("intended")) and cursor < len(tasks) and tasks[cursor].stage == stage
 
         until(there, VERDICT_S, f"{name} is at {stage}")
 

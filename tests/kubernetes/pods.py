@@ -29,13 +29,22 @@ def execute(
     try:
         channel.run_forever(timeout=timeout_s)
         said, complained = channel.read_stdout(timeout=0), channel.read_stderr(timeout=0)
-        if channel.is_open() or channel.returncode != 0:
-            code = "no end" if channel.is_open() else channel.returncode
+        if (code := _code(channel)) != 0:
             raise Failed(f"{pod}/{container}: {command[0]}: {code}: {complained}{said}")
         return str(said)
     finally:
         channel.close()
         channel.sock.shutdown()  # `close` leaves the connection open when the other side was the first to say goodbye
+
+
+def _code(channel: Any) -> int | str:
+    """A command's exit code, or what became of it instead."""
+    if channel.is_open():
+        return "no end"
+    try:
+        return int(channel.returncode)
+    except (TypeError, ValueError, KeyError, IndexError):  # the connection ended without a word of how
+        return "no exit code"
 
 
 def container(client: ApiClient, namespace: str, pod: str, name: str) -> Any:

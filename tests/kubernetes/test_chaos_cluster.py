@@ -191,11 +191,15 @@ def test_a_policy_whose_injector_is_killed_is_removed_at_its_deadline(stage: Sta
         assert found["record"]["leaked"], "whoever would have said that it is healed is dead"
         until(lambda: not policies(stage), BOUND_S, "the policy is gone", 0.2)
         (job,) = CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE, label_selector="app=deadlines").items
-        said = CoreV1Api(stage.client).read_namespaced_pod_log(job.metadata.name, NAMESPACE)
+        core, line = CoreV1Api(stage.client), f"{event(found, 'cut')['detail']['policy']}: past its deadline, removed"
+
+        def told() -> bool:
+            said = core.read_namespaced_pod_log(job.metadata.name, NAMESPACE).splitlines()
+            return bool(said.count(f"{NAMESPACE}/{line}") == 1)
+
+        until(told, BOUND_S, "the Job says so", 0.2)
     finally:
         BatchV1Api(stage.client).delete_namespaced_job("deadlines", NAMESPACE, propagation_policy="Background")
-    name = event(found, "cut")["detail"]["policy"]
-    assert said.splitlines() == [f"{NAMESPACE}/{name}: past its deadline, removed"]
 
 
 def test_a_namespace_that_forbids_the_privilege_arms_no_partition(stage: Stage) -> None:

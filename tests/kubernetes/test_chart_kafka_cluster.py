@@ -129,7 +129,7 @@ def pod_of_ours(helm: Helm) -> dict[str, Any]:
 
 
 def test_a_message_goes_round_through_the_proxies(release: Release) -> None:
-    assert "Phase:          Succeeded" in release.helm.test(120)
+    assert "Phase:          Succeeded" in release.helm.test(300)
     until(lambda: "k-round-trip" not in release.left(), BOUND_S, "the pod of a test that succeeded is gone")
 
 
@@ -175,7 +175,7 @@ def test_with_tls_and_no_volumes_nothing_at_all_is_left(release: Release) -> Non
     """A message goes round by TLS; the certificate is one that Helm made."""
     secure = Release(Helm(CHARTS / "kafka", "s", NAMESPACE, release.helm.home, release.helm.kubeconfig), release.client)
     secure.install({"image": VALUES["image"], "tls": {"enabled": True}})
-    assert "Phase:          Succeeded" in secure.helm.test(120)
+    assert "Phase:          Succeeded" in secure.helm.test(300)
     secure.helm.uninstall()
     until(lambda: not secure.left(), BOUND_S, "everything of the release is gone", 0.5)
     assert secure.claims() == set()

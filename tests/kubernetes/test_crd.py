@@ -28,7 +28,7 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
-WAIT_S: Final = 30
+WAIT_S: Final = 120
 NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
 NAMESPACES: Final = "/api/v1/namespaces"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -67,7 +67,7 @@ class Shared(NamedTuple):
         del system["network"]
         system["deploy"] = {"existing": {"bootstrap": self.bootstrap}}
         spec["variants"] = spec["variants"][1:]
-        spec["faults"] = [{"name": "move", "at": {"message": MESSAGES // 2}, "moveLeader": {}}]
+        spec["faults"] = [{"name": "move", "at": {"message": MESSAGES // 10}, "moveLeader": {}}]
         return document
 
     def end(self, name: str, before: set[str]) -> End:

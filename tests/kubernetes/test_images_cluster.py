@@ -102,6 +102,7 @@ def client(cluster: Cluster) -> Iterator[ApiClient]:
     with cluster.api_server.client() as client:
         core = CoreV1Api(client)
         core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+        until(lambda: core.list_namespaced_service_account(NAMESPACE).items, BOUND_S, "the namespace has an account")
         yield client
         core.delete_namespace(NAMESPACE)
 

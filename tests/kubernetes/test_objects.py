@@ -27,7 +27,7 @@ from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes
 
-WAIT_S: Final = 30
+WAIT_S: Final = 120
 NAMESPACE: Final = f"objects-{uuid4().hex[:8]}"
 DEFINITION: Final = "sparkapplications.sparkoperator.k8s.io"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -211,7 +211,7 @@ def test_events_call_the_workers(
     watcher.start()
     try:
         world.apply(changed(*SMALL))
-        until(lambda: verdict_after_a_move() == "Pass", WAIT_S, "the verdict", 0.2)
+        until(lambda: verdict_after_a_move() == "Pass", 2 * WAIT_S, "the verdict", 0.2)
     finally:
         stop.set()
         watcher.join(WAIT_S)

@@ -44,6 +44,8 @@ ASKED: Final = (
     Asked(("kafka-kill-leader", "kafka-kill-tcp"), VOLUME),
     Asked(("pulsar-kill-topic-owner", "pulsar-kill-tcp"), S3),
 )
+MOST_SEEDS: Final = 3
+"""Now and then no fault of a control run leaves a copy; then the whole is done again."""
 LATER: Final = 2 * MESSAGES // 3
 """The message at which the second fault comes: the first has healed for the producer by then."""
 
@@ -65,10 +67,15 @@ def done(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
     first, *others = (harness.document(example, messages=MESSAGES) for example in asked.examples)
     for other in others:
         first["spec"]["faults"] += [fault | {"at": {"message": LATER}} for fault in other["spec"]["faults"]]
-    experiment = harness.experiment(first).with_changes(runs=1)
-    kind = experiment.spec.systems[0].kind
-    with whole_runs.at(cluster, settings(kind, asked.store), tmp_path_factory.mktemp("home"), [kind]) as place:
-        yield Done(experiment, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
+    for seed in range(MOST_SEEDS):
+        experiment = harness.experiment(first | {"spec": first["spec"] | {"seed": seed}}).with_changes(runs=1)
+        kind = experiment.spec.systems[0].kind
+        with whole_runs.at(cluster, settings(kind, asked.store), tmp_path_factory.mktemp("home"), [kind]) as place:
+            made = Done(experiment, place, carried_out(place, experiment, tmp_path_factory.mktemp("results")))
+            said = made.of("control").evidence.said
+            if seed == MOST_SEEDS - 1 or (said and said.counts.values_with_duplicates):
+                yield made
+                return
 
 
 def settings(kind: str, store: dict[str, Any]) -> Settings:

@@ -208,7 +208,8 @@ class Place:
 
     def fetch(self, experiment: Experiment, folder: Path) -> Path:
         """Everything of the experiment in the store, as a folder here."""
-        packed = base64.b64decode(self.ask(PACK, self.settings.artifacts.root(experiment.name)))
+        root = self.settings.artifacts.root(experiment.name)
+        packed = base64.b64decode(self.ask(PACK, root, timeout_s=JUDGED_S))
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
         return folder
@@ -224,6 +225,8 @@ def at(cluster: Cluster, settings: Settings, home: Path, kinds: Iterable[str]) -
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         core.create_namespace({"metadata": {"name": settings.namespace, "labels": labels}})
         try:
+            accounts = core.list_namespaced_service_account
+            until(lambda: accounts(settings.namespace).items, READY_S, "the namespace has an account", 0.2)
             place.apply(yaml.safe_dump_all([*_store(settings), _reader(settings)]))
             until(lambda: pods.ready(client, settings.namespace, f"app={READER}") == 1, READY_S, "the pod waits", 0.2)
             if settings.artifacts.s3 is not None:

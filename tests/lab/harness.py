@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -62,9 +63,12 @@ def write(found: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def dedup(*arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
-    """Run the command to its end: exit code, standard output, standard error."""
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=RUN_TIMEOUT_S, cwd=cwd)
+def dedup(
+    *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run the command to its end, with more in its environment: exit code, standard output, standard error."""
+    told, env = command(*arguments), {**os.environ, **(environment or {})}
+    done = subprocess.run(told, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, cwd=cwd, env=env)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -93,7 +97,7 @@ def wait_for(reached: Callable[[], object], bound_s: float, process: "subprocess
     while not reached():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
-        event.wait(0.01)
+        event.wait(0.002)
 
 
 def run_until(
@@ -114,10 +118,16 @@ def stage_in(out: Path) -> str:
     """What the results folder says is going on: the current task's stage, or nothing yet."""
     try:
         state = State.model_validate_json((out / "state.json").read_bytes())
-        tasks = schedule(parse(json.loads((out / "experiment.json").read_bytes()), source="test"))
+        tasks = _tasks((out / "experiment.json").read_bytes())
     except (OSError, ValueError):
         return ""
     return current(tasks, state)[0].stage if state.intended and not finished(tasks, state) else ""
+
+
+@lru_cache(maxsize=8)
+def _tasks(experiment: bytes) -> tuple[Task, ...]:
+    """Parsed once: some stages last no longer than a few parsings."""
+    return schedule(parse(json.loads(experiment), source="test"))
 
 
 class Quiet:

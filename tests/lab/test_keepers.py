@@ -70,7 +70,7 @@ def test_a_started_program_is_described_by_its_status(lab: Lab) -> None:
 def test_an_announced_kill_is_healed_at_its_time_without_anybodys_help(lab: Lab) -> None:
     kept = lab.start("sleeper", SLEEP)
     first = running(kept)
-    until_ns = hold(kept, first, 0.3)
+    until_ns = hold(kept, first, 3.0)
     os.kill(first, signal.SIGKILL)
     until(lambda: status(kept).starts == 2, BOUND_S, "the keeper starts it again", 0.005)
     second = running(kept)

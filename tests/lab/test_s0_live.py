@@ -18,9 +18,9 @@ from dedup.verdicts import Code, Verdict
 from dedup_lab import results
 from dedup_lab.platform import LocalPlatform
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
 
-MOST_CONTROL_RUNS = 16
+MOST_CONTROL_RUNS = 32
 RUNS = 2
 MESSAGES = 300_000
 

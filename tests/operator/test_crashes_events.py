@@ -50,6 +50,7 @@ class Restless:
 def test_looks_at_any_moment_lead_where_a_calm_course_leads(order: int) -> None:
     """Several in a row, none for long, and a world that moves in the middle of each."""
     calm = points.calm(SHORT).course
+    print(f"DEDUP_SEED={points.seed()}")
     chance = random.Random(points.seed() * ORDERS + order)
     course = Course.of(SHORT, Ground(), NAMESPACE)
     restless = Restless(course, chance)
@@ -70,6 +71,7 @@ def test_looks_at_any_moment_lead_where_a_calm_course_leads(order: int) -> None:
 def test_many_breaks_in_one_course_lead_where_a_calm_course_leads(order: int) -> None:
     """One request in twelve breaks, in one way or another."""
     calm = points.calm(SHORT).course
+    print(f"DEDUP_SEED={points.seed()}")
     chance = random.Random(points.seed() * ORDERS + order)
     course = Course.of(SHORT, Ground(), NAMESPACE)
 

@@ -26,6 +26,7 @@ APART_S: Final = 600.0
 @cache
 def course_of(order: int, *ahead_s: float) -> Course:
     course = Course.of(SHORT, Ground(), NAMESPACE)
+    print(f"DEDUP_SEED={points.seed()}")
     played(course, points.seed() * ORDERS + order, *ahead_s)
     return course
 

@@ -37,9 +37,11 @@ def assignment(
 
     Tests that share a Kafka take an attempt each, and with it a topic.
     """
+    experiment = parse(document(**spec), source="test")
+    (system,) = experiment.spec.systems
     found = Assignment(
-        experiment=parse(document(**spec), source="test"),
-        run_id="kafka-dedup-001",
+        experiment=experiment,
+        run_id=f"{system.name}-dedup-001",
         attempt=attempt,
         endpoints=endpoints,
         folder=pod / "history",

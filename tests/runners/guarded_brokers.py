@@ -55,14 +55,19 @@ def security(folder: Path, *, tls: bool, sasl: SaslMechanism | None, password: s
     return Security(ca=folder / "ca.crt" if tls else None, sasl=sasl, login=folder if sasl else None)
 
 
+def certificate(folder: Path) -> Path:
+    """The key and its certificate, as one PEM file."""
+    (folder / "server.pem").write_text(PRIVATE + CERTIFICATE)
+    return folder / "server.pem"
+
+
 @contextmanager
 def broker(
     folder: Path, mechanism: str, *, tls: bool, knows: bool = True, host: str = "127.0.0.1"
 ) -> Iterator[tuple[str, int]]:
     """A broker at that address, for one line after the other; `knows` says whether it knows the password itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    (folder / "server.pem").write_text(PRIVATE + CERTIFICATE)
-    context.load_cert_chain(folder / "server.pem")
+    context.load_cert_chain(certificate(folder))
     with socket.create_server((host, 0)) as listener:
         port = listener.getsockname()[1]
 

@@ -1,7 +1,6 @@
 """A small S3 of the test's own: MinIO as a process on this machine, and the environment in which it is found."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from tests.kubernetes.cluster import binaries
 from upath import UPath
 
 from dedup import stores
+from dedup_lab.ports import free
 from dedup_runners.waiting import until
 
 BUCKET: Final = "histories"
@@ -24,8 +24,8 @@ class ObjectStore:
     """A running MinIO; `environment` is what its clients need."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        (port,) = free(1)
+        self.url = f"http://127.0.0.1:{port}"
         self.environment = {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "dedup-test",

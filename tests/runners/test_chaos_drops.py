@@ -10,7 +10,7 @@ import pytest
 from dedup_runners.chaos import drops
 from dedup_runners.chaos.drops import Address, unheard
 
-SILENCE_S = 0.2
+SILENCE_S = 2.0
 
 
 class Brokers:

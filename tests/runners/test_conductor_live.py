@@ -107,7 +107,8 @@ def _check_in_store(assignment: Assignment) -> None:
 
 
 def test_a_producer_that_is_killed_is_noticed_at_once(kafka: RunningSystem, tmp_path: Path) -> None:
-    told = CUT | {"workload": {"messages": 50_000_000}}
+    long = {"killTCP": {"target": "Clients", "duration": "10s"}}  # connections are cut in pulses; one must be seen
+    told = CUT | {"workload": {"messages": 50_000_000}, "faults": [CUT["faults"][0] | long]}
     killed = assigned.assignment(tmp_path / "pod", str(tmp_path / "store"), 2, endpoints=kafka.endpoints, **told)
     with LocalPod(killed) as pod:
         until(lambda: toxics(kafka), RUN_S, "the fault to be in force")

@@ -30,7 +30,7 @@ def kill_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
     if target is None:
         session.note("no_effect", reason=f"what is sent is stored by {', '.join(ensemble) or 'nobody'}, none of ours")
         return {"effective": False}
-    return strike(session, target, restart_after_s, leader=session.leader(), ensemble=list(ensemble))
+    return strike(session, target, restart_after_s, leader=None, ensemble=list(ensemble))
 
 
 def await_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:

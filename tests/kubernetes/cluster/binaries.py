@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.kubernetes.cluster.processes import AGAIN
+
 from dedup.errors import EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
 from dedup_runners.waiting import until
@@ -156,32 +158,36 @@ def go() -> str:
 def build(programs: Sequence[Program], target: Path) -> None:
     """Build programs of one module into the folder `target`; they appear there complete or not at all."""
     remove_stale(target, ".new-*")
-    packages = [program.package for program in programs]
     # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
     # -dwarf=false: what the linker would throw away is not made, a tenth of the time.
     flags = ["-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false", "-ldflags", _linking(programs)]
     with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as folder:
-        done = subprocess.run(
-            [go(), "build", *flags, "-o", f"{folder}/", *packages],
-            cwd=TOOLS / programs[0].tool,
-            # A compiler that collects its garbage less often takes 5 % less time, and some more memory.
-            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOGC": "400"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
-        )
-        if done.returncode != 0:
-            said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-            raise EnvironmentError_(
-                where=f"go build {' '.join(packages)}",
-                got=said[:300],
-                rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
-                todo="check `go version`, the network, `go env GOPROXY` and the disk, then run again",
-            )
+        AGAIN(_go_build, programs, flags, folder)
         for program in programs:
             program.path.parent.mkdir(exist_ok=True)
             os.replace(Path(folder, _built_name(program.package)), program.path)
+
+
+def _go_build(programs: Sequence[Program], flags: Sequence[str], folder: str) -> None:
+    packages = [program.package for program in programs]
+    done = subprocess.run(
+        [go(), "build", *flags, "-o", f"{folder}/", *packages],
+        cwd=TOOLS / programs[0].tool,
+        # A compiler that collects its garbage less often takes 5 % less time, and some more memory.
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOGC": "400"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise EnvironmentError_(
+            where=f"go build {' '.join(packages)}",
+            got=said[:300],
+            rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
+            todo="check `go version`, the network, `go env GOPROXY` and the disk, then run again",
+        )
 
 
 def _built_name(package: str) -> str:

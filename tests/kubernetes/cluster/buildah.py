@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kubernetes.cluster import packages
-from tests.kubernetes.cluster.processes import run
+from tests.kubernetes.cluster.processes import AGAIN, run
 
 from dedup_lab.caches import remove_stale, root
 
@@ -55,7 +55,7 @@ class Buildah:
         chosen = [*(["--target", target] if target else []), *(["--build-arg", f"BASE={base}"] if base else [])]
         with _settings(self._store) as settings:
             options = ["--isolation", "chroot", "--layers", "--pull-never", *settings, *chosen]
-            self._run("bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
+            AGAIN(self._run, "bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
         self._forget(stored.rpartition(":")[0])
 
     def _forget(self, name: str) -> None:

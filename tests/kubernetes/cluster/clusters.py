@@ -49,8 +49,8 @@ PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
-READY_TIMEOUT_S: Final = 120.0
-IMPORT_TIMEOUT_S: Final = 300.0
+READY_TIMEOUT_S: Final = 300.0
+IMPORT_TIMEOUT_S: Final = 900.0
 ADMIN: Final = "admin"
 USERS: Final = {
     ADMIN: "system:masters",

@@ -44,7 +44,7 @@ from dedup_lab.labs import Lab
 from dedup_lab.ports import free
 from dedup_runners.waiting import until
 
-READY_TIMEOUT_S: Final = 120.0
+READY_TIMEOUT_S: Final = 300.0
 ASK_TIMEOUT_S: Final = 5.0
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 """Where services get their addresses from. They lead somewhere only where kube-proxy runs (nodes.py)."""
@@ -189,10 +189,11 @@ def _ready(lab: Lab, url: str, certificate: Path, token: str) -> bool:
     try:
         trusted = ssl.create_default_context(cafile=str(certificate))
         headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx.get(f"{url}/readyz", headers=headers, verify=trusted, timeout=ASK_TIMEOUT_S, trust_env=False)
+        with httpx.Client(headers=headers, verify=trusted, timeout=ASK_TIMEOUT_S, trust_env=False) as client:
+            answers = [client.get(f"{url}{path}") for path in ("/readyz", "/api/v1/namespaces/default")]
     except (FileNotFoundError, ssl.SSLError, httpx.TransportError):  # no certificate yet, half of it, or no server
         return False
-    return answer.status_code == httpx.codes.OK
+    return all(answer.status_code == httpx.codes.OK for answer in answers)
 
 
 def write_kubeconfig(path: Path, url: str, certificate: Path, user: User) -> None:

@@ -26,7 +26,7 @@ from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
 START_TIMEOUT_S: Final = 20.0
-END_TIMEOUT_S: Final = 30.0
+END_TIMEOUT_S: Final = 120.0
 COMMAND_TIMEOUT_S: Final = 60.0
 INIT: Final = Path(__file__).with_name("init.py")
 KINDS: Final = ("mount", "net", "pid", "uts", "ipc")
@@ -96,7 +96,7 @@ def _begin(lab: Lab) -> psutil.Process:
         lab.check()
         status = kept.status()
         children = psutil.Process(status.pid).children() if status and status.pid else []
-        return next((each for each in children if str(INIT) in each.cmdline()), None)
+        return next((each for each in children if each.cmdline() == init), None)
 
     process_1 = until(child, START_TIMEOUT_S, "process 1 of the cluster's namespaces runs")
     assert process_1 is not None  # what `until` returns is true

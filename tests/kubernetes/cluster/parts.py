@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tests.kubernetes.cluster import binaries
-from tests.kubernetes.cluster.processes import CHECKOUT, run
+from tests.kubernetes.cluster.processes import AGAIN, CHECKOUT, run
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import jars
 from dedup_lab.caches import Progress, remove_stale, root
 
 DEBOOTSTRAP_TIMEOUT_S: Final = 900.0
-GO_TIMEOUT_S: Final = 300.0
+GO_TIMEOUT_S: Final = 900.0
 ALWAYS: Final = (0.0, 0.0)
 """The time of every file and folder that is copied."""
 # What nobody reads in a container: dpkg is told not to unpack it there, and the base does not have it either.
@@ -133,6 +133,9 @@ class Debian:
         return f"{self.place} {release['ID']} {release['VERSION_CODENAME']} {self.packages} {UNREAD} {LEFTOVERS}"
 
     def put(self, target: Path, progress: Progress) -> None:
+        AGAIN(self._made, target, progress)
+
+    def _made(self, target: Path, progress: Progress) -> None:
         suite = _release()["VERSION_CODENAME"]
         progress(f"debootstrap {suite}", 0, 1)
         remove_stale(root(), ".debian-*")

@@ -5,9 +5,18 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import tenacity
+
 from dedup.errors import EnvironmentError_
 
 CHECKOUT: Final = Path(__file__).parents[3]
+AGAIN: Final = tenacity.Retrying(
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_exponential_jitter(multiplier=0.5, max=8),
+    retry=tenacity.retry_if_exception_type(EnvironmentError_),
+    reraise=True,
+)
+"""A registry that fails once is asked again. What was fetched already is not asked for twice."""
 
 
 def run(command: list[str], settings: dict[str, str], timeout_s: float, rule: str) -> str:

@@ -28,7 +28,7 @@ from dedup_lab.caches import Progress, silent
 HERE: Final = Path(__file__).parent
 MANIFESTS: Final = ("namespaces.yaml", "dns.yaml", "storage.yaml", "object-store.yaml")
 NAMESPACES: Final = ("kube-system", "local-path-storage", "minio", spark_operator.NAMESPACE)
-AVAILABLE_TIMEOUT_S: Final = 120
+AVAILABLE_TIMEOUT_S: Final = 300
 KUBECTL_TIMEOUT_S: Final = AVAILABLE_TIMEOUT_S + 30
 
 

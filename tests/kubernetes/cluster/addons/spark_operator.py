@@ -66,7 +66,8 @@ def chart() -> Path:
 
 def _fetch_chart(target: Path) -> None:
     module, pins = f"{PROGRAM.module}@{PROGRAM.version}", str(binaries.TOOLS / PROGRAM.tool)
-    said = processes.run(
+    said = processes.AGAIN(
+        processes.run,
         [binaries.go(), "-C", pins, "mod", "download", "-json", module],
         {},
         DOWNLOAD_TIMEOUT_S,
