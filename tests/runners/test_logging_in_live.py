@@ -29,8 +29,9 @@ from dedup.endpoints import Endpoints
 from dedup.errors import EXIT_ERROR
 from dedup.histories import damages, read_manifest
 from dedup_lab import kafka, labs, pulsar
-from dedup_lab.ports import free
+from dedup_lab.ports import free, listening
 from dedup_runners import round_trips
+from dedup_runners.waiting import until
 from dedup_spark import oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -77,7 +78,9 @@ def guarded_kafka(folder: Path) -> Iterator[Endpoints]:
 def guarded_pulsar(folder: Path) -> Iterator[Endpoints]:
     """A broker that lets nobody in without a token, and speaks TLS beside what its own parts speak."""
     binary, web = free(2)
-    certificate, usual, key = guarded_brokers.certificate(folder), pulsar.broker_settings, secrets.token_bytes(32)
+    usual, key = pulsar.broker_settings, secrets.token_bytes(32)
+    (folder / "token").write_text(f"{token(key)}\n")
+    open_to_all = guarded_brokers.security(folder, tls=True, sasl=None)
 
     def settings(zookeeper: int, node: pulsar.Node, bookies: int) -> dict[str, object]:
         said = usual(zookeeper, node, bookies)
@@ -86,8 +89,8 @@ def guarded_pulsar(folder: Path) -> Iterator[Endpoints]:
             "brokerServicePortTls": binary,
             "webServicePortTls": web,
             "advertisedListeners": f"{said['advertisedListeners']},internal:pulsar+ssl://{HOST}:{binary}",
-            "tlsCertificateFilePath": certificate,
-            "tlsKeyFilePath": certificate,
+            "tlsCertificateFilePath": folder / "ca.crt",
+            "tlsKeyFilePath": guarded_brokers.certificate(folder),
             "authenticationEnabled": "true",
             "authorizationEnabled": "true",
             "authenticationProviders": plugins.format("broker.authentication", "Provider"),
@@ -103,8 +106,12 @@ def guarded_pulsar(folder: Path) -> Iterator[Endpoints]:
         patch.object(pulsar, "pulsar_round_trip"),  # the lab itself has no token; the test makes the round trip
     ):
         pulsar.start(lab, version="4.2.4", proxied=False, brokers=1, bookies=1)
-        open_to_all = guarded_brokers.security(folder, tls=True, sasl=None)
-        (folder / "token").write_text(f"{token(key)}\n")
+
+        def up() -> bool:
+            lab.check()
+            return listening(web)
+
+        until(up, RUN_S, "the broker listens")
         address = f"pulsar+ssl://{HOST}:{binary}"
         yield Endpoints(
             system="pulsar",
