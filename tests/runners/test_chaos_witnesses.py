@@ -15,7 +15,7 @@ import pytest
 
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup_runners.chaos import actions, keepers, pings, processes, sessions, sockets
+from dedup_runners.chaos import actions, keepers, pings, probes, processes, sessions, sockets
 from dedup_runners.chaos.experiments import render
 
 TIMEOUT_S = 5.0
@@ -136,6 +136,21 @@ def test_at_the_end_one_early_ping_is_none_and_most_of_them_are_the_end_of_a_lat
 ) -> None:
     monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
     assert pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken), median) == [found]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "found"),
+    [
+        ([{"1": 82.0, "2": 101.0}, {}, {"1": 101.0, "2": 102.0}], {"1": 101.0, "2": 102.0}),
+        ([{"1": 3.0}] * 99, {"1": 3.0}),
+    ],
+    ids=["another fault passes on what is held back", "it is gone"],
+)
+def test_at_the_end_early_pings_are_asked_again_and_stay_early_without_a_latency(
+    rounds: list[dict[str, float]], found: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "measured", Mock(side_effect=rounds))
+    assert probes.pings_at_the_end(Mock(), 100.0) == found
 
 
 @pytest.mark.parametrize(("taken", "error"), [([OSError("reset")] * 2, OSError), ([3.0, TimeoutError()], TimeoutError)])

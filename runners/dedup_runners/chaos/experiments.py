@@ -151,7 +151,7 @@ def _undo(fault: Fault | None) -> list[Activity]:
 def _latency(latency_s: float) -> list[Activity]:
     return [
         _action("slow_down", latency_ms=latency_s * 1000),
-        _probe("wait_for_producer"),
+        _probe("wait_for_producer", latency_ms=latency_s * 1000),
         _action("clear"),
         _heal_proof(),
     ]
