@@ -124,13 +124,22 @@ def _received(text: str) -> Iterator[tuple[int, ...]]:
 
 
 def write_history(
-    folder: Path, history: History, *, segment_rows: int = 1 << 20, row_group_rows: int = 1 << 16, **manifest: Any
+    folder: Path,
+    history: History,
+    *,
+    segment_rows: int = 1 << 20,
+    row_group_rows: int = 1 << 16,
+    empty: bool = False,
+    **manifest: Any,
 ) -> Manifest:
-    """Make `folder` a whole run folder that holds `history`, and return its manifest; `manifest` overrides fields."""
+    """Make `folder` a whole run folder that holds `history`, and return its manifest; `manifest` overrides fields.
+
+    `empty`: each table begins with a segment without rows.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
     files = {
-        table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows))
+        table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty))
         for table, rows in tables.items()
     }
     ticks: list[tuple[int, ...]] = list(history.clock or [(0, 0, 0), (0, len(history.sent), 1)])
@@ -158,11 +167,13 @@ def write_pair(folder: Path, history: History) -> None:
 
 
 def _write_segments(
-    folder: Path, table: str, rows: Iterable[tuple[int, ...]], segment_rows: int, row_group_rows: int
+    folder: Path, table: str, rows: Iterable[tuple[int, ...]], segment_rows: int, row_group_rows: int, empty: bool
 ) -> Iterator[Segment]:
     (folder / table).mkdir()
     left = iter(rows)
-    for number in itertools.count():
+    if empty:
+        yield _write_parquet(folder, f"{table}/00000.parquet", table, [], row_group_rows)
+    for number in itertools.count(int(empty)):
         chunk = list(itertools.islice(left, segment_rows))
         if not chunk:
             return
@@ -171,7 +182,8 @@ def _write_segments(
 
 def _write_parquet(folder: Path, name: str, table: str, rows: list[tuple[int, ...]], row_group_rows: int) -> Segment:
     schema, path = histories.SCHEMAS[table], folder / name
-    columns = [pa.array(column, schema.field(i).type) for i, column in enumerate(zip(*rows, strict=True))]
+    values = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    columns = [pa.array(column, schema.field(i).type) for i, column in enumerate(values)]
     with histories.parquet_writer(path, schema) as writer:
         writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=row_group_rows)
     return Segment(path=name, rows=len(rows), bytes=path.stat().st_size, sha256=histories.sha256_of(path))

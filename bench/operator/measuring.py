@@ -116,7 +116,7 @@ def operator(server: ApiServer, namespace: str, folder: Path) -> Iterator[Operat
     (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
     (folder / "helm").symlink_to(binaries.find(binaries.HELM))
     (port,) = free(1)
-    command = [sys.executable, str(Path(__file__).with_name("played.py")), "--namespace", namespace]
+    command = [sys.executable, str(Path(__file__).with_name("played.py")), "--namespace", namespace, "--no-lease"]
     command += ["--settings", str(folder / "settings.yaml"), "--charts", str(ROOT / "charts"), "--port", str(port)]
     environment = {
         **os.environ,

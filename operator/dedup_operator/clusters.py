@@ -65,6 +65,10 @@ class Refused(ClusterError):
     """It was not done, and asking again will not help."""
 
 
+class Forbidden(Refused):
+    """A right is missing, or a rule of the cluster does not admit it: people can mend that."""
+
+
 class UnknownKind(Refused):
     """What defines the kind is not installed. A deletion of such an object is done all the same."""
 
@@ -190,6 +194,8 @@ def _checked(status: int, said: str) -> None:
         raise Unreachable(f"HTTP {status}: {words}")
     if status == 404 and not _has_words(said):
         raise UnknownKind(f"this cluster does not know the kind that is asked for ({words.strip()})")
+    if status == 403:
+        raise Forbidden(f"{words}; give the operator's account that right, or see what does not admit it")
     raise Refused(words)
 
 

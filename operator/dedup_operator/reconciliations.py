@@ -32,7 +32,7 @@ from dedup.stages import (
 from dedup.stages import Status as Seen
 from dedup_operator import retentions, sights
 from dedup_operator.admissions import Key, Queue, ordinal
-from dedup_operator.clusters import Cluster, ClusterError, NotHolder, Object, Refused, UnknownKind
+from dedup_operator.clusters import Cluster, ClusterError, Forbidden, NotHolder, Object, Refused, UnknownKind
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
@@ -142,6 +142,8 @@ class _Look:
         try:
             return self._step()
         except (SpecificationError, PlatformError, Refused) as error:
+            if isinstance(error, Refused):
+                self._operator.metrics.add("api_errors_total")
             self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
 
@@ -213,7 +215,8 @@ class _Look:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
         If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
-        Of what is not installed that is not said: somebody may install it yet, and histories wait.
+        Of what is not installed, and what the operator has no right to, that is not said: somebody may mend it yet, and
+        histories wait.
         """
         saved = state
 
@@ -224,7 +227,7 @@ class _Look:
 
         try:
             return advance(taken, state, platform, note, self._now)
-        except UnknownKind:
+        except (UnknownKind, Forbidden):
             raise
         except (Refused, PlatformError) as error:
             if isinstance(error, Refused):

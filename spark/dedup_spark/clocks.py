@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dedup.findings import Window
 from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
@@ -25,20 +26,31 @@ class Borders(NamedTuple):
     told: int
 
 
-def borders_of(runs: Sequence[tuple[int, Place, Sequence[Window]]]) -> dict[int, tuple[Borders, ...]]:
-    """The windows of runs (their number, folder and windows) as row numbers; without any the clock is not read.
+def borders_of(
+    runs: Sequence[tuple[int, Place, Sequence[Window]]],
+) -> tuple[dict[int, tuple[Borders, ...]], dict[int, list[str]]]:
+    """The windows of runs (their number, folder and windows) as row numbers; and clocks that are damaged, in words.
 
-    A row in doubt, one recorded in the same tick as the border, counts as under way.
+    Without windows the clock is not read. A row in doubt, one recorded in the same tick as the border, counts as under
+    way.
     """
     asked = [(run, folder, windows) for run, folder, windows in runs if windows]
+
+    def read(each: tuple[int, Place, Sequence[Window]]) -> tuple[Borders, ...] | str:
+        try:
+            return _borders(each[1], each[2])
+        except (OSError, ValueError, pa.ArrowException) as error:  # pages can be damaged where all else is right
+            return f"clock.parquet: {next(iter(str(error).splitlines()), type(error).__name__)}"
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(lambda each: _borders(each[1], each[2]), asked)
-        return {run: borders for (run, _, _), borders in zip(asked, found, strict=True)}
+        found = dict(zip((run for run, _, _ in asked), pool.map(read, asked), strict=True))
+    borders = {run: each for run, each in found.items() if not isinstance(each, str)}
+    return borders, {run: [each] for run, each in found.items() if isinstance(each, str)}
 
 
 def _borders(folder: Place, windows: Sequence[Window]) -> tuple[Borders, ...]:
     with reached(folder), parquet(folder / "clock.parquet") as file:
-        table = file.read(columns=CLOCK.names)
+        table = file.read(columns=CLOCK.names).cast(CLOCK)  # which has no room for a value that is missing
     kind, index, at_ns = (table.column(name).to_numpy() for name in CLOCK.names)
     ends = np.iinfo(np.int64).max
     borders = []

@@ -161,9 +161,8 @@ class SparkWorkers:
 
     def _shared_out(self, items: Sequence[Item], work: Callable[[Item], Output], made: Sequence[str]) -> DataFrame:
         """`work` is done on each item; which are whose every task knows, so that nothing has to be sorted first."""
-        tasks = min(max(self._cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * self._cores)
-        shares = [items[number::tasks] for number in range(tasks)]
-        return map_in_arrow(self._spark.range(0, tasks, 1, tasks), _on_each(shares, work), made)
+        dealt = shares(items, self._cores)
+        return map_in_arrow(self._spark.range(0, len(dealt), 1, len(dealt)), _on_each(dealt, work), made)
 
     def _grouped(
         self,
@@ -183,6 +182,12 @@ class SparkWorkers:
         rows = frame.where("note IS NULL").selectExpr(*names, *keyed)
         together = rows.repartition(2 * self._cores, *numbers).sortWithinPartitions(*numbers, *within)
         return map_in_arrow(together, _on_groups(work, [*numbers, *within]), made)
+
+
+def shares(items: Sequence[Item], cores: int) -> list[Sequence[Item]]:
+    """What each task is given: neighbours go to different ones."""
+    tasks = min(max(cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * cores)
+    return [items[number::tasks] for number in range(tasks)]
 
 
 def map_in_arrow(frame: DataFrame, work: Callable[[Batches], Batches], made: Sequence[str]) -> DataFrame:

@@ -89,7 +89,9 @@ def verify(
     inspected = workers.inspect(list(files_of(folders)))
     wrong = _damages(inspected)
     windows = [windows_of(manifest) for _, manifest in folders]
-    borders = borders_of([(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong])
+    whole = [(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong]
+    borders, unread = borders_of(whole)
+    wrong |= unread
     tables = tables_in(findings_folder, folders, windows)
     chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}

@@ -82,7 +82,8 @@ def judge(folder: Path) -> Verification:
 
 def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
     for path in segments(folder, table):
-        read = pq.read_table(path, columns=SCHEMAS[table].names)
+        read = pq.read_table(path, columns=SCHEMAS[table].names).cast(SCHEMAS[table])  # none may be missing
+        assert all(0 <= value < 1 << 48 for value in read["value"].to_pylist()), f"{path}: no such value is sent"
         yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
 
 

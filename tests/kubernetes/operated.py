@@ -105,14 +105,17 @@ class Operated:
             finally:
                 door.terminate()
 
+    def told(self) -> list[object]:
+        """How the `dedup` command is told where the experiments are."""
+        return ["--kubeconfig", self.place.cluster.kubeconfig, "--namespace", self.place.namespace]
+
     def fetched(self, name: str, folder: Path) -> Path:
         """Everything of an experiment in the store, by `dedup results`, whose exit code is the verdict's."""
         status = (self.live(name) or {})["status"]
-        told = ["--kubeconfig", self.place.cluster.kubeconfig, "--namespace", self.place.namespace]
         with self.store_here() as address:
             keys = {**whole_runs.KEYS, resources.ENDPOINT: address, **api_servers.direct()}
             code, said, problem = harness.dedup(
-                "results", name, *told, "--output", folder, "--histories", environment=keys
+                "results", name, *self.told(), "--output", folder, "--histories", environment=keys
             )
         assert code == EXIT_CODES[Verdict(status["verdict"].lower())], (said, problem)
         return folder

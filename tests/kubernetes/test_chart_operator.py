@@ -142,6 +142,17 @@ def test_the_api_server_takes_every_object(helm: Helm, client: ApiClient, values
         dry_run(client, {**each, "metadata": {**each["metadata"], "namespace": where}}, where)
 
 
+def test_prometheus_operator_is_told_of_its_pod_if_asked(helm: Helm) -> None:
+    """No API server of ours has that kind, so nobody but us looks at it."""
+    assert not [each for each in helm.render({}) if each["kind"] == "PodMonitor"]
+    rendered = helm.render({"metrics": {"podMonitor": True}})
+    monitor, pod = named(rendered, "PodMonitor", "op"), named(rendered, "Deployment", "op")["spec"]["template"]
+    chosen, (endpoint,) = monitor["spec"]["selector"]["matchLabels"], monitor["spec"]["podMetricsEndpoints"]
+    assert chosen and chosen.items() <= pod["metadata"]["labels"].items()
+    ports = pod["spec"]["containers"][0]["ports"]
+    assert endpoint["path"] == "/metrics" and endpoint["port"] in [each["name"] for each in ports]
+
+
 def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
     template = named(helm.render({}), "Deployment", "op")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "op"}}

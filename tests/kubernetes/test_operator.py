@@ -25,7 +25,7 @@ from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
 from tests.operator.worlds import SETTINGS, Player, World
 
-from dedup_operator import crd
+from dedup_operator import crd, reconciliations
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import PLACES, Conflict, UnknownKind, path_of
 from dedup_operator.leases import DURATION_S, Alone
@@ -208,6 +208,7 @@ def test_events_call_the_workers(
         target=lambda: kopf.run(registry=made, standalone=True, namespaces=[namespace], stop_flag=stop), daemon=True
     )
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    monkeypatch.setattr(reconciliations, "LOOK_AGAIN_S", 3600.0)
     watcher.start()
     try:
         world.apply(changed(*SMALL))

@@ -147,6 +147,8 @@ def out_of_order(dice: random.Random, folder: Path, file: Path) -> None:
     rewrite(folder, file, table.set_column(0, SCHEMAS["received"].field("arrival"), arrivals))
 
 
+OF_ANY_FILE: Final = (truncated, bit_flipped, longer, gone, half_written, cut_off_and_recorded, foreign)
+"""Of the clock, too."""
 AFTER: Final[tuple[Corruption, ...]] = (truncated, bit_flipped, longer, gone, half_written, another_ones, one_too_many)
 BEFORE: Final[tuple[Corruption, ...]] = (
     *(cut_off_and_recorded, foreign, newer, another_type, a_row_short, with_a_hole, beyond_what_is_sent, out_of_order),
@@ -189,6 +191,35 @@ MANIFESTS: Final[tuple[Corruption, ...]] = (
 )
 
 
+CHANGED: Final = ("in the manifest", "its bytes changed")
+NO_PARQUET: Final = ("not a Parquet file",)
+NO_COLUMNS: Final = ("another program wrote it, or a newer dedup",)
+REASONS: Final[dict[Corruption, tuple[str, ...]]] = {
+    truncated: CHANGED,
+    bit_flipped: CHANGED,
+    longer: CHANGED,
+    gone: ("missing",),
+    half_written: ("missing", "never closed"),
+    another_ones: CHANGED,
+    one_too_many: ("not named by the manifest",),
+    cut_off_and_recorded: NO_PARQUET,
+    foreign: NO_PARQUET,
+    newer: NO_COLUMNS,
+    another_type: NO_COLUMNS,
+    a_row_short: ("rows, ", "do not rise by one"),
+    with_a_hole: ("its columns are",),
+    beyond_what_is_sent: ("values",),
+    out_of_order: ("do not rise by one",),
+    manifest_truncated: ("JSON",),
+    manifest_garbled: ("JSON",),
+    manifest_newer: ("schema",),
+    manifest_with_more: ("key",),
+    manifest_with_less: ("this key is required",),
+    manifest_that_forgets_a_file: ("not named by the manifest",),
+}
+"""Of the words that say what is wrong, those that must be among them: one of these."""
+
+
 def verdicts(folders: list[Path], work: Path, engine: Engine = Engine.LOCAL) -> list[RunVerdict]:
     children = Children()
     try:
@@ -215,16 +246,22 @@ def test_a_corruption_is_an_error_that_names_the_file_and_the_reason(corrupt: Co
     for seed in range(EACH):
         dice, folder = random.Random(seed), tmp_path / f"run-{seed}"
         shutil.copytree(tmp_path / "clean", folder)
-        table, number = dice.choice(["sent", "outcomes", "received"]), dice.randrange(3)
-        files.append(folder / table / f"{number:05}.parquet")
+        files.append(dice.choice(sorted(folder.rglob("*.parquet" if corrupt in OF_ANY_FILE else "0*.parquet"))))
         corrupt(dice, folder, files[-1])
         folders.append(folder)
-    assert not [each for each in verdicts(folders, tmp_path / "work", Engine.ORACLE) if each.verdict is Verdict.PASS]
+    by_oracle = verdicts(folders, tmp_path / "work", Engine.ORACLE)
+    assert {each.verdict for each in by_oracle} == {Verdict.ERROR}
     for folder, file, verdict in zip(folders, files, verdicts(folders, tmp_path / "work"), strict=True):
         said = " ".join(reason.text for reason in verdict.reasons)
         assert verdict.verdict is Verdict.ERROR, (folder.name, said)
-        if corrupt in MANIFESTS:
-            assert MANIFEST in said or "the manifest" in said
-        else:
-            assert (file.parent.name if corrupt is not out_of_order else "received") in said
-            assert ".parquet" in said or "rows, " in said
+        assert named(corrupt, folder, file) in said, said
+        assert any(reason in said for reason in REASONS[corrupt]), said
+
+
+def named(corrupt: Corruption, folder: Path, file: Path) -> str:
+    """What must be named as damaged."""
+    if corrupt in MANIFESTS:
+        return "manifest"
+    if corrupt in (a_row_short, out_of_order):  # a row is missed in the whole table
+        return "received" if corrupt is out_of_order else file.parent.name
+    return file.with_name("99999.parquet").name if corrupt is one_too_many else file.relative_to(folder).as_posix()

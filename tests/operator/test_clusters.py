@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from dedup_operator.clusters import Conflict, LiveCluster, Object, Refused, UnknownKind, Unreachable
+from dedup_operator.clusters import Conflict, Forbidden, LiveCluster, Object, Refused, UnknownKind, Unreachable
 
 DATE: Final = "Sun, 09 Sep 2001 01:46:40 GMT"
 DATE_S: Final = 1_000_000_000
@@ -76,7 +76,7 @@ def test_a_kind_that_nobody_installed_is_not_an_object_that_is_not_there() -> No
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(403, Refused), (422, Refused), (409, Conflict), (429, Unreachable), (503, Unreachable)]
+    ("status", "error"), [(403, Forbidden), (422, Refused), (409, Conflict), (429, Unreachable), (503, Unreachable)]
 )
 def test_an_answer_is_final_or_not(status: int, error: type[Exception]) -> None:
     with pytest.raises(error, match="no, since"):

@@ -22,12 +22,21 @@ from tests.spark.test_job import assert_agree
 
 from dedup.anomalies import Counts, Verification
 from dedup_spark import local, oracle
+from dedup_spark.chunks import chunks_of
+from dedup_spark.evidence import open_folders
+from dedup_spark.files import files_of, inspect
+from dedup_spark.islands import READ
+from dedup_spark.job import shares
 
 BATCHES, BATCH = 4, 525
 SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
 """Rows a segment, rows a row group."""
 
 MOST_ROWS = 64
+EMPTY = 7
+"""One of so many histories begins each table with a file without rows."""
+CORES = 2
+MORE = ("block_lengths", "gaps", "tails", "empty files", "files of one row")
 
 
 class Coverage:
@@ -37,14 +46,20 @@ class Coverage:
         self.histories = 0
         self.found = Counter[str]()
 
-    def add(self, history: History, group_rows: int, said: Verification) -> None:
+    def add(self, history: History, sizes: tuple[int, int], tasks: int, empty: bool, said: Verification) -> None:
+        """`tasks`: how many of them reduce what was read."""
+        segment_rows, group_rows = sizes
         groups = -(-len(history.received) // group_rows)
         lanes = {(row[1], row[5]) for row in history.received}
         self.histories += 1
         self.found.update(name for name, number in said.counts if number)
         self.found.update(name for name in ("block_lengths", "gaps") if getattr(said, name))
         self.found["tails"] += tails_of(history, said)
-        self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1
+        self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1 and tasks >= 3
+        self.found["empty files"] += empty
+        self.found["files of one row"] += any(
+            len(rows) % segment_rows == 1 for rows in (history.sent, history.outcomes, history.received)
+        )
 
     def __str__(self) -> str:
         found = ", ".join(f"{name} {number}" for name, number in sorted(self.found.items()))
@@ -53,7 +68,7 @@ class Coverage:
     def check(self) -> None:
         assert self.histories >= 2000
         assert self.found["in pieces"] >= self.histories / 2
-        assert all(self.found[name] >= 100 for name in (*Counts.model_fields, "block_lengths", "gaps", "tails"))
+        assert all(self.found[name] >= 100 for name in (*Counts.model_fields, *MORE))
 
 
 def tails_of(history: History, said: Verification) -> bool:
@@ -64,6 +79,13 @@ def tails_of(history: History, said: Verification) -> bool:
         highest[where] = max(batch, highest.get(where, 0))
     named = (re.fullmatch(r"(.*): batch indexes \d+ to (\d+) were not read", gap) for gap in said.gaps)
     return any(int(gap[2]) > highest[gap[1]] for gap in named if gap)
+
+
+def tasks_of(folders: list[Path]) -> Counter[int]:
+    """How many tasks of the job reduce what was read of each run, by its number."""
+    opened, _ = open_folders(folders)
+    dealt = shares(chunks_of([inspect(file) for file in files_of(opened)], 1, {}), CORES)
+    return Counter(run for share in dealt for run in {chunk.run for chunk in share if chunk.kind == READ})
 
 
 @pytest.mark.spark
@@ -85,7 +107,9 @@ def test_all_three_say_the_same_of_generated_histories(
         folders, histories = [tmp_path / str(seed) for seed in seeds], [history_of(seed) for seed in seeds]
         for number, (folder, history) in enumerate(zip(folders, histories, strict=True)):
             segment_rows, group_rows = SIZES[number % len(SIZES)]
-            write_history(folder, history, segment_rows=segment_rows, row_group_rows=group_rows)
+            empty = not number % EMPTY
+            write_history(folder, history, segment_rows=segment_rows, row_group_rows=group_rows, empty=empty)
+        tasks = tasks_of(folders)
         by_spark, problems = spark_judges(folders, chunk_rows=1)
         here = local.verify(folders, chunk_rows=1)
         assert (problems, here.problems) == ([], ())
@@ -93,7 +117,8 @@ def test_all_three_say_the_same_of_generated_histories(
             naive = oracle.judge(folder)
             assert_agree(here.runs[number], naive, f"local, history_of({folder.name})")
             assert_agree(by_spark[number], naive, f"Spark, history_of({folder.name})")
-            coverage.add(histories[number], SIZES[number % len(SIZES)][1], naive)
+            sizes, empty = SIZES[number % len(SIZES)], not number % EMPTY
+            coverage.add(histories[number], sizes, tasks[number], empty, naive)
             shutil.rmtree(folder)
 
     agree()
