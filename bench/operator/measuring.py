@@ -30,6 +30,7 @@ from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.played import PlayedCluster, namespace_on, playing
 from tests.kubernetes.requests import ask
 from tests.operator.worlds import Player
+from urllib3.exceptions import HTTPError
 
 from dedup_lab.ports import free
 from dedup_operator import crd
@@ -61,8 +62,8 @@ class Operator:
         while not self.stop.wait(SAMPLE_S):
             total = 0
             for each in self.family():
-                with suppress(psutil.NoSuchProcess):
-                    total += each.memory_info().rss
+                with suppress(psutil.NoSuchProcess):  # a page that several have counts once, as a cgroup counts it
+                    total += each.memory_full_info().pss
             self.peak_bytes = max(self.peak_bytes, total)
 
     def cpu_s(self) -> float:
@@ -89,10 +90,11 @@ class Marks:
             listed = CustomObjectsApi(client).list_namespaced_custom_object
             while not stop.is_set():
                 kind = (crd.GROUP, crd.VERSION, namespace, crd.PLURAL)
-                for event in Watch().stream(listed, *kind, timeout_seconds=30):
-                    made = event["object"]
-                    if (made.get("status") or {}).get("conditions"):
-                        self.seen.setdefault(made["metadata"]["name"], time.monotonic())
+                with suppress(HTTPError):  # the API server goes first, at the end
+                    for event in Watch().stream(listed, *kind, timeout_seconds=30):
+                        made = event["object"]
+                        if (made.get("status") or {}).get("conditions"):
+                            self.seen.setdefault(made["metadata"]["name"], time.monotonic())
 
     def waits_s(self) -> list[float]:
         return sorted(self.seen[name] - self.applied[name] for name in self.applied)
