@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from dedup.histories import SCHEMAS, TABLES, same_columns
 from dedup.manifests import Manifest
@@ -20,7 +19,7 @@ from dedup.payloads import MAX_VALUE
 from dedup.stores import parquet, place, reached
 from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
-from dedup_spark.files import Inspected
+from dedup_spark.files import DAMAGED, Inspected, damage
 from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
 from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
 
@@ -133,9 +132,8 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     """The islands of a chunk, and its note."""
     try:
         return _reduced(chunk, ends)
-    except (OSError, ValueError, pa.ArrowException) as error:  # of whatever kind the damage is, it has a place
-        what = next(iter(str(error).splitlines()), type(error).__name__)
-        problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {what}"
+    except DAMAGED as error:  # it has a place
+        problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {damage(error)}"
         nothing = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
         return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
 

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from dedup.findings import Window
 from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.stores import Place, parquet, reached
+from dedup_spark.files import DAMAGED, damage
 
 AT_ONCE: Final = 16
 
@@ -39,8 +39,8 @@ def borders_of(
     def read(each: tuple[int, Place, Sequence[Window]]) -> tuple[Borders, ...] | str:
         try:
             return _borders(each[1], each[2])
-        except (OSError, ValueError, pa.ArrowException) as error:  # pages can be damaged where all else is right
-            return f"clock.parquet: {next(iter(str(error).splitlines()), type(error).__name__)}"
+        except DAMAGED as error:  # pages can be damaged where all else is right
+            return f"clock.parquet: {damage(error)}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = dict(zip((run for run, _, _ in asked), pool.map(read, asked), strict=True))

@@ -6,11 +6,16 @@ before anybody relies on its rows: it costs its own run the verdict, and no othe
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from dedup.histories import damages_of
 from dedup.manifests import Manifest, Segment
 from dedup.stores import Place, parquet, place, reached
+
+DAMAGED: Final = (OSError, ValueError, pa.ArrowException)
+"""How it shows that the rows of a file cannot be read, of whatever kind the damage is."""
 
 
 class File(NamedTuple):
@@ -30,6 +35,11 @@ class Inspected(NamedTuple):
     file: File
     damages: tuple[str, ...]
     groups: tuple[int, ...] = ()
+
+
+def damage(error: Exception) -> str:
+    """What is wrong, in the first line of whoever found out."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def files_of(folders: Sequence[tuple[Place, Manifest]]) -> Iterator[File]:

@@ -199,10 +199,7 @@ def at(cluster: Cluster, home: Path) -> Iterator[Operated]:
 
 def _settings(namespace: str) -> Settings:
     """The cluster's images of the systems, and its store."""
-    charts = {}
-    for kind, image in whole_runs.IMAGES.items():
-        repository, tag = image.reference.rsplit(":", 1)
-        charts[kind] = {"image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}}
+    charts = {kind: whole_runs.chart_of(kind) for kind in whole_runs.IMAGES}
     s3 = {"bucket": whole_runs.BUCKET, "prefix": namespace, "endpoint": "http://minio.minio:9000"}
     artifacts = {"s3": s3 | {"secret": whole_runs.SECRET}}
     return Settings.model_validate({"namespace": namespace, "artifacts": artifacts, "charts": charts})

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from tests.kubernetes import whole_runs
 from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.whole_runs import IMAGES, Judged, Place
+from tests.kubernetes.whole_runs import Judged, Place
 from tests.lab import harness
 
 from dedup.assignments import EXIT_CLAIMED
@@ -79,12 +79,10 @@ def done(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
 
 
 def settings(kind: str, store: dict[str, Any]) -> Settings:
-    repository, tag = IMAGES[kind].reference.rsplit(":", 1)
-    image = {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
     namespace = f"runs-{uuid4().hex[:8]}"
     if "s3" in store:  # an attempt that was claimed stays claimed, and other tests may have had the same
         store = {"s3": {**store["s3"], "prefix": namespace}}
-    charts = {kind: {"image": image}}
+    charts = {kind: whole_runs.chart_of(kind)}
     return Settings.model_validate({"namespace": namespace, "artifacts": store, "charts": charts})
 
 

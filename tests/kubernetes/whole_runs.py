@@ -236,6 +236,12 @@ def at(cluster: Cluster, settings: Settings, home: Path, kinds: Iterable[str]) -
             ask(client, "DELETE", f"/api/v1/namespaces/{settings.namespace}")  # a test may have done so
 
 
+def chart_of(kind: str) -> dict[str, Any]:
+    """What a system's chart is told of the image that was loaded for it."""
+    repository, tag = IMAGES[kind].reference.rsplit(":", 1)
+    return {"image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}}
+
+
 def _store(settings: Settings) -> list[dict[str, Any]]:
     """The Secret with the store's keys; or the claim."""
     if settings.artifacts.s3 is not None:
