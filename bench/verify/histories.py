@@ -24,7 +24,7 @@ SEGMENT: Final = 1 << 20
 GROUP: Final = 1 << 17
 BLOCK: Final = 5_000
 """Messages in a window that is sent again, at most."""
-EDITION: Final = 2
+EDITION: Final = 3
 """Another one, and every history in the cache is made anew."""
 
 Values = npt.NDArray[np.int64]

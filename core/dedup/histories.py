@@ -44,9 +44,14 @@ SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clo
 CLOCK_SENT: Final = 0
 CLOCK_ACKNOWLEDGED: Final = 1
 
+OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
+
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer with the settings every segment has: delta-encoded integers under zstd, no statistics to pay for."""
+    """A writer with the settings every segment has: delta-encoded integers under zstd.
+
+    Columns that are often constant have statistics, so that a reader need not unpack them (dedup_spark/chunks.py).
+    """
     return pq.ParquetWriter(
         path,
         schema,
@@ -56,7 +61,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         column_encoding={
             name: "DELTA_BINARY_PACKED" for name in schema.names if schema.field(name).type in (pa.int32(), pa.int64())
         },
-        write_statistics=False,
+        write_statistics=[name for name in schema.names if name in OFTEN_CONSTANT] or False,
     )
 
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from dedup.histories import SCHEMAS, TABLES, same_columns
 from dedup.manifests import Manifest
@@ -20,7 +21,7 @@ from dedup.stores import parquet, place, reached
 from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts, taken
 from dedup_spark.files import DAMAGED, Inspected, damage
-from dedup_spark.islands import OK, READ, SENT, TOLD, cut_at_buckets, find, lanes
+from dedup_spark.islands import OK, PORTION, READ, SENT, TOLD, cut_at_buckets, final_positions, find, lanes
 from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
 
 KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
@@ -115,17 +116,47 @@ def ends_of(manifest: Manifest) -> Ends:
 
 def read(chunk: Chunk) -> dict[str, Any]:
     """The columns of a chunk; messages read must be numbered in the order of arrival."""
-    path = place(chunk.path)
+    path, name = place(chunk.path), TABLES[chunk.kind]
+    groups = list(range(chunk.first, chunk.final + 1))
     with reached(path), parquet(path) as file:
-        groups = list(range(chunk.first, chunk.final + 1))
-        name = TABLES[chunk.kind]
-        table = file.read_row_groups(groups, columns=SCHEMAS[name].names, use_threads=False)
-    if not same_columns(table.schema, name) or any(column.null_count for column in table.columns):
-        raise ValueError(f"its columns are {table.schema.to_string(show_field_metadata=False)}")
-    rows = {name: table.column(name).to_numpy() for name in table.schema.names}
-    if chunk.kind == READ and not (rows["arrival"] == np.arange(chunk.row, chunk.row + table.num_rows)).all():
+        if not same_columns(file.schema_arrow, name):
+            raise ValueError(f"its columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
+        known = _constants(file.metadata, groups)
+        varied = [column for column in SCHEMAS[name].names if column not in known]
+        table = file.read_row_groups(groups, columns=varied, use_threads=False)
+        count = sum(file.metadata.row_group(group).num_rows for group in groups)
+    if holes := [each for each in varied if table.column(each).null_count]:
+        raise ValueError(f"its column {holes[0]} holds nulls")
+    rows = {each: table.column(each).to_numpy() for each in varied}
+    rows |= {each: np.broadcast_to(np.array(value, _dtype(name, each)), count) for each, value in known.items()}
+    if chunk.kind == READ and not _rises_by_one(rows["arrival"], chunk.row):
         raise ValueError(f"its arrivals do not rise by one from {chunk.row}")
     return rows
+
+
+def _constants(metadata: pq.FileMetaData, groups: Sequence[int]) -> dict[str, int]:
+    """The columns that hold one value in all of these row groups, as their statistics say: nobody need unpack them.
+
+    The file is what its writer recorded (files.inspect has hashed it), and its statistics are its writer's.
+    """
+    known = {}
+    for number in range(metadata.num_columns):
+        seen = [metadata.row_group(group).column(number) for group in groups]
+        statistics = [column.statistics for column in seen]
+        if all(each and each.has_min_max and each.has_null_count and not each.null_count for each in statistics):
+            values = {value for each in statistics for value in (each.min, each.max)}
+            if len(values) == 1:
+                known[seen[0].path_in_schema] = values.pop()
+    return known
+
+
+def _dtype(table: str, column: str) -> Any:
+    return SCHEMAS[table].field(column).type.to_pandas_dtype()
+
+
+def _rises_by_one(column: Column, start: int) -> bool:
+    parts = ((start + begin, column[begin : begin + PORTION]) for begin in range(0, len(column), PORTION))
+    return all((part == np.arange(first, first + len(part))).all() for first, part in parts)
 
 
 def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
@@ -140,9 +171,11 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
-    _check(rows, chunk.kind)
+    if chunk.kind == TOLD:
+        _check_places(rows)
     bits, parted = windows(chunk, len(rows["value"]))
     found = find(rows | parted, chunk.kind)
+    _check(found, chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
     for name, number in (("run", chunk.run), ("chunk", chunk.number), ("windows", bits)):
         found[name] = found[name] + number
@@ -172,19 +205,24 @@ def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:
     return 0, {"windows": bits}
 
 
-def _check(rows: Mapping[str, Any], kind: int) -> None:
+def _check(found: Columns, kind: int) -> None:
     """Rows that the arithmetic of islands is not sure of are refused.
 
-    Acknowledgements may have positions below 0 (that of none is -1); other outcomes have no position at all.
+    All that rises within an island rises by one: whoever finds its first and its last row within bounds knows the rest.
     """
-    _check_bounds("values", rows["value"], 0, MAX_VALUE)
+    _check_bounds("values", found["value"], 0, MAX_VALUE)
+    _check_bounds("values", found["value"] + found["length"] - 1, 0, MAX_VALUE)
     if kind == READ:
-        _check_bounds("entries", rows["entry"], 0, MAX_ENTRY)
-        _check_bounds("batch indexes", rows["batch"], 0, MAX_BATCH)
-    if kind == TOLD:
-        ok = rows["outcome"] == OK
-        _check_bounds("entries", rows["entry"][ok], None, MAX_ENTRY)
-        _check_bounds("batch indexes", rows["batch"][ok], None, MAX_BATCH)
+        for entry, batch in ((found["entry"], found["batch"]), final_positions(found)):
+            _check_bounds("entries", entry, 0, MAX_ENTRY)
+            _check_bounds("batch indexes", batch, 0, MAX_BATCH)
+
+
+def _check_places(rows: Mapping[str, Any]) -> None:
+    """Acknowledgements may have positions below 0 (that of none is -1); other outcomes have no position at all."""
+    ok = rows["outcome"] == OK
+    _check_bounds("entries", rows["entry"][ok], None, MAX_ENTRY)
+    _check_bounds("batch indexes", rows["batch"][ok], None, MAX_BATCH)
 
 
 def _check_bounds(what: str, column: Column, least: int | None, most: int) -> None:

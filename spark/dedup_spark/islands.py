@@ -54,13 +54,13 @@ def find(rows: dict[str, Any], kind: int) -> Columns:
         if not placed.all():
             rows = rows | {name: rows[name] * placed for name in _POSITION}
     lanes = rows["partition" if kind == READ else "stream"]
-    if len(lanes) and (lanes != lanes[0]).any():
+    if not _constant(lanes):
         order = np.argsort(lanes, kind="stable")
         rows = {name: column[order] for name, column in rows.items()}
         placed = None if placed is None else placed[order]
     step = _steps(rows, placed)
     before = np.concatenate((step[:1] * 0, step[:-1]))
-    starts = np.flatnonzero((step == 0) | ((before != 0) & (step != before)))
+    starts = np.flatnonzero(((step != before) & (before != 0)) | (step == 0))
     length = np.diff(np.append(starts, len(step)))
     found = dict.fromkeys(ISLAND, np.zeros(len(starts), np.int64))
     found |= {name: column[starts].astype(np.int64) for name, column in rows.items()}
@@ -106,7 +106,8 @@ def _moved(column: Any) -> Any:
 
 
 def _constant(column: Any) -> bool:
-    return bool(len(column) == 0 or (column == column[0]).all())
+    """Of a column that is one value, broadcast (chunks.read), that is known without looking."""
+    return bool(len(column) == 0 or column.strides == (0,) or (column == column[0]).all())
 
 
 def lanes(found: Columns) -> Columns:

@@ -185,8 +185,8 @@ class SparkWorkers:
 
 
 def shares(items: Sequence[Item], cores: int) -> list[Sequence[Item]]:
-    """What each task is given: neighbours go to different ones."""
-    tasks = min(max(cores, len(items) // ITEMS_A_TASK), TASKS_A_CORE * cores)
+    """What each task is given: neighbours go to different ones, and every core to as many tasks as any other."""
+    tasks = cores * min(max(1, -(-len(items) // (ITEMS_A_TASK * cores))), TASKS_A_CORE)
     return [items[number::tasks] for number in range(tasks)]
 
 

@@ -207,7 +207,7 @@ REASONS: Final[dict[Corruption, tuple[str, ...]]] = {
     newer: NO_COLUMNS,
     another_type: NO_COLUMNS,
     a_row_short: ("rows, ", "do not rise by one"),
-    with_a_hole: ("its columns are",),
+    with_a_hole: ("holds nulls",),
     beyond_what_is_sent: ("values",),
     out_of_order: ("do not rise by one",),
     manifest_truncated: ("JSON",),
