@@ -40,6 +40,7 @@ COPY core/dedup /usr/local/dedup/code/dedup
 COPY operator/dedup_operator /usr/local/dedup/code/dedup_operator
 COPY charts/kafka /usr/local/dedup/charts/kafka
 COPY charts/pulsar /usr/local/dedup/charts/pulsar
+COPY charts/strimzi-kafka /usr/local/dedup/charts/strimzi-kafka
 USER 1000:1000
 CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--all-namespaces", "--lease=dedup-operator"]
 

@@ -1,8 +1,9 @@
-"""Where a system under test comes from, when it is not deployed for the experiment: it is there already.
+"""Where a system under test comes from, when it is not deployed in the ordinary way.
 
-Such a system belongs to somebody. It is reached where its clients reach it, over TLS and with a log-in if it asks for
-that; nothing of it is installed, restarted or removed. Keys and passwords are in Secrets of the experiment's own
-namespace, told by name only; in pods they are files at places that the operator chooses.
+A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. Or a system is there already, and belongs to somebody.
+It is reached where its clients reach it, over TLS and with a log-in if it asks for that; nothing of it is installed,
+restarted or removed. Keys and passwords are in Secrets of the experiment's own namespace, told by name only; in pods
+they are files at places that the operator chooses.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -10,12 +11,14 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from dedup.artifacts import SecretRef
-from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part
+from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part, check_one_of
 from dedup.refusals import refusal
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """As Kafka calls them."""
 TLS_SCHEMES: Final = ("pulsar+ssl://", "https://")
+STRIMZI: Final = "strimzi-kafka"
+"""The chart whose brokers are Strimzi's."""
 
 
 class Tls(Part):
@@ -79,6 +82,16 @@ class Existing(Part):
 
 
 class Deploy(Part):
-    """How a system comes about. Without it, one is deployed for the experiment."""
+    """How a system comes about. Without it, one is deployed for the experiment, by the chart named like its kind."""
 
-    existing: Existing = Field(description="it is there already (Kubernetes only; `dedup run` starts its own)")
+    existing: Existing | None = Field(
+        None, description="it is there already (Kubernetes only; `dedup run` starts its own)"
+    )
+    chart: Literal["strimzi-kafka"] | None = Field(
+        None, description="a Kafka that Strimzi's operator runs (`dedup run` starts processes all the same)"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        check_one_of(self, {"existing": self.existing, "chart": self.chart}, "a deployment")
+        return self

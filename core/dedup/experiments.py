@@ -20,7 +20,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 from dedup import documents
 from dedup.artifacts import Artifacts
 from dedup.client_settings import refused
-from dedup.deployments import Deploy, Existing
+from dedup.deployments import STRIMZI, Deploy, Existing
 from dedup.errors import SpecificationError
 from dedup.fault_kinds import LATENCY_FAULT as LATENCY_FAULT
 from dedup.fault_kinds import Fault as Fault
@@ -99,7 +99,9 @@ class System(Part):
     pulsar: Pulsar | None = Field(None, description="the system is a Pulsar; {} for all defaults")
     client: Client = Field(Client(), description="how messages are sent and read")
     network: Network = Field(Network(), description="the link between clients and brokers")
-    deploy: Deploy | None = Field(None, description="a system that is there already; left out: one is deployed")
+    deploy: Deploy | None = Field(
+        None, description="a system that is there already, or Strimzi's; left out: one is deployed"
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -112,6 +114,10 @@ class System(Part):
                 f"write {self.library} or take the key out",
             )
         self._check_existing()
+        if self.kafka is None and self.chart == STRIMZI:
+            raise refusal(
+                "deploy.chart", STRIMZI, "Strimzi runs Kafka and nothing else", "write kafka, or take deploy out"
+            )
         return self
 
     def _check_existing(self) -> None:
@@ -153,6 +159,11 @@ class System(Part):
     @property
     def kind(self) -> Literal["kafka", "pulsar"]:
         return "kafka" if self.kafka is not None else "pulsar"
+
+    @property
+    def chart(self) -> Literal["kafka", "pulsar", "strimzi-kafka"]:
+        """The chart by which it is deployed on Kubernetes, unless it is there already."""
+        return self.deploy.chart if self.deploy is not None and self.deploy.chart is not None else self.kind
 
     @property
     def version(self) -> str:

@@ -4,7 +4,8 @@ A part is frozen, camelCase in the file, and strict: unknown keys are refused an
 type for "one of these", so a union is a mapping with several keys of which exactly one is given.
 """
 
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -65,10 +66,7 @@ class Part(BaseModel):
     )
 
 
-_Key = TypeVar("_Key", bound=str)
-
-
-def check_one_of(part: Part, kinds: dict[_Key, Part | None], what: str) -> None:
+def check_one_of(part: Part, kinds: Mapping[str, Part | str | None], what: str) -> None:
     """Exactly one of `kinds` is given. A key without a value gives nothing, though it looks as if it did."""
     given = [key for key, kind in kinds.items() if kind is not None]
     fields = type(part).model_fields

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dedup.findings import BLOCK, RANGES, Overview, Sum
-from dedup.summaries import RunRow
+from dedup.summaries import Bin, RunRow
 from dedup.verdicts import WORDS
 
 KINDS: Final = {
@@ -35,11 +35,23 @@ def show_findings(whose: str, sums: tuple[Sum, ...], console: Console) -> None:
         console.print(f"  {each.messages:>11,} {KINDS[each.kind]}{rows}: {when}", soft_wrap=True)
 
 
+def show_bins(title: str, bins: tuple[Bin, ...], console: Console) -> None:
+    """A histogram in bins that double."""
+    if not bins:
+        return
+    widest = max(each.blocks for each in bins)
+    console.print(title)
+    for each in bins:
+        bar = "█" * round(40 * each.blocks / widest) if each.blocks else ""
+        console.print(f"  {each.first:>9,} to {each.last:>9,}  {each.blocks:>6,}  {bar}")
+
+
 def show_telling(run: RunRow, console: Console) -> None:
     """The findings of one run, and the few that tell most."""
     if run.findings is None:
         return
     show_findings(run.run_id, run.findings.sums, console)
+    show_bins(f"duplicate blocks of {run.run_id} by length in messages:", run.block_lengths, console)
     for text, during in _telling(run.findings):
         console.print(f"  - {escape(text)}" + (f"; during {', '.join(during)}" if during else ""), soft_wrap=True)
 

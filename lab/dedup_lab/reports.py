@@ -5,9 +5,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells
+from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
 from dedup.verdicts import Reason, Verdict, is_treatment
-from dedup_lab.findings import show_findings
+from dedup_lab.findings import show_bins, show_findings
 from dedup_lab.results import Results
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
@@ -102,18 +102,8 @@ def show_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
 def show_blocks(group: GroupRow, console: Console) -> None:
     """How long the duplicate blocks of a variant are: the mark of the client's batching (S1); and how far they lie."""
     whose = f"{group.system} {group.variant}"
-    _show_bins(f"duplicate blocks of {whose} by length in messages:", group.block_lengths, console)
-    _show_bins("the same by distance from the first copy, in messages:", group.block_distances, console)
-
-
-def _show_bins(title: str, bins: tuple[Bin, ...], console: Console) -> None:
-    if not bins:
-        return
-    widest = max(each.blocks for each in bins)
-    console.print(title)
-    for each in bins:
-        bar = "█" * round(40 * each.blocks / widest) if each.blocks else ""
-        console.print(f"  {each.first:>9,} to {each.last:>9,}  {each.blocks:>6,}  {bar}")
+    show_bins(f"duplicate blocks of {whose} by length in messages:", group.block_lengths, console)
+    show_bins("the same by distance from the first copy, in messages:", group.block_distances, console)
 
 
 def coloured(verdict: Verdict) -> str:

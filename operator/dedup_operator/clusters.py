@@ -39,6 +39,7 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "Deployment": ("/apis/apps/v1", "deployments"),
     "SparkApplication": ("/apis/sparkoperator.k8s.io/v1beta2", "sparkapplications"),
+    "Kafka": ("/apis/kafka.strimzi.io/v1", "kafkas"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "DedupExperiment": ("/apis/dedup.dev/v1alpha1", "dedupexperiments"),

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from dedup.deployments import STRIMZI
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System
 from dedup.plans import plan
@@ -33,6 +34,9 @@ from dedup_operator.releases import DEPLOYED, Releases, secrets_of, state_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
 
 WORKLOADS: Final = ("StatefulSet", "Deployment")
+STRIMZI_WORKLOADS: Final = ("Kafka", "Pod")
+"""What is left of a Kafka of Strimzi's for a while: both are labelled with its name, which is the release's."""
+STILL: Final = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
 """The label of a namespace that says what pods it takes; without it, the cluster's default holds."""
 PRIVILEGED: Final = "privileged"
@@ -62,8 +66,7 @@ class KubernetesPlatform:
             case Stage.TEARDOWN:
                 return self._see_leaving(self._system(task))
             case Stage.VERIFY:
-                application = self._own("SparkApplication", name_of(self._owner, "verification"))
-                return sights.judged(application, self._now()) if application else ABSENT
+                return self._see_verification()
             case Stage.REPORT:
                 return self._see_report()
             case _:
@@ -74,6 +77,7 @@ class KubernetesPlatform:
             case Stage.PROVISION:
                 self._provision(self._system(task))
             case Stage.PREPARE:
+                self._keep_still(self._system(task))
                 run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
                 self._make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
             case Stage.TEARDOWN:
@@ -106,17 +110,26 @@ class KubernetesPlatform:
     def check(self) -> None:
         """PlatformError if something is missing that only an administrator installs.
 
-        That is Spark's operator. The charts of systems consist of kinds that every cluster has.
+        That is Spark's operator, and Strimzi's if a system is its. Other charts are of kinds that every cluster has.
         """
+        if any(system.chart == STRIMZI for system in self._experiment.spec.systems):
+            self._require(
+                "Kafka",
+                rule="Strimzi's operator runs the Kafka of the chart strimzi-kafka",
+                todo="install it (1.0 or later, which knows kafka.strimzi.io/v1), and let it watch this namespace",
+            )
+        self._require(
+            "SparkApplication",
+            rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
+            todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
+        )
+
+    def _require(self, kind: str, rule: str, todo: str) -> None:
         try:
-            self._cluster.get("SparkApplication", self._owner.namespace, name_of(self._owner, "verification"))
+            self._cluster.get(kind, self._owner.namespace, name_of(self._owner, "whether the kind is known"))
         except UnknownKind:
-            raise PlatformError(
-                where="SparkApplication",
-                got="a cluster that does not know this kind",
-                rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
-                todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
-            ) from None
+            got = "a cluster that does not know this kind"
+            raise PlatformError(where=kind, got=got, rule=rule, todo=todo) from None
 
     def check_faults(self) -> None:
         """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses."""
@@ -163,11 +176,27 @@ class KubernetesPlatform:
         job = self._own("Job", readiness_name(self._owner, system))
         if job is None or not self._is_there(system):
             return ABSENT
+        if system.chart == STRIMZI and (waits := self._see_strimzi(system)).status is not Status.DONE:
+            return waits  # in Strimzi's words: the proof could only say that nobody answers
         proof = sights.seen(job, self._pods(job["metadata"]["name"]))
-        if proof.status is not Status.DONE or system.existing is not None:
+        if proof.status is not Status.DONE or system.existing is not None or system.chart == STRIMZI:
             return proof
         workloads = sights.ready(self._workloads(system))
         return RUNNING if workloads == ABSENT else workloads
+
+    def _see_strimzi(self, system: System) -> Observation:
+        kafka = self._cluster.get("Kafka", self._owner.namespace, release_of(self._owner, system))
+        if kafka is None:
+            return RUNNING
+        sights.require_attention(kafka, "Strimzi's operator", self._now())
+        return sights.strimzi(kafka)
+
+    def _see_verification(self) -> Observation:
+        application = self._own("SparkApplication", name_of(self._owner, "verification"))
+        if application is None:
+            return ABSENT
+        sights.require_attention(application, "Spark's operator", self._now())
+        return sights.judged(application)
 
     def _see_leaving(self, system: System) -> Observation:
         if self._state(system) is not None or self._own("Job", readiness_name(self._owner, system)):
@@ -217,11 +246,16 @@ class KubernetesPlatform:
             self._forget_readiness(system)  # which was another release's
             if state is not None:
                 self._releases.uninstall(release, namespace)
-            self._releases.install(release, namespace, system.kind, values(system, self._settings, self._owner))
+            self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner))
         for secret in secrets_of(self._cluster, release, namespace):
             if not secret["metadata"].get("ownerReferences"):
                 owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
                 self._cluster.patch("Secret", namespace, secret["metadata"]["name"], owned)
+
+    def _keep_still(self, system: System) -> None:
+        """Ask Strimzi's operator to leave a Kafka alone from its first run on: it would mend what a fault breaks."""
+        if system.chart == STRIMZI:
+            self._cluster.patch("Kafka", self._owner.namespace, release_of(self._owner, system), STILL)
 
     def _tell_report(self, task: Task, reason: str) -> None:
         """A reason that may not be written is lost, and holds nothing up."""
@@ -250,7 +284,7 @@ class KubernetesPlatform:
         found = self._ours(kind, name)
         if found is None or (kind == "Job" and sights.ended(found)):
             return
-        if kind == "Job" or sights.judged(found, self._now()).status is Status.RUNNING:
+        if kind == "Job" or sights.judged(found).status is Status.RUNNING:
             self._cluster.delete(kind, self._owner.namespace, name)
 
     # --- what there is ---
@@ -298,7 +332,8 @@ class KubernetesPlatform:
 
     def _workloads(self, system: System) -> list[Object]:
         selector = f"app.kubernetes.io/instance={release_of(self._owner, system)}"
-        return [each for kind in WORKLOADS for each in self._cluster.list(kind, self._owner.namespace, selector)]
+        kinds = STRIMZI_WORKLOADS if system.chart == STRIMZI else WORKLOADS
+        return [each for kind in kinds for each in self._cluster.list(kind, self._owner.namespace, selector)]
 
     def _is_there(self, system: System) -> bool:
         return system.existing is not None or self._state(system) == DEPLOYED

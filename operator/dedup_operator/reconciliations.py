@@ -43,7 +43,8 @@ from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import read, snapshot, snapshot_name
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases
-from dedup_operator.statuses import Kept, Status
+from dedup_operator.sights import Unattended
+from dedup_operator.statuses import Kept, Standing, Status
 from dedup_operator.statuses import read as read_status
 from dedup_operator.stories import Tiding, story
 
@@ -52,6 +53,8 @@ LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
+RENEW_S: Final = 60.0
+"""So old may what is told of a time that does not count become before it is written again."""
 MOST: Final = 10**9
 """Attempts and failures: nobody comes so far."""
 USE: Final = "dedup.dev/use"
@@ -141,11 +144,22 @@ class _Look:
         """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done."""
         try:
             return self._step()
+        except Unattended as error:
+            self._put(stalled(self._without_time(), self._meta["generation"], str(error), self._today()))
+            return LOOK_AGAIN_S
         except (SpecificationError, PlatformError, Refused) as error:
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
             self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
+
+    def _without_time(self) -> Status:
+        """The status as it was, but for the time at which its task was begun: that time does not count."""
+        standing = self._before.state
+        if standing is None or self._now() - standing.state.since_unix_s < RENEW_S:
+            return self._before
+        now = standing.state.model_copy(update={"since_unix_s": self._now()})
+        return self._before.model_copy(update={"state": Standing.of(now)})
 
     def _step(self) -> float | None:
         state, same = self._before.state, self._before.observed_run_token == self._token
@@ -215,8 +229,8 @@ class _Look:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
         If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
-        Of what is not installed, and what the operator has no right to, that is not said: somebody may mend it yet, and
-        histories wait.
+        Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
+        somebody may mend it yet, and histories wait.
         """
         saved = state
 
@@ -227,7 +241,7 @@ class _Look:
 
         try:
             return advance(taken, state, platform, note, self._now)
-        except (UnknownKind, Forbidden):
+        except (UnknownKind, Forbidden, Unattended):
             raise
         except (Refused, PlatformError) as error:
             if isinstance(error, Refused):

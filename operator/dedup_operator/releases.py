@@ -43,15 +43,15 @@ An API server's own words are those of k8s.io/apimachinery (`NewGenericServerRes
 class Releases(Protocol):
     """What is asked of Helm."""
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
-        """Install the chart of a kind of system; Refused with Helm's words if the API server or the chart says no."""
+    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+        """Install a chart of ours; Refused with Helm's words if the API server or the chart says no."""
 
     def uninstall(self, release: str, namespace: str) -> None:
         """Delete whatever belongs to it; nothing happens if there is none."""
 
 
 class HelmReleases:
-    """Helm, by pyhelm3. `charts` is the folder with kafka and pulsar in it. NotHolder if `held` ends while it works."""
+    """Helm, by pyhelm3. `charts` is the folder that has them. NotHolder if `held` ends while it works."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class HelmReleases:
         self._charts, self._held = charts, held
         self._command = _Helm(helm, ("--kubeconfig", str(kubeconfig)) if kubeconfig else ())
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
         self._run(
             self._command.install_or_upgrade(
-                release, self._charts / kind, values, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
+                release, self._charts / chart, values, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
             )
         )
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from dedup.artifacts import Artifacts
 from dedup.client_settings import ADVICE, ALLOWED, RULE
-from dedup.deployments import Existing
+from dedup.deployments import Deploy, Existing
 from dedup.experiments import LATENCY_FAULT, MAX_RUNS, Fault, Spec, System, Workload
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
@@ -103,7 +103,7 @@ def _existing(kind: str, name: str, needed: tuple[str, ...], also: tuple[str, ..
     at = "self.deploy.existing"
     keys = [*(f"has({at}.{key})" for key in needed), *(f"!has({at}.{key})" for key in foreign)]
     return Rule(
-        f"!has(self.{kind}) || !has(self.deploy) || {' && '.join(keys)}",
+        f"!has(self.{kind}) || !has(self.deploy) || !has({at}) || {' && '.join(keys)}",
         f"{name} that is there already has {' and '.join(needed)}, and may have {' and '.join(also)}; "
         "give these keys and no other",
         field="deploy",
@@ -134,15 +134,21 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _existing("kafka", "a Kafka", ("bootstrap",), ("tls", "sasl"), ("serviceUrl", "adminUrl", "token")),
         _existing("pulsar", "a Pulsar", ("serviceUrl", "adminUrl"), ("tls", "token"), ("bootstrap", "sasl")),
         Rule(
-            f"!has(self.deploy) || !{_is_duration('self.network.latency')} || "
+            f"!has(self.deploy) || !has(self.deploy.existing) || !{_is_duration('self.network.latency')} || "
             "duration(self.network.latency) == duration('0s')",
             "clients of a system that is there already go straight to its brokers, where no proxy can delay them; "
             "take network.latency out, or let the system be deployed",
             field="network",
         ),
+        Rule(
+            "has(self.kafka) || !has(self.deploy) || !has(self.deploy.chart)",
+            "Strimzi runs Kafka and nothing else; write kafka, or take deploy out",
+            field="deploy",
+        ),
         _settings("kafka", ALLOWED["confluent-kafka"]),
         _settings("pulsar", ALLOWED["pulsar-client"]),
     ),
+    Deploy: (_one_of("a deployment", "existing", "chart"),),
     Existing: (
         Rule(
             "!has(self.serviceUrl) && !has(self.adminUrl) || has(self.tls) == "
@@ -207,7 +213,8 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="faults",
         ),
         Rule(
-            "self.systems.all(system, !has(system.deploy)) || self.faults.all(fault, has(fault.moveLeader))",
+            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
+            "self.faults.all(fault, has(fault.moveLeader))",
             "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
             "off, and its pods are not the experiment's to hurt; write moveLeader, or let the system be deployed",
             field="faults",

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from dedup.errors import one_line
+from dedup.errors import PlatformError, one_line
 from dedup.parts import Part
 from dedup.stages import Observation, Status
 from dedup_operator.clusters import Object
@@ -23,10 +23,18 @@ NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
 SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
 PICKED_UP_S: Final = 180.0
-"""After which it is told that nobody has looked at an application; Spark's operator takes seconds."""
+"""After which nobody has looked at what was made for another operator; those take seconds."""
+NEVER_READY: Final = ("Invalid", "Unsupported")
+"""How those reasons begin for which Strimzi will not make a Kafka ready, however often it tries: they are the names of
+its exceptions (StatusUtils.buildConditionFromException). Others, such as a time-out, may pass."""
+PAUSED: Final = "ReconciliationPaused"
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
 ABSENT: Final = Observation(status=Status.ABSENT)
+
+
+class Unattended(PlatformError):
+    """What was made for another operator, nobody has looked at: no time limit runs until somebody has mended that."""
 
 
 class ToldFaults(Part):
@@ -122,7 +130,34 @@ def ready(workloads: Sequence[Object]) -> Observation:
     return DONE if workloads else ABSENT
 
 
-def judged(application: Object, now_unix_s: float) -> Observation:
+def strimzi(kafka: Object) -> Observation:
+    """A Kafka of Strimzi's. One whose reconciliation is paused was ready before: nobody pauses it earlier."""
+    name, status = kafka["metadata"]["name"], kafka.get("status") or {}
+    said = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
+    if failed := said.get("NotReady"):
+        reason, words = failed.get("reason") or "no reason", failed.get("message") or "no words"
+        never = reason.startswith(NEVER_READY)
+        seen = Status.FAILED if never else Status.RUNNING
+        return Observation(status=seen, message=short(f"Kafka {name} is not ready: {reason}: {words}"))
+    is_now = status.get("observedGeneration") == kafka["metadata"].get("generation", 1)
+    if is_now and ("Ready" in said or PAUSED in said):
+        return DONE
+    return Observation(status=Status.RUNNING, message=f"Kafka {name}: Strimzi's operator has not said that it is ready")
+
+
+def require_attention(found: Object, operator: str, now_unix_s: float) -> None:
+    """Unattended unless whoever serves the kind has said anything of it, or may still."""
+    if found.get("status") or now_unix_s - _made_unix_s(found) <= PICKED_UP_S:
+        return
+    raise Unattended(
+        where=f"{found['kind']} {found['metadata']['name']}",
+        got=f"no status for more than {PICKED_UP_S / 60:g} minutes",
+        rule=f"{operator} looks at it within seconds",
+        todo="see whether that operator is up and watches this namespace; the experiment goes on by itself",
+    )
+
+
+def judged(application: Object) -> Observation:
     """A SparkApplication. That it completed says nothing of the verdict, which the report reads from its result."""
     state = application.get("status", {}).get("applicationState", {})
     if state.get("state") == "COMPLETED":
@@ -130,13 +165,6 @@ def judged(application: Object, now_unix_s: float) -> Observation:
     if state.get("state") == SPARK_FAILED:
         words = state.get("errorMessage") or f"Spark's operator says {state['state']} and no more"
         return Observation(status=Status.FAILED, message=short(words))
-    if not state and now_unix_s - _made_unix_s(application) > PICKED_UP_S:
-        name = application["metadata"]["name"]
-        return Observation(
-            status=Status.RUNNING,
-            message=f"nobody has looked at SparkApplication {name} for more than {PICKED_UP_S / 60:g} minutes: is "
-            "Spark's operator up, and does it watch this namespace?",
-        )
     return RUNNING
 
 

@@ -121,7 +121,10 @@ def close(tables: Tables, runs: Sequence[Verification]) -> None:
     """Write the index: with it the folder is whole."""
     if tables.folder is None:
         return
-    overviews = [{"path": run.path} | (run.findings.model_dump() if run.findings else {}) for run in runs]
+    overviews = [
+        {"path": run.path, "block_lengths": run.block_lengths} | (run.findings.model_dump() if run.findings else {})
+        for run in runs
+    ]
     folder = place(tables.folder)
     with reached(folder):
         if isinstance(folder, Path):

@@ -5,9 +5,13 @@ every way that tests/campaign knows; which ones is chosen by a seed that is amon
 chooses others, and `make campaign` tries them all).
 """
 
+import base64
 import datetime
+import gzip
+import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,20 +22,23 @@ from tests.campaign.stories import SINGLE
 from tests.core.specs import changed
 from tests.kubernetes.cluster import binaries
 from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import PlayedCluster, namespace_on, playing
-from tests.kubernetes.requests import try_to_apply
+from tests.kubernetes.played import DEFINITIONS, PlayedCluster, namespace_on, playing
+from tests.kubernetes.requests import ask, known, try_to_apply
+from tests.kubernetes.strimzi.definitions import definitions
 from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
 from tests.operator.worlds import SETTINGS, Player, World
 
+from dedup.experiments import parse
 from dedup_operator import crd, reconciliations
 from dedup_operator.admissions import Key
-from dedup_operator.clusters import PLACES, Conflict, UnknownKind, path_of
+from dedup_operator.clusters import PLACES, Conflict, Object, UnknownKind, path_of
 from dedup_operator.leases import DURATION_S, Alone
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects.names import EXECUTION, Owner, execution_of
 from dedup_operator.objects.snapshots import snapshot_name
+from dedup_operator.objects.systems import endpoints
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
 from dedup_operator.releases import HelmReleases
@@ -163,30 +170,96 @@ def test_of_two_operators_one_holds_the_lease(cluster: PlayedCluster, namespace:
     assert abs(cluster.now() - datetime.datetime.now(datetime.UTC).timestamp()) < WAIT_S
 
 
-def test_helm_installs_a_system_that_goes_with_its_experiment(
-    cluster: PlayedCluster, namespace: str, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The real Helm with the real charts, from the operator's own hand to the end of the system."""
+@pytest.fixture
+def helm(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HelmReleases:
+    """The real Helm with the real charts."""
     for home in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"):
         monkeypatch.setenv(home, str(tmp_path))
-    helm = HelmReleases(ROOT / "charts", helm=str(binaries.find(binaries.HELM)), kubeconfig=api_server.kubeconfig)
-    world = applied(cluster, namespace, ("spec/systems", [{"name": "kafka", "kafka": {}}, {"name": "p", "pulsar": {}}]))
-    operator = Reconciler(cluster, helm, SETTINGS, namespaces=[namespace])
+    return HelmReleases(ROOT / "charts", helm=str(binaries.find(binaries.HELM)), kubeconfig=api_server.kubeconfig)
+
+
+def looks(world: World, helm: HelmReleases, until: Callable[[], bool] = lambda: False) -> list[str]:
+    """Look again and again, to the end or until then. What was without an owner between two looks."""
+    operator = Reconciler(world.cluster, helm, SETTINGS, namespaces=[world.namespace])
     orphans: list[str] = []
     for _ in range(200):
-        again_s = operator.look((namespace, "e"))
-        if again_s is None or again_s > LOOK_AGAIN_S:
+        again_s = operator.look((world.namespace, "e"))
+        if again_s is None or again_s > LOOK_AGAIN_S or until():
             break
         if again_s > 0:
             orphans += world.orphans()
             world.player.move()
-            for made in cluster.list("Deployment", namespace, ""):
+            for made in world.cluster.list("Deployment", world.namespace, ""):
                 replicas = made["spec"]["replicas"]
                 there = {"observedGeneration": made["metadata"]["generation"], "replicas": replicas}
-                cluster.set_status(made, {**there, "readyReplicas": replicas, "updatedReplicas": replicas})
+                world.cluster.set_status(made, {**there, "readyReplicas": replicas, "updatedReplicas": replicas})
+    return orphans
+
+
+def test_helm_installs_a_system_that_goes_with_its_experiment(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases
+) -> None:
+    """From the operator's own hand to the end of the system."""
+    world = applied(cluster, namespace, ("spec/systems", [{"name": "kafka", "kafka": {}}, {"name": "p", "pulsar": {}}]))
+    assert looks(world, helm) == []
     assert world.status()["verdict"] == "Pass"
-    assert orphans == []
     assert cluster.list("StatefulSet", namespace, "") == cluster.list("Secret", namespace, "owner=helm") == []
+
+
+@pytest.mark.parametrize("state", ["pending-install", "pending-upgrade", "uninstalling", "failed"])
+def test_a_release_that_a_crash_left_half_done_is_made_again(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases, state: str
+) -> None:
+    """Helm itself says that another operation is in progress, and installs nothing over a pending release."""
+    world = applied(cluster, namespace)
+    looks(world, helm, until=lambda: bool(cluster.list("Job", namespace, "dedup.dev/component=readiness")))
+    (secret,) = cluster.list("Secret", namespace, "owner=helm")
+    left_half_done(cluster, secret, state)
+    (first,) = cluster.list("StatefulSet", namespace, "")
+    orphans = looks(world, helm, until=lambda: any(world.player.jobs.values()))
+    (again,) = cluster.list("StatefulSet", namespace, "")
+    assert first["metadata"]["uid"] != again["metadata"]["uid"]
+    assert looks(world, helm) == orphans == []
+    assert world.status()["verdict"] == "Pass"
+    assert cluster.list("Secret", namespace, "owner=helm") == []
+
+
+def left_half_done(cluster: PlayedCluster, secret: Object, state: str) -> None:
+    """Helm's record as Helm has it before it has done what it began: the label, and the release in it."""
+    record = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    record["info"]["status"] = state
+    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(record).encode()))).decode()
+    change = {"metadata": {"labels": {"status": state}}, "data": {"release": packed}}
+    cluster.patch("Secret", secret["metadata"]["namespace"], secret["metadata"]["name"], change)
+
+
+def test_helm_installs_a_kafka_of_strimzis_that_goes_with_its_experiment(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases
+) -> None:
+    """Strimzi's own definitions; what its operator would say is played."""
+    system = {"name": "kafka", "kafka": {}, "deploy": {"chart": "strimzi-kafka"}}
+    with ExitStack() as kinds:
+        for each in definitions():
+            path, listed = f"{DEFINITIONS}/{each['metadata']['name']}", each["spec"]["names"]["plural"]
+            if ask(cluster.client, "GET", path)[0] == 404:
+                there = f"/apis/kafka.strimzi.io/v1/namespaces/{namespace}/{listed}"
+                kinds.enter_context(known(cluster.client, path, each, there))
+        world = applied(cluster, namespace, ("spec/systems", [system]))
+        world.player.strimzi = ({"type": "Ready", "status": "True"},)
+        orphans = looks(world, helm, until=lambda: any(world.player.jobs.values()))
+        (kafka,) = cluster.list("Kafka", namespace, "")
+        uid = world.live()["metadata"]["uid"]
+        assert [each["uid"] for each in kafka["metadata"]["ownerReferences"]] == [uid]
+        assert kafka["metadata"]["annotations"]["strimzi.io/pause-reconciliation"] == "true"
+        proxies = cluster.get("ConfigMap", namespace, f"{kafka['metadata']['name']}-toxiproxy")
+        assert proxies is not None
+        upstreams = [each["upstream"] for each in json.loads(proxies["data"]["toxiproxy.json"])]
+        (asked,) = parse(changed(*SMALL, ("spec/systems", [system])), source="test").spec.systems
+        told = endpoints(asked, kafka["metadata"]["name"], namespace)
+        assert [each.replace(":9094", ":9092") for each in upstreams] == told.direct_bootstrap.split(",")
+        assert looks(world, helm) == orphans == []
+        assert world.status()["verdict"] == "Pass"
+        assert cluster.list("Kafka", namespace, "") == cluster.list("Secret", namespace, "owner=helm") == []
 
 
 def test_events_call_the_workers(

@@ -17,12 +17,15 @@ from tests.campaign.marks import CAMPAIGN
 from tests.kubernetes import operated
 from tests.kubernetes.cluster import api_servers
 from tests.kubernetes.operated import Document, Operated, condition
+from tests.kubernetes.requests import ask
 from tests.lab import harness
 
 from dedup.experiments import parse
 from dedup.histories import read_manifest
+from dedup_operator import crd
 from dedup_operator.objects.systems import endpoints, release_of
 from dedup_runners.admins.pulsar import NAMESPACES
+from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -175,6 +178,64 @@ def test_a_fault_that_cannot_bite_is_inconclusive(operator: Operated, tmp_path: 
     spec["variants"] = spec["variants"][1:]
     spec["faults"][0]["at"]["message"] = 60_000
     spec["faults"][0]["kill"]["restartAfter"] = "2s"
+    before = metrics(operator)
     status = carried_out(operator, document, tmp_path / "fetched", tell)
+    after = metrics(operator)
+    counted = ('verdicts_total{verdict="Inconclusive"}', 'stages_total{stage="Verify"}', "runs_total")
+    assert {name: after[name] - before[name] for name in counted} == dict.fromkeys(counted, 1.0)
     assert (status["verdict"], condition(status, "Succeeded")) == ("Inconclusive", "False")
     assert condition(status, "FaultsInjected") == "False", words(status, "FaultsInjected")
+
+
+def metrics(operator: Operated) -> dict[str, float]:
+    """What a pod reads through the Service of the operator's chart."""
+    url = f"http://{operated.RELEASE}-metrics.{operator.namespace}.svc:8080/metrics"
+    lines = operator.place.ask(READ, url).splitlines()
+    rows = (line.removeprefix("dedup_operator_").rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    return {name: float(value) for name, value in rows}
+
+
+READ: Final = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
+
+MAY: Final = {
+    ("view", "get", ""): True,
+    ("view", "list", ""): True,
+    ("view", "get", "status"): True,
+    ("view", "create", ""): False,
+    ("view", "delete", ""): False,
+    ("edit", "get", ""): True,
+    ("edit", "create", ""): True,
+    ("edit", "patch", ""): True,
+    ("edit", "delete", ""): True,
+    ("edit", "update", "status"): False,
+    ("edit", "patch", "status"): False,
+}
+"""What Kubernetes' own roles may do with experiments (verb, subresource), once the chart is installed."""
+
+
+def test_who_may_view_or_edit_a_namespace_may_view_or_edit_its_experiments(operator: Operated) -> None:
+    place = operator.place
+    for role in ("view", "edit"):
+        place.kubectl("create", "rolebinding", f"people-{role}", f"--clusterrole={role}", f"--user={role}er")
+
+    def may() -> dict[tuple[str, str, str], bool]:
+        return {(role, verb, part): allowed(operator, f"{role}er", verb, part) for role, verb, part in MAY}
+
+    try:
+        until(lambda: may() == MAY, operated.LEFT_S, f"people may do what they should, and no more: {may()}", 1.0)
+        assert not any(allowed(operator, "nobody", verb, part) for _, verb, part in MAY)
+    finally:
+        place.kubectl("delete", "rolebinding", "people-view", "people-edit")
+
+
+def allowed(operator: Operated, user: str, verb: str, part: str) -> bool:
+    """What the API server answers when it is asked for somebody's rights."""
+    where = {"namespace": operator.place.namespace, "group": crd.GROUP, "resource": crd.PLURAL, "subresource": part}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    asked = {**review, "spec": {"user": user, "resourceAttributes": {**where, "verb": verb}}}
+    status, said = ask(operator.place.client, "POST", REVIEWS, asked)
+    assert status == 201, said
+    return bool(said["status"]["allowed"])
+
+
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

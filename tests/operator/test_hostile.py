@@ -228,9 +228,9 @@ class WatchedHelm(ScriptedHelm):
 
     told: list[Installed] = field(default_factory=list)
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
-        self.told.append(Installed(release, namespace, kind, copy.deepcopy(values)))
-        super().install(release, namespace, kind, values)
+    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+        self.told.append(Installed(release, namespace, chart, copy.deepcopy(values)))
+        super().install(release, namespace, chart, values)
 
 
 class Stage:

@@ -357,19 +357,34 @@ def test_what_waits_for_a_verification_without_sparks_operator_loses_nothing() -
     assert world.status()["verdict"] == "Pass"
 
 
-def test_an_application_that_nobody_looks_at_is_told_and_ends_in_time() -> None:
+def test_an_application_that_nobody_looks_at_stalls_and_its_time_does_not_run_meanwhile() -> None:
     world = applied()
     world.player.verifies = False
     world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
     began_s = world.now_s
     world.run(until=lambda _status: world.now_s > began_s + 100)
-    assert "nobody has looked" not in message(world, "Reconciling")
-    world.run(until=lambda _status: world.now_s > began_s + 200)
-    assert "does it watch this namespace?" in message(world, "Reconciling")
+    assert world.condition("Stalled")[0] == "False"
+    operator, _ = world.operator()
+    for _ in range(200):
+        world.now_s += 60
+        assert operator.look((NAMESPACE, "e")) is not None
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert "Spark's operator looks at it within seconds" in message(world, "Stalled")
+    assert (world.status()["state"]["failures"], world.status().get("verdict")) == (0, None)
+    world.player.verifies = True
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_an_application_that_is_looked_at_and_never_ends_fails_in_time() -> None:
+    world = applied()
+    world.player.verifies = False
+    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    (application,) = world.cluster.list("SparkApplication", NAMESPACE, "")
+    world.cluster.set_status(application, {"applicationState": {"state": "RUNNING"}})
     world.now_s += 3600
     world.run()
-    assert world.condition("Finished")[0] == "True"
-    assert "does it watch this namespace?" in message(world, "Finished")
+    assert "not done after" in message(world, "Finished")
 
 
 def test_what_is_waited_for_is_told() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.stages import Status
+from dedup.stages import Observation, Status
 from dedup_operator import sights
 
 
@@ -42,6 +42,48 @@ def application(state: dict[str, str]) -> dict[str, Any]:
 )
 def test_an_application_has_failed_when_sparks_operator_gives_up(state: str, status: Status) -> None:
     """After a failed submission it may try again."""
-    seen = sights.judged(application({"state": state, "errorMessage": "driver: exit code 1"}), 0.0)
+    seen = sights.judged(application({"state": state, "errorMessage": "driver: exit code 1"}))
     assert seen.status is status
     assert ("driver: exit code 1" in seen.message) is (status is Status.FAILED)
+
+
+def kafka(*conditions: tuple[str, str], generation: int = 2) -> dict[str, Any]:
+    """A Kafka of generation 2, of which Strimzi has said this: types that are true, and why."""
+    listed = [{"type": kind, "status": "True", "reason": reason, "message": "…"} for kind, reason in conditions]
+    status = {"observedGeneration": generation, "conditions": listed}
+    made = {"name": "shop", "generation": 2, "creationTimestamp": "1970-01-01T00:00:00Z"}
+    return {"kind": "Kafka", "metadata": made, "status": status if conditions else {}}
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (kafka(("Ready", "Available")), Status.DONE),
+        (kafka(("Warning", "Deprecated"), ("Ready", "Available")), Status.DONE),
+        (kafka(("ReconciliationPaused", "")), Status.DONE),
+        (kafka(("Ready", "Available"), generation=1), Status.RUNNING),
+        (kafka(("NotReady", "Creating")), Status.RUNNING),
+        (kafka(("NotReady", "TimeoutException")), Status.RUNNING),
+        (kafka(("Warning", "Deprecated")), Status.RUNNING),
+        (kafka(), Status.RUNNING),
+        (kafka(("NotReady", "UnsupportedKafkaVersionException")), Status.FAILED),
+        (kafka(("NotReady", "InvalidResourceException"), generation=1), Status.FAILED),
+    ],
+)
+def test_strimzis_word_is_believed_of_the_kafka_as_it_is_now(found: dict[str, Any], status: Status) -> None:
+    """Not being ready is an end only for reasons that do not pass by themselves."""
+    assert sights.strimzi(found).status is status
+
+
+def test_why_a_kafka_is_not_ready_is_told_in_strimzis_words() -> None:
+    said = "Kafka shop is not ready: InvalidResourceException: …"
+    failed = sights.strimzi(kafka(("NotReady", "InvalidResourceException")))
+    assert failed == Observation(status=Status.FAILED, message=said)
+    assert "TimeoutException: …" in sights.strimzi(kafka(("NotReady", "TimeoutException"))).message
+
+
+def test_what_nobody_looks_at_is_told_after_a_while_and_what_was_looked_at_is_not() -> None:
+    sights.require_attention(kafka(), "Strimzi's operator", sights.PICKED_UP_S)
+    sights.require_attention(kafka(("NotReady", "Creating")), "Strimzi's operator", 1e9)
+    with pytest.raises(sights.Unattended, match="Kafka shop: got no status for more than 3 minutes; Strimzi's"):
+        sights.require_attention(kafka(), "Strimzi's operator", sights.PICKED_UP_S + 1)

@@ -8,12 +8,14 @@ Helm leaves. No pod runs. `Crashing` stands between the operator and its cluster
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from tests.operator import copies as copy
 
+from dedup.deployments import STRIMZI
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.settings import Settings
 from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
@@ -191,7 +193,7 @@ class ScriptedHelm:
     installed: list[str] = field(default_factory=list)
     refuses: Exception | None = None
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.installed.append(release)
@@ -199,11 +201,13 @@ class ScriptedHelm:
         secret = {"name": f"sh.helm.release.v1.{release}.v1", "namespace": namespace}
         pending = {**secret, "labels": {**labels, "status": "pending-install"}}
         self.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": pending, "type": "helm.sh/release.v1"})
-        self.cluster.create(_workload(release, namespace, values))
+        self.cluster.create((_kafka if chart == STRIMZI else _workload)(release, namespace, values))
         self.cluster.patch("Secret", namespace, secret["name"], {"metadata": {"labels": {"status": "deployed"}}})
 
     def uninstall(self, release: str, namespace: str) -> None:
-        self.cluster.delete("StatefulSet", namespace, release)
+        for kind in ("StatefulSet", "Kafka"):
+            with suppress(UnknownKind):
+                self.cluster.delete(kind, namespace, release)
         for secret in secrets_of(self.cluster, release, namespace):
             self.cluster.delete("Secret", namespace, secret["metadata"]["name"])
 
@@ -225,6 +229,11 @@ def _workload(release: str, namespace: str, values: Object) -> Object:
     }
 
 
+def _kafka(release: str, namespace: str, values: Object) -> Object:
+    made = _workload(release, namespace, values)
+    return {"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "metadata": made["metadata"], "spec": {"kafka": {}}}
+
+
 Fails = Callable[[Object], bool]
 
 
@@ -242,6 +251,8 @@ class Player:
     fails: Fails = lambda _job: False
     ending_moves: int = 0
     """How many more moves a pod takes to end once its Job is gone."""
+    strimzi: tuple[Object, ...] | None = None
+    """The conditions that Strimzi's operator gives a Kafka; None: there is no such operator."""
     verifies: bool = True
     """Whether Spark's operator is up."""
     jobs: dict[str, str] = field(default_factory=dict)
@@ -256,10 +267,17 @@ class Player:
             replicas = made["spec"]["replicas"]
             there = {"observedGeneration": made["metadata"]["generation"], "replicas": replicas}
             self.cluster.set_status(made, {**there, "readyReplicas": replicas})
+        if self.strimzi is not None:
+            self._move_kafkas(list(self.strimzi))
         for made in self.cluster.list("Job", self.namespace, ""):
             self._move_job(made)
         for made in self.cluster.list("SparkApplication", self.namespace, "") if self.verifies else ():
             self.cluster.set_status(made, {"applicationState": {"state": "COMPLETED"}})
+
+    def _move_kafkas(self, conditions: list[Object]) -> None:
+        for made in self.cluster.list("Kafka", self.namespace, ""):
+            said = {"observedGeneration": made["metadata"]["generation"], "conditions": conditions}
+            self.cluster.set_status(made, said)
 
     def _end_pods(self) -> None:
         """As Kubernetes does when their Job is gone, in their own time."""

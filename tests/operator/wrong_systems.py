@@ -15,6 +15,9 @@ A_PULSAR: Final = (
     "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token; "
     "give these keys and no other"
 )
+ONE_WAY: Final = "a deployment is exactly one of existing and chart"
+CHART: Final = "spec/systems/0/deploy/chart"
+STRIMZI: Final = "strimzi-kafka"
 SPOKEN: Final = "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates"
 UNREACHED: Final = "clients go straight to its brokers, where no proxy can cut them off"
 REF: Final = {"secretRef": {"name": "s"}}
@@ -61,9 +64,14 @@ SYSTEMS: Final = (
             ("with a path", "http://b/x"),
         )
     ),
+    Wrong("a deployment of nothing", (*UNHURT, ("spec/systems/0/deploy", {})), ONE_WAY),
+    Wrong("a deployment in two ways", kafka((CHART, STRIMZI)), ONE_WAY),
     Wrong(
-        "a deployment of nothing", (*UNHURT, ("spec/systems/0/deploy", {})), "this key is required", "Required value"
+        "a Pulsar of Strimzi's",
+        (*UNHURT, ("spec/systems/1/deploy", {"chart": STRIMZI})),
+        "Strimzi runs Kafka and nothing else",
     ),
+    Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
     Wrong("a Kafka that is nowhere", (*UNHURT, (KAFKA, {})), A_KAFKA),
     Wrong("a Kafka that is a Pulsar, too", kafka(**URLS), A_KAFKA),
     Wrong("a Kafka with Pulsar's token", kafka(token=REF), A_KAFKA),

@@ -15,7 +15,18 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ include "strimzi-kafka.version" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.owner.name }}
+dedup.dev/experiment: {{ . | quote }}
 {{- end }}
+{{- end }}
+
+{{/* Of a system that an experiment brought: it goes when the experiment goes, whoever is there to uninstall it. */}}
+{{- define "strimzi-kafka.owner" -}}
+{{- with .Values.owner.uid -}}
+ownerReferences:
+  - {apiVersion: dedup.dev/v1alpha1, kind: DedupExperiment, name: {{ $.Values.owner.name | quote }}, uid: {{ . | quote }}}
+{{- end -}}
+{{- end -}}
 
 {{- define "strimzi-kafka.version" -}}
 {{- .Values.version | default .Chart.AppVersion -}}

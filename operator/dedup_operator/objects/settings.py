@@ -140,7 +140,7 @@ class Defaults(Part):
     allow_privileged_faults: bool = Field(
         False, description="whether experiments may add containers with NET_ADMIN to brokers' pods"
     )
-    charts: dict[Literal["kafka", "pulsar"], dict[str, Any]] = Field(
+    charts: dict[Literal["kafka", "pulsar", "strimzi-kafka"], dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
     )
 

@@ -9,7 +9,7 @@ A system that is there already is where the experiment says; who its brokers are
 
 from typing import Any, Final
 
-from dedup.deployments import Existing
+from dedup.deployments import STRIMZI, Existing
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.experiments import System
 from dedup_operator.objects.credentials import security
@@ -19,6 +19,8 @@ from dedup_operator.objects.settings import Settings
 CONTAINER: Final = "broker"
 BOOKIE_CONTAINER: Final = "bookie"
 HOLD: Final = "/hold"
+STRIMZI_CONTAINER: Final = "kafka"
+STRIMZI_HOLD: Final = "/mnt/hold"
 TOXIPROXY_URL: Final = "http://127.0.0.1:8474"
 KAFKA_FIRST_PORT: Final = 39092
 KAFKA_CLIENT, KAFKA_DIRECT = 9094, 9092
@@ -41,7 +43,7 @@ def proxies_of(release: str) -> str:
 
 
 def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
-    """Values for the system's chart, charts/kafka or charts/pulsar.
+    """Values for the system's chart.
 
     What the experiment says wins over the administrator's further values. With an owner that is a resource, every
     object of the release goes when the experiment goes.
@@ -59,7 +61,7 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
         }
     if owner is not None and owner.uid is not None:
         said["owner"] = {"name": owner.name, "uid": owner.uid}
-    return {**settings.charts.get(system.kind, {}), **said}
+    return {**settings.charts.get(system.chart, {}), **said}
 
 
 def endpoints(system: System, release: str, namespace: str) -> Endpoints:
@@ -87,22 +89,27 @@ def _existing(system: System, existing: Existing, release: str) -> Endpoints:
 
 
 def _kafka(system: System, release: str, namespace: str) -> Endpoints:
+    """Strimzi calls a pod after its Kafka, its pool and its number; our chart calls both like the release."""
     assert system.kafka is not None
-    pods = [f"{release}-{number}" for number in range(system.kafka.brokers)]
+    ours = system.chart != STRIMZI
+    named, service = (release, f"{release}-brokers") if ours else (f"{release}-{release}", f"{release}-kafka-brokers")
+    container, hold = (CONTAINER, HOLD) if ours else (STRIMZI_CONTAINER, STRIMZI_HOLD)
+    numbers = range(system.kafka.brokers)
+    hosts = [f"{named}-{number}.{service}.{namespace}.svc" for number in numbers]
     return Endpoints(
         system="kafka",
-        client_bootstrap=_clients(KAFKA_FIRST_PORT, len(pods)),
-        direct_bootstrap=",".join(f"{pod}.{release}-brokers.{namespace}.svc:{KAFKA_DIRECT}" for pod in pods),
+        client_bootstrap=_clients(KAFKA_FIRST_PORT, len(numbers)),
+        direct_bootstrap=",".join(f"{host}:{KAFKA_DIRECT}" for host in hosts),
         toxiproxy_url=TOXIPROXY_URL,
         brokers=[
             Broker(
                 id=str(number),
                 client_port=KAFKA_CLIENT,
-                proxy=pod,
+                proxy=f"{release}-{number}",
                 proxy_port=KAFKA_FIRST_PORT + number,
-                pod=BrokerPod(namespace=namespace, name=pod, container=CONTAINER, hold=HOLD),
+                pod=BrokerPod(namespace=namespace, name=f"{named}-{number}", container=container, hold=hold),
             )
-            for number, pod in enumerate(pods)
+            for number in numbers
         ],
     )
 

@@ -79,6 +79,7 @@ OPERATOR: Final = _ours(
     Tree("operator/dedup_operator"),
     Tree("charts/kafka"),
     Tree("charts/pulsar"),
+    Tree("charts/strimzi-kafka"),
     Tree("requirements-operator.lock"),
     GoProgram("build/parts/operator/helm", HELM),
 )

@@ -3,7 +3,7 @@
 Names and addresses of brokers are not here: both charts tell them alike, in the ConfigMap of the clients' Toxiproxy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kubernetes.client import ApiClient, AppsV1Api
@@ -11,6 +11,8 @@ from tests.kubernetes.pods import ready
 from tests.kubernetes.requests import ask
 
 from dedup.errors import EnvironmentError_, PlatformError
+from dedup.stages import Status
+from dedup_operator import sights
 
 DEFINITION: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kafkas.kafka.strimzi.io"
 OPERATOR: Final = "strimzi.io/kind=cluster-operator"
@@ -75,21 +77,17 @@ def _path(namespace: str, release: str) -> str:
     return f"/apis/kafka.strimzi.io/v1/namespaces/{namespace}/kafkas/{release}"
 
 
-def is_ready(kafka: Mapping[str, Any]) -> bool:
-    """Whether a `Kafka` as the API server has it is ready; PlatformError when Strimzi says that it will not be.
-
-    NotReady for the reason Creating is how Strimzi says that it has begun.
-    """
-    status = kafka.get("status") or {}
-    said = {each["type"]: each for each in status.get("conditions") or [] if each["status"] == "True"}
-    if (failed := said.get("NotReady")) and failed.get("reason") != "Creating":
+def is_ready(kafka: dict[str, Any]) -> bool:
+    """Whether a `Kafka` as the API server has it is ready; PlatformError when Strimzi says that it will not be."""
+    seen = sights.strimzi(kafka)
+    if seen.status is Status.FAILED:
         raise PlatformError(
             where=f"Kafka {kafka['metadata']['name']}",
-            got=f"NotReady: {failed.get('reason')}: {failed.get('message')}",
+            got=seen.message,
             rule="Strimzi's operator makes a Kafka ready",
             todo="read the log of Strimzi's operator and the pods of its namespace",
         )
-    return "Ready" in said and status.get("observedGeneration") == kafka["metadata"]["generation"]
+    return seen.status is Status.DONE
 
 
 def all_pods_are_ready(client: ApiClient, namespace: str, release: str) -> bool:

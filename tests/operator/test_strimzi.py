@@ -1,0 +1,139 @@
+"""A Kafka of Strimzi's: made by its chart, believed when Strimzi says so, and left alone while it is hurt."""
+
+from typing import Any, Final
+
+import pytest
+from tests.core.specs import changed
+from tests.operator.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
+
+from dedup.errors import SpecificationError
+from dedup.experiments import parse
+from dedup_operator.clusters import Object
+from dedup_operator.objects.systems import endpoints, values
+
+STRIMZIS: Final = (
+    ("metadata/name", "e"),
+    ("spec/systems", [{"name": "kafka", "kafka": {}, "deploy": {"chart": "strimzi-kafka"}}]),
+    ("spec/runs", 1),
+)
+READY: Final = {"type": "Ready", "status": "True", "reason": "Available"}
+CREATING: Final = {"type": "NotReady", "status": "True", "reason": "Creating", "message": "deploying"}
+UNSUPPORTED: Final = {
+    "type": "NotReady",
+    "status": "True",
+    "reason": "UnsupportedKafkaVersionException",
+    "message": "Unsupported Kafka.spec.kafka.version: 4.3.1. Supported versions are: [4.1.0, 4.2.0]",
+}
+
+
+def applied(*conditions: Object) -> World:
+    """With a Strimzi that says this of every Kafka; of none, there is an operator that says nothing."""
+    world = World(FakeCluster())
+    world.player.strimzi = conditions or None
+    world.apply(changed(*STRIMZIS))
+    return world
+
+
+def message(world: World, kind: str) -> str:
+    (found,) = (each for each in world.status()["conditions"] if each["type"] == kind)
+    return str(found["message"])
+
+
+def kafka(world: World) -> Object:
+    (found,) = world.cluster.list("Kafka", NAMESPACE, "")
+    return found
+
+
+def test_an_experiment_on_strimzi_goes_from_apply_to_its_verdict() -> None:
+    world = applied(READY)
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+    assert world.cluster.list("StatefulSet", NAMESPACE, "") == world.cluster.list("Kafka", NAMESPACE, "") == []
+    assert world.orphans() == []
+
+
+def test_no_run_begins_before_strimzi_says_ready_nor_before_it_is_asked_to_keep_still() -> None:
+    world = applied(CREATING)
+    world.run(until=lambda _status: world.now_s > FIRST_S + 300)
+    assert not any(world.player.jobs.values())
+    assert "Creating: deploying" in message(world, "Reconciling")
+    assert "annotations" not in kafka(world)["metadata"]
+    world.player.strimzi = (READY,)
+    world.run(until=lambda _status: any(world.player.jobs.values()))
+    assert kafka(world)["metadata"]["annotations"] == {"strimzi.io/pause-reconciliation": "true"}
+    world.player.strimzi = ({"type": "ReconciliationPaused", "status": "True"},)
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_version_that_strimzi_cannot_run_fails_at_once_in_its_words() -> None:
+    world = applied(UNSUPPORTED)
+    world.run()
+    assert world.now_s < FIRST_S + 120
+    assert not any(world.player.jobs.values())
+    assert "Supported versions are: [4.1.0, 4.2.0]" in message(world, "Finished")
+
+
+def test_a_namespace_that_strimzi_does_not_watch_stalls_until_it_does() -> None:
+    world = applied()
+    operator, _ = world.operator()
+    for _ in range(60):
+        operator.look((NAMESPACE, "e"))
+        world.player.move()
+        world.now_s += 60
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert "Strimzi's operator looks at it within seconds" in message(world, "Stalled")
+    assert "watches this namespace" in message(world, "Stalled")
+    assert (world.status()["state"]["failures"], world.status().get("verdict")) == (0, None)
+    world.player.strimzi = (READY,)
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_cluster_without_strimzi_stalls_before_anything_is_begun_and_an_ordinary_kafka_does_not() -> None:
+    world = applied(READY)
+    assert isinstance(world.cluster, FakeCluster)
+    world.cluster.unknown = {"Kafka"}
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert "install it (1.0 or later" in message(world, "Stalled")
+    assert world.installed == []
+    plain = World(FakeCluster(unknown={"Kafka"}))
+    plain.apply(changed(*STRIMZIS, ("spec/systems", [{"name": "kafka", "kafka": {}}])))
+    plain.run()
+    assert plain.status()["verdict"] == "Pass"
+
+
+@pytest.mark.parametrize(
+    ("system", "words"),
+    [
+        ({"pulsar": {}, "deploy": {"chart": "strimzi-kafka"}}, "Strimzi runs Kafka and nothing else"),
+        ({"kafka": {}, "deploy": {"chart": "https://charts.example/kafka"}}, "strimzi-kafka"),
+        ({"kafka": {}, "deploy": {}}, "exactly one of existing and chart"),
+        (
+            {"kafka": {}, "deploy": {"chart": "strimzi-kafka", "existing": {"bootstrap": "kafka:9092"}}},
+            "exactly one of existing and chart",
+        ),
+    ],
+)
+def test_no_other_chart_is_taken(system: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecificationError, match=words):
+        parse(changed(*STRIMZIS, ("spec/systems", [{"name": "s", **system}])), source="test")
+
+
+def test_the_administrators_values_are_the_charts_own() -> None:
+    (system,) = parse(changed(*STRIMZIS), source="test").spec.systems
+    settings = SETTINGS.model_copy(update={"charts": {"kafka": {"heapMiB": 1}, "strimzi-kafka": {"heapMiB": 2}}})
+    assert values(system, settings)["heapMiB"] == 2
+
+
+def test_brokers_are_where_strimzi_puts_them() -> None:
+    (system,) = parse(changed(*STRIMZIS), source="test").spec.systems
+    told = endpoints(system, "d-abc", "lab")
+    pods = [broker.pod for broker in told.brokers]
+    assert [(pod.name, pod.container, pod.hold) for pod in pods if pod] == [
+        (f"d-abc-d-abc-{number}", "kafka", "/mnt/hold") for number in range(3)
+    ]
+    assert told.direct_bootstrap.startswith("d-abc-d-abc-0.d-abc-kafka-brokers.lab.svc:9092,")
+    assert [broker.proxy for broker in told.brokers] == ["d-abc-0", "d-abc-1", "d-abc-2"]
