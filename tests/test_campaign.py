@@ -24,12 +24,14 @@ def test_left_out():
 
 
 def test_what_tests_told_is_in_the_table(tmp_path: Path) -> None:
-    (tmp_path / "test_story.py").write_text(STORY)
+    story, other = tmp_path / "test_story.py", tmp_path / "test_other.py"
+    story.write_text(STORY)
+    other.write_text("def test_of_something_else(): pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *whole.reporting_to(report), str(tmp_path)]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
-    lines = whole.section(whole.cases(report))
+    lines = whole.section(whole.cases(report, [story]))
     assert "1 of 3 passed, in 0 minutes." in lines
     assert [re.sub(r"\| \d+ \|", "| 0 |", line) for line in lines[-3:]] == [
         "| test_told | passed | 0 | Pass after 3 s |",

@@ -5,7 +5,7 @@ type for "one of these", so a union is a mapping with several keys of which exac
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -66,7 +66,10 @@ class Part(BaseModel):
     )
 
 
-def check_one_of(part: Part, kinds: Mapping[str, Part | str | None], what: str) -> None:
+_Key = TypeVar("_Key", bound=str)
+
+
+def check_one_of(part: Part, kinds: Mapping[_Key, Part | str | None], what: str) -> None:
     """Exactly one of `kinds` is given. A key without a value gives nothing, though it looks as if it did."""
     given = [key for key, kind in kinds.items() if kind is not None]
     fields = type(part).model_fields

@@ -2,9 +2,10 @@
 
 First before the fake cluster, then before a real API server, each point to its end; then on a whole cluster. This
 takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--quick` ends a point before the fake
-cluster as soon as it is on the calm course again (minutes), `--sample N` tries N points of each, chosen by DEDUP_SEED,
-and `--out` names the page. The exit code is 1 when a point led elsewhere than a calm course, or a test on the cluster
-failed.
+cluster as soon as it is on the calm course again (minutes); `--sample N` tries N points before the API server, where
+each takes seconds, chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
+(DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. The exit code is 1 when a point
+led elsewhere than a calm course, or a test on the cluster failed.
 """
 
 import argparse
@@ -88,9 +89,9 @@ def part(title: str, how: str, stories: Sequence[Story], sample: int, tried: Cal
     return Part(title, how, outcomes, of, time.monotonic() - began_s)
 
 
-def on_the_fake(sample: int, *, quick: bool) -> Part:
+def on_the_fake(*, quick: bool) -> Part:
     how = f"{FAKE} {QUICK if quick else TO_THE_END}"
-    return part("Before the fake cluster", how, STORIES, sample, partial(points.tried, to_the_end=not quick))
+    return part("Before the fake cluster", how, STORIES, 0, partial(points.tried, to_the_end=not quick))
 
 
 def on_an_api_server(sample: int) -> Part:
@@ -113,16 +114,23 @@ def main() -> int:
     parser.add_argument("--fake", action="store_true", help="the fake cluster only")
     parser.add_argument("--no-cluster", action="store_true", help="not what needs a cluster with pods")
     parser.add_argument("--quick", action="store_true", help="no further than to the calm course")
-    parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many points of each; else all")
+    parser.add_argument(
+        "--sample", type=int, default=0, metavar="N", help="so many points before the API server; else all"
+    )
+    parser.add_argument(
+        "--report", type=Path, nargs="+", metavar="FILE", help="pytest's own reports of the tests on a cluster"
+    )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
     asked = parser.parse_args()
-    parts = [on_the_fake(asked.sample, quick=asked.quick)]
+    parts = [on_the_fake(quick=asked.quick)]
     if not asked.fake:
         parts.append(on_an_api_server(asked.sample))
-    said = f"Python {platform.python_version()}" + (f", sampled by seed {points.seed()}" if asked.sample else "")
+    said = f"Python {platform.python_version()}" + (f", seed {points.seed()}" if asked.sample else "")
     page = written(parts, head=f"{HEAD}\n\n{said}.")
     asked.out.write_text(page, encoding="utf-8")
-    cases = [] if asked.fake or asked.no_cluster else on_a_whole_cluster()
+    cases = [case for report in asked.report or () for case in whole.cases(report)]
+    if not (asked.fake or asked.no_cluster or asked.report):
+        cases = on_a_whole_cluster()
     if cases:
         asked.out.write_text("\n".join([page, *whole.section(cases), ""]), encoding="utf-8")
     bad = sum(not outcome.known for each in parts for outcome in each.outcomes)

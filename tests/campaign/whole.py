@@ -39,10 +39,12 @@ def reporting_to(report: Path) -> list[str]:
     return [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # xunit2, the default, has no properties of tests
 
 
-def cases(report: Path) -> list[Case]:
-    """The tests in a report of pytest's."""
-    found = []
+def cases(report: Path, files: Sequence[Path] = FILES) -> list[Case]:
+    """These files' tests in a report of pytest's, which may have others."""
+    found, stems = [], [file.stem for file in files]
     for each in ElementTree.parse(report).iter("testcase"):
+        if each.get("classname", "").split(".")[-1] not in stems:
+            continue
         others = [child.tag for child in each if child.tag in ("failure", "error", "skipped")]
         told = [one.get("value", "") for one in each.iter("property") if one.get("name") == TOLD]
         took_s = float(each.get("time", "0"))

@@ -9,6 +9,7 @@ import base64
 import datetime
 import gzip
 import json
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,13 +19,16 @@ from typing import Any, Final
 import kopf
 import pytest
 from tests.campaign import points
-from tests.campaign.stories import SINGLE
+from tests.campaign.courses import Course
+from tests.campaign.stories import SHORT, SINGLE
 from tests.core.specs import changed
 from tests.kubernetes.cluster import binaries
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.played import DEFINITIONS, PlayedCluster, namespace_on, playing
 from tests.kubernetes.requests import ask, known, try_to_apply
 from tests.kubernetes.strimzi.definitions import definitions
+from tests.operator.test_crashes_events import broken_often, chance_of, looked_at_any_moment
+from tests.operator.test_fences import calm, stood_still
 from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
@@ -49,6 +53,7 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.kubernetes
 
 WAIT_S: Final = 60
+DUELS: Final = 4
 SAMPLE: Final = 8
 """Each is an experiment from beginning to end."""
 ROOT: Final = Path(__file__).parents[2]
@@ -124,6 +129,27 @@ def test_whatever_breaks_the_end_is_that_of_a_calm_course(cluster: PlayedCluster
             outcome = points.tried_on(cluster, namespace, point, calms[point.story.name])
         assert outcome.known, f"{point}: {outcome.why}"
     tell(f"{len(chosen)} of {len(every)} points, seed {points.seed()}")
+
+
+@pytest.mark.parametrize("course", [looked_at_any_moment, broken_often])
+def test_looks_at_any_moment_and_many_breaks_at_once_lead_there_too(
+    cluster: PlayedCluster, namespace: str, course: Callable[[Course, random.Random], None]
+) -> None:
+    course(Course.of(SHORT, cluster, namespace), chance_of(0))
+
+
+def test_of_two_operators_who_stands_still_writes_nothing_when_it_wakes(
+    cluster: PlayedCluster, tell: Callable[[str], None]
+) -> None:
+    """Their clocks are ten minutes apart; the other one has the lease meanwhile, and takes all to its end."""
+    world, moments = calm()
+    chosen = points.sampled(range(1, moments + 1), DUELS)
+    for moment in chosen:
+        with namespace_on(cluster) as namespace:
+            duel = stood_still(moment, world=applied(cluster, namespace))
+            assert duel.out_of_turn == [], moment
+            assert duel.ended_well(world), moment
+    tell(f"{len(chosen)} of {moments} moments, seed {points.seed()}")
 
 
 def test_a_day_after_a_pass_nothing_is_left_but_the_snapshot(cluster: PlayedCluster, namespace: str) -> None:

@@ -46,13 +46,14 @@ class Restless:
             self.course.annotate()
 
 
-@pytest.mark.parametrize("order", range(ORDERS))
-def test_looks_at_any_moment_lead_where_a_calm_course_leads(order: int) -> None:
-    """Several in a row, none for long, and a world that moves in the middle of each."""
-    calm = points.calm(SHORT).course
+def chance_of(order: int) -> random.Random:
     print(f"DEDUP_SEED={points.seed()}")
-    chance = random.Random(points.seed() * ORDERS + order)
-    course = Course.of(SHORT, Ground(), NAMESPACE)
+    return random.Random(points.seed() * ORDERS + order)
+
+
+def looked_at_any_moment(course: Course, chance: random.Random) -> None:
+    """Several looks in a row, none for long, and a world that moves in the middle of each; it ends as a calm course."""
+    calm = points.calm(course.story).course
     restless = Restless(course, chance)
     way = course.way(before=restless.before)
     while not course.over:
@@ -67,13 +68,9 @@ def test_looks_at_any_moment_lead_where_a_calm_course_leads(order: int) -> None:
     assert course.wrongs == course.orphans() == []
 
 
-@pytest.mark.parametrize("order", range(ORDERS))
-def test_many_breaks_in_one_course_lead_where_a_calm_course_leads(order: int) -> None:
-    """One request in twelve breaks, in one way or another."""
-    calm = points.calm(SHORT).course
-    print(f"DEDUP_SEED={points.seed()}")
-    chance = random.Random(points.seed() * ORDERS + order)
-    course = Course.of(SHORT, Ground(), NAMESPACE)
+def broken_often(course: Course, chance: random.Random) -> None:
+    """One request in twelve breaks, in one way or another; it ends as a calm course."""
+    calm = points.calm(course.story).course
 
     def breaks(_number: int, request: Request) -> Break | None:
         if chance.random() > 1 / 12:
@@ -83,6 +80,16 @@ def test_many_breaks_in_one_course_lead_where_a_calm_course_leads(order: int) ->
     course.play(course.way(breaks=breaks))
     assert course.findings() == calm.findings()
     assert course.seconds(calm) == course.missing(calm) == course.wrongs == course.orphans() == []
+
+
+@pytest.mark.parametrize("order", range(ORDERS))
+def test_looks_at_any_moment_lead_where_a_calm_course_leads(order: int) -> None:
+    looked_at_any_moment(Course.of(SHORT, Ground(), NAMESPACE), chance_of(order))
+
+
+@pytest.mark.parametrize("order", range(ORDERS))
+def test_many_breaks_in_one_course_lead_where_a_calm_course_leads(order: int) -> None:
+    broken_often(Course.of(SHORT, Ground(), NAMESPACE), chance_of(order))
 
 
 def test_a_look_at_the_end_changes_nothing() -> None:

@@ -15,7 +15,17 @@ from typing import Any, Final
 import pytest
 from tests.operator.test_leases import WAIT_S, Party, passes
 from tests.operator.test_reconciliations import applied
-from tests.operator.worlds import MAX_LOOKS, NAMESPACE, SETTINGS, Crashing, FakeCluster, ScriptedHelm, World, rests
+from tests.operator.worlds import (
+    MAX_LOOKS,
+    NAMESPACE,
+    SETTINGS,
+    Crashing,
+    FakeCluster,
+    Played,
+    ScriptedHelm,
+    World,
+    rests,
+)
 
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import Cluster, Conflict, NotHolder, Object
@@ -92,13 +102,15 @@ def test_reads_pass(verb: str) -> None:
 class Witness:
     """Whose turn it was, by the Lease as it stands in the cluster, whenever this operator wrote."""
 
-    inner: FakeCluster
+    inner: Played
     name: str
     out_of_turn: list[str]
+    leases: str
+    """The Lease's namespace."""
 
     def __getattr__(self, verb: str) -> Any:
         if verb in WRITES:
-            lease = self.inner.get("Lease", "ops", "op") or {"spec": {}}
+            lease = self.inner.get("Lease", self.leases, "op") or {"spec": {}}
             if lease["spec"].get("holderIdentity") != self.name:
                 self.out_of_turn.append(f"{self.name}: {verb}")
         return getattr(self.inner, verb)
@@ -128,9 +140,9 @@ class Operator:
 
     def __init__(self, duel: "Duel", name: str, wrong_s: float, fence: Fence, own_clock: bool) -> None:
         self.duel = duel
-        self.party = Party(duel.cluster, name, began_s=1_000.0 * len(name), wrong_s=wrong_s)
+        self.party = Party(duel.cluster, name, began_s=1_000.0 * len(name), wrong_s=wrong_s, namespace=duel.leases)
         held = self.party.lease.held if fence is not Fence.NONE else lambda: True
-        witness: Any = Witness(duel.cluster, name, duel.out_of_turn)
+        witness: Any = Witness(duel.cluster, name, duel.out_of_turn, duel.leases)
         self.way = Stalling(witness if fence is Fence.BEHIND else FencedCluster(witness, held))
         cluster: Cluster = FencedCluster(self.way, held) if fence is Fence.BEHIND else self.way
         helm = FencedReleases(ScriptedHelm(cluster, duel.world.installed), held)
@@ -139,7 +151,7 @@ class Operator:
     def step(self) -> bool:
         """Renew the lease and look once; the player moves where only waiting helps. False: nothing is left to do."""
         self.party.lease.ask()
-        again_s = self.reconciler.look((NAMESPACE, "e"))
+        again_s = self.reconciler.look((self.duel.world.namespace, "e"))
         if again_s and not rests(again_s):
             self.duel.world.player.move()
             self.duel.passes(1)
@@ -164,9 +176,9 @@ class Duel:
     The cluster's clock is what they go by, unless each goes by its own.
     """
 
-    def __init__(self, fence: Fence = Fence.AHEAD, own_clocks: bool = False) -> None:
-        self.world: World = applied()
-        assert isinstance(self.world.cluster, FakeCluster)
+    def __init__(self, fence: Fence = Fence.AHEAD, own_clocks: bool = False, world: World | None = None) -> None:
+        self.world = world or applied()
+        self.leases = self.world.namespace
         self.cluster, self.out_of_turn = self.world.cluster, list[str]()
         self.first = Operator(self, "first", 0.0, fence, own_clocks)
         self.second = Operator(self, "the second", TEN_MINUTES_S, fence, own_clocks)
@@ -188,13 +200,15 @@ class Duel:
 
     def running(self) -> list[Object]:
         return [
-            job for job in self.cluster.list("Job", NAMESPACE, "") if not (job.get("status") or {}).get("conditions")
+            job
+            for job in self.cluster.list("Job", self.world.namespace, "")
+            if not (job.get("status") or {}).get("conditions")
         ]
 
 
-def stood_still(moment: int, fence: Fence = Fence.AHEAD, own_clocks: bool = False) -> Duel:
+def stood_still(moment: int, fence: Fence = Fence.AHEAD, own_clocks: bool = False, world: World | None = None) -> Duel:
     """The first operator stands still at one of its moments; the second takes over, and all is done when it wakes."""
-    duel = Duel(fence, own_clocks)
+    duel = Duel(fence, own_clocks, world)
 
     def meanwhile(now: int) -> None:
         if now == moment:

@@ -205,9 +205,10 @@ class ScriptedHelm:
         self.cluster.patch("Secret", namespace, secret["name"], {"metadata": {"labels": {"status": "deployed"}}})
 
     def uninstall(self, release: str, namespace: str) -> None:
-        for kind in ("StatefulSet", "Kafka"):
-            with suppress(UnknownKind):
-                self.cluster.delete(kind, namespace, release)
+        self.cluster.delete("StatefulSet", namespace, release)
+        with suppress(UnknownKind):
+            if self.cluster.get("Kafka", namespace, release):
+                self.cluster.delete("Kafka", namespace, release)
         for secret in secrets_of(self.cluster, release, namespace):
             self.cluster.delete("Secret", namespace, secret["metadata"]["name"])
 
