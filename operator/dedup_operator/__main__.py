@@ -28,7 +28,9 @@ from dedup_operator.releases import HelmReleases
 from dedup_operator.watching import serve
 
 CHARTS: Final = Path("/usr/local/dedup/charts")
-WORKERS: Final = 4
+SPARE: Final = 4
+"""Workers beside those that Helm may keep busy, which takes up to minutes: one for each experiment that has begun."""
+MOST_WORKERS: Final = 64
 PORT: Final = 8080
 LEASE_TIMEOUT_S: Final = 5.0
 HOMES: Final = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
@@ -67,8 +69,15 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     fence.add_argument("--no-lease", action="store_true", help="there is no other operator: you see to it")
     own = os.environ.get("POD_NAMESPACE")
     parser.add_argument("--lease-namespace", default=own, metavar="NAME", help="its namespace; else $POD_NAMESPACE")
-    parser.add_argument("--charts", type=Path, default=CHARTS, metavar="FOLDER", help="with kafka and pulsar in it")
-    parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="experiments looked at at a time")
+    parser.add_argument(
+        "--charts", type=Path, default=CHARTS, metavar="FOLDER", help="with the charts of systems in it"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help=f"experiments looked at at a time; else as many as may run, and {SPARE}",
+    )
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz and /metrics")
     asked = parser.parse_args(words)
     if asked.lease and not asked.lease_namespace:
@@ -93,7 +102,8 @@ def main() -> int:
     releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
     fenced = FencedCluster(cluster, lease.held)
     reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace)
-    serve(reconciler, lease, workers=asked.workers, namespaces=asked.namespace, port=asked.port)
+    workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
+    serve(reconciler, lease, workers=workers, namespaces=asked.namespace, port=asked.port)
     return 0
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from tests.campaign import points, whole
 from tests.campaign.points import Calm, Outcome, Point
-from tests.campaign.stories import SINGLE, STORIES, Story
+from tests.campaign.stories import STORIES, Story
 from tests.campaign.tables import Part, written
 from tests.campaign.whole import Case
 from tests.kubernetes.cluster import api_servers, control_plane
@@ -46,8 +46,8 @@ FAKE: Final = (
 QUICK: Final = "A point is over when the world is what it is at some look of the calm course."
 TO_THE_END: Final = "Each point was followed to its end."
 REAL: Final = (
-    "A kube-apiserver with etcd; controllers, Helm and Spark's operator are scripted, and no pod runs. The stories are "
-    "those with one system. The course in which nothing broke is the fake cluster's."
+    "A kube-apiserver with etcd; controllers, Helm and Spark's operator are scripted, and no pod runs. The course in "
+    "which nothing broke is the fake cluster's."
 )
 
 
@@ -101,7 +101,7 @@ def on_an_api_server(sample: int) -> Part:
             with namespace_on(cluster) as namespace:
                 return points.tried_on(cluster, namespace, point, calm)
 
-        return part("Before a real API server", REAL, SINGLE, sample, tried)
+        return part("Before a real API server", REAL, STORIES, sample, tried)
 
 
 def on_a_whole_cluster() -> list[Case]:

@@ -62,5 +62,3 @@ def _stories() -> Iterator[Story]:
 
 
 STORIES: Final = tuple(_stories())
-SINGLE: Final = tuple(story for story in STORIES if story is not WHOLE)
-"""Those with one system and two runs, for where a story takes seconds."""

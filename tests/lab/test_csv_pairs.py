@@ -257,12 +257,13 @@ def test_the_oracle_alone_needs_no_java_and_says_that_nobody_checked_it(
 
 
 @pytest.mark.spark
-def test_spark_and_both_judges_say_of_pairs_what_the_oracle_says(dedup: Command, tmp_path: Path) -> None:
+def test_all_judges_say_of_pairs_what_the_oracle_says(dedup: Command, tmp_path: Path) -> None:
     """All pairs in one job; `a + b` is a path that means something to Spark."""
     for golden in EXPRESSIBLE:
         write_pair(tmp_path / "a + b" / golden.name, golden.history)
-    _, alone = judged(dedup, tmp_path / "a + b")
-    for engine in ([], ["--engine", "spark"]):
-        document = json.loads(dedup("verify", tmp_path / "a + b", "--format", "json", *engine).out)
-        assert document == alone
-    assert len(alone["runs"]) == len(EXPRESSIBLE)
+    asked = ("verify", tmp_path / "a + b", "--format", "json")
+    texts = {engine: dedup(*asked, "--engine", engine).out for engine in ("oracle", "local", "spark")}
+    assert texts["local"] == texts["spark"] == texts["oracle"], "to the byte"
+    document = json.loads(texts["oracle"])
+    assert json.loads(dedup(*asked).out) == document
+    assert len(document["runs"]) == len(EXPRESSIBLE)
