@@ -144,7 +144,9 @@ class Operated:
         name, tasks = document["metadata"]["name"], schedule(parse(document, source="test"))
 
         def there() -> bool:
-            state = (self.live(name) or {}).get("status", {}).get("state", {})
+            status = (self.live(name) or {}).get("status", {})
+            assert condition(status, "Finished") != "True", f"{name} is over, and was never seen at {stage}"
+            state = status.get("state", {})
             cursor = state.get("cursor", 0)
             return bool(state.get("intended")) and cursor < len(tasks) and tasks[cursor].stage == stage
 

@@ -32,6 +32,8 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.cluster
 
 MESSAGES: Final = 200_000
+SLOWLY: Final = {"batch.num.messages": "1"}
+"""Of the producer: so that there is time to hit the operator while it is at work."""
 SILENT_S: Final = 60.0
 GONE_S: Final = 120.0
 EFFECTS: Final = {"job.batch": 2, "sparkapplication.sparkoperator.k8s.io": 1}
@@ -65,6 +67,7 @@ class Shared(NamedTuple):
         document["metadata"]["name"] = name
         (system,) = spec["systems"]
         del system["network"]
+        system["client"] = {"properties": SLOWLY}
         system["deploy"] = {"existing": {"bootstrap": self.bootstrap}}
         spec["variants"] = spec["variants"][1:]
         spec["faults"] = [{"name": "move", "at": {"message": MESSAGES // 10}, "moveLeader": {}}]
