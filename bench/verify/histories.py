@@ -24,7 +24,7 @@ SEGMENT: Final = 1 << 20
 GROUP: Final = 1 << 17
 BLOCK: Final = 5_000
 """Messages in a window that is sent again, at most."""
-EDITION: Final = 3
+EDITION: Final = 4
 """Another one, and every history in the cache is made anew."""
 
 Values = npt.NDArray[np.int64]

@@ -44,15 +44,18 @@ SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clo
 CLOCK_SENT: Final = 0
 CLOCK_ACKNOWLEDGED: Final = 1
 
+EXACT: Final = {"dedup.statistics": "exact"}
+"""What a file's footer says of statistics that our writer made."""
 OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer with the settings every segment has: delta-encoded integers under zstd.
 
-    Columns that are often constant have statistics, so that a reader need not unpack them (dedup_spark/chunks.py).
+    Columns that are often constant have statistics, so that a reader need not unpack them (dedup_spark/chunks.py). A
+    mark says that they are ours: no others are believed.
     """
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         path,
         schema,
         compression="zstd",
@@ -63,6 +66,8 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         },
         write_statistics=[name for name in schema.names if name in OFTEN_CONSTANT] or False,
     )
+    writer.add_key_value_metadata(EXACT)
+    return writer
 
 
 def same_columns(found: pa.Schema, table: str) -> bool:

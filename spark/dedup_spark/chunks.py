@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from dedup.histories import SCHEMAS, TABLES, same_columns
+from dedup.histories import EXACT, OFTEN_CONSTANT, SCHEMAS, TABLES, same_columns
 from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
 from dedup.stores import parquet, place, reached
@@ -121,32 +121,35 @@ def read(chunk: Chunk) -> dict[str, Any]:
     with reached(path), parquet(path) as file:
         if not same_columns(file.schema_arrow, name):
             raise ValueError(f"its columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
-        known = _constants(file.metadata, groups)
+        known = _constants(file.metadata, groups, SCHEMAS[name].names)
         varied = [column for column in SCHEMAS[name].names if column not in known]
         table = file.read_row_groups(groups, columns=varied, use_threads=False)
-        count = sum(file.metadata.row_group(group).num_rows for group in groups)
     if holes := [each for each in varied if table.column(each).null_count]:
         raise ValueError(f"its column {holes[0]} holds nulls")
     rows = {each: table.column(each).to_numpy() for each in varied}
-    rows |= {each: np.broadcast_to(np.array(value, _dtype(name, each)), count) for each, value in known.items()}
+    for each, value in known.items():
+        rows[each] = np.broadcast_to(np.array(value, _dtype(name, each)), table.num_rows)
     if chunk.kind == READ and not _rises_by_one(rows["arrival"], chunk.row):
         raise ValueError(f"its arrivals do not rise by one from {chunk.row}")
     return rows
 
 
-def _constants(metadata: pq.FileMetaData, groups: Sequence[int]) -> dict[str, int]:
+def _constants(metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> dict[str, int]:
     """The columns that hold one value in all of these row groups, as their statistics say: nobody need unpack them.
 
-    The file is what its writer recorded (files.inspect has hashed it), and its statistics are its writer's.
+    Only what our own writer says of its columns is believed, in a file that is what was recorded (files.inspect has
+    hashed it). How many rows there are, the columns say that are unpacked: the values always are.
     """
-    known = {}
-    for number in range(metadata.num_columns):
-        seen = [metadata.row_group(group).column(number) for group in groups]
-        statistics = [column.statistics for column in seen]
-        if all(each and each.has_min_max and each.has_null_count and not each.null_count for each in statistics):
-            values = {value for each in statistics for value in (each.min, each.max)}
-            if len(values) == 1:
-                known[seen[0].path_in_schema] = values.pop()
+    known: dict[str, int] = {}
+    if EXACT.items() - {key.decode(): each.decode() for key, each in (metadata.metadata or {}).items()}.items():
+        return known
+    for number, name in enumerate(names):
+        if name in OFTEN_CONSTANT:
+            statistics = [metadata.row_group(group).column(number).statistics for group in groups]
+            if all(each and each.has_min_max and each.has_null_count and not each.null_count for each in statistics):
+                values = {value for each in statistics for value in (each.min, each.max)}
+                if len(values) == 1:
+                    known[name] = values.pop()
     return known
 
 

@@ -14,7 +14,7 @@ from dedup.histories import damages_of
 from dedup.manifests import Manifest, Segment
 from dedup.stores import Place, parquet, place, reached
 
-DAMAGED: Final = (OSError, ValueError, pa.ArrowException)
+DAMAGED: Final = (OSError, ValueError, IndexError, pa.ArrowException)
 """How it shows that the rows of a file cannot be read, of whatever kind the damage is."""
 
 
