@@ -321,6 +321,7 @@ class Spec(Part):
         """What a fault strikes must be there in every system, and what it needs must be granted."""
         without = next((system.name for system in self.systems if system.pulsar is None), None)
         existing = next((system.name for system in self.systems if system.existing is not None), None)
+        strimzis = next((system.name for system in self.systems if system.chart == STRIMZI), None)
         for index, fault in enumerate(self.faults):
             if existing is not None and fault.move_leader is None:
                 raise refusal(
@@ -336,6 +337,13 @@ class Spec(Part):
                     "Bookie",
                     f"system {without} is a Kafka, and only a Pulsar has bookies",
                     "write Leader, or test the Pulsar by itself",
+                )
+            if fault.by_policy and strimzis is not None:
+                raise refusal(
+                    f"faults[{index}].partition.by",
+                    "NetworkPolicy",
+                    f"system {strimzis} is Strimzi's, whose own policies let brokers be reached, and policies add up",
+                    "write NetFilter (with spec.allowPrivilegedFaults), or take deploy.chart out",
                 )
             if fault.privileged and not self.allow_privileged_faults:
                 raise refusal(

@@ -33,8 +33,8 @@ from dedup_operator.objects.verifications import verification
 from dedup_operator.releases import DEPLOYED, Releases, secrets_of, state_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
 
-WORKLOADS: Final = ("StatefulSet", "Deployment")
-STRIMZI_WORKLOADS: Final = ("Kafka", "Pod")
+WORKLOADS: Final[tuple[str, ...]] = ("StatefulSet", "Deployment")
+STRIMZI_WORKLOADS: Final[tuple[str, ...]] = ("Kafka", "Pod")
 """What is left of a Kafka of Strimzi's for a while: both are labelled with its name, which is the release's."""
 STILL: Final = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
@@ -77,7 +77,6 @@ class KubernetesPlatform:
             case Stage.PROVISION:
                 self._provision(self._system(task))
             case Stage.PREPARE:
-                self._keep_still(self._system(task))
                 run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
                 self._make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
             case Stage.TEARDOWN:
@@ -107,12 +106,13 @@ class KubernetesPlatform:
     def wait(self, timeout_s: float) -> None:
         """Nobody waits here: whoever asked asks again when something changed, or later."""
 
-    def check(self) -> None:
-        """PlatformError if something is missing that only an administrator installs.
+    def check(self, task: Task | None = None) -> None:
+        """PlatformError if something is missing that only an administrator installs, for this task or for any.
 
         That is Spark's operator, and Strimzi's if a system is its. Other charts are of kinds that every cluster has.
         """
-        if any(system.chart == STRIMZI for system in self._experiment.spec.systems):
+        systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
+        if any(system.chart == STRIMZI for system in systems):
             self._require(
                 "Kafka",
                 rule="Strimzi's operator runs the Kafka of the chart strimzi-kafka",
@@ -125,11 +125,15 @@ class KubernetesPlatform:
         )
 
     def _require(self, kind: str, rule: str, todo: str) -> None:
+        if not self._knows(kind):
+            raise PlatformError(where=kind, got="a cluster that does not know this kind", rule=rule, todo=todo)
+
+    def _knows(self, kind: str) -> bool:
         try:
             self._cluster.get(kind, self._owner.namespace, name_of(self._owner, "whether the kind is known"))
         except UnknownKind:
-            got = "a cluster that does not know this kind"
-            raise PlatformError(where=kind, got=got, rule=rule, todo=todo) from None
+            return False
+        return True
 
     def check_faults(self) -> None:
         """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses."""
@@ -173,29 +177,49 @@ class KubernetesPlatform:
     # --- what can be seen ---
 
     def _see_system(self, system: System) -> Observation:
+        if not self._is_there(system):
+            return self._see_remains(system)
+        if system.chart == STRIMZI and (waits := self._see_strimzi(system)) != DONE:
+            return waits
         job = self._own("Job", readiness_name(self._owner, system))
-        if job is None or not self._is_there(system):
+        if job is None:
             return ABSENT
-        if system.chart == STRIMZI and (waits := self._see_strimzi(system)).status is not Status.DONE:
-            return waits  # in Strimzi's words: the proof could only say that nobody answers
         proof = sights.seen(job, self._pods(job["metadata"]["name"]))
-        if proof.status is not Status.DONE or system.existing is not None or system.chart == STRIMZI:
+        if proof.status is not Status.DONE or system.existing is not None:
             return proof
+        if system.chart == STRIMZI:
+            return self._see_stillness(system)
         workloads = sights.ready(self._workloads(system))
         return RUNNING if workloads == ABSENT else workloads
 
     def _see_strimzi(self, system: System) -> Observation:
-        kafka = self._cluster.get("Kafka", self._owner.namespace, release_of(self._owner, system))
+        kafka = self._kafka(system)
         if kafka is None:
             return RUNNING
-        sights.require_attention(kafka, "Strimzi's operator", self._now())
-        return sights.strimzi(kafka)
+        sights.require_attention(kafka, "Strimzi's operator", self._now(), self._experiment.spec.timeouts.provision_s)
+        return sights.strimzi(kafka, self._now())
+
+    def _see_stillness(self, system: System) -> Observation:
+        """Nothing is hurt before Strimzi has said that it will not mend it."""
+        if (kafka := self._kafka(system)) is not None and sights.keeps_still(kafka):
+            return DONE
+        return Observation(
+            status=Status.RUNNING, message="Strimzi's operator has not said that it leaves the Kafka alone"
+        )
+
+    def _see_remains(self, system: System) -> Observation:
+        """Pods of a Kafka that was taken away belong to one of the same name: none is made beside them."""
+        gone = self._state(system) is None
+        if system.chart == STRIMZI and gone and self._workloads(system):
+            return Observation(status=Status.RUNNING, message="what is left of an earlier Kafka is still going")
+        return ABSENT
 
     def _see_verification(self) -> Observation:
         application = self._own("SparkApplication", name_of(self._owner, "verification"))
         if application is None:
             return ABSENT
-        sights.require_attention(application, "Spark's operator", self._now())
+        limit_s = self._experiment.spec.timeouts.verify_s
+        sights.require_attention(application, "Spark's operator", self._now(), limit_s)
         return sights.judged(application)
 
     def _see_leaving(self, system: System) -> Observation:
@@ -233,10 +257,17 @@ class KubernetesPlatform:
     # --- what is done ---
 
     def _provision(self, system: System) -> None:
-        """Make the release whole before the Job that proves it: once there is the Job, nothing is left to do."""
+        """Make the release whole before the Job that proves it: once there is the Job, nothing is left to do.
+
+        A Kafka of Strimzi's is proven when Strimzi says that it is ready, and asked to be left alone from then on.
+        """
         self._make(*accounts(self._owner, self._experiment))
         if system.existing is None:
             self._deploy(system)
+        if system.chart == STRIMZI:
+            if self._see_strimzi(system) != DONE:
+                return  # when it is, there is no Job yet, and this is begun again
+            self._keep_still(system)
         self._make(readiness(self._owner, self._experiment, system, self._settings))
 
     def _deploy(self, system: System) -> None:
@@ -246,6 +277,8 @@ class KubernetesPlatform:
             self._forget_readiness(system)  # which was another release's
             if state is not None:
                 self._releases.uninstall(release, namespace)
+            if system.chart == STRIMZI and self._workloads(system):
+                return
             self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner))
         for secret in secrets_of(self._cluster, release, namespace):
             if not secret["metadata"].get("ownerReferences"):
@@ -253,9 +286,8 @@ class KubernetesPlatform:
                 self._cluster.patch("Secret", namespace, secret["metadata"]["name"], owned)
 
     def _keep_still(self, system: System) -> None:
-        """Ask Strimzi's operator to leave a Kafka alone from its first run on: it would mend what a fault breaks."""
-        if system.chart == STRIMZI:
-            self._cluster.patch("Kafka", self._owner.namespace, release_of(self._owner, system), STILL)
+        """Ask Strimzi's operator to leave a Kafka alone: it would mend what a fault breaks."""
+        self._cluster.patch("Kafka", self._owner.namespace, release_of(self._owner, system), STILL)
 
     def _tell_report(self, task: Task, reason: str) -> None:
         """A reason that may not be written is lost, and holds nothing up."""
@@ -267,9 +299,16 @@ class KubernetesPlatform:
                 self._cluster.patch("ConfigMap", namespace, name, {"data": made["data"]})
 
     def _leave(self, system: System) -> None:
+        """Helm cannot take away what the cluster does not know any more: then only its records are left, and go."""
+        namespace, release = self._owner.namespace, release_of(self._owner, system)
         self._forget_readiness(system)
-        if self._state(system) is not None:
-            self._releases.uninstall(release_of(self._owner, system), self._owner.namespace)
+        if self._state(system) is None:
+            return
+        if system.chart != STRIMZI or self._knows("Kafka"):
+            self._releases.uninstall(release, namespace)
+            return
+        for secret in secrets_of(self._cluster, release, namespace):
+            self._cluster.delete("Secret", namespace, secret["metadata"]["name"])
 
     def _forget_readiness(self, system: System) -> None:
         if (job := self._ours("Job", readiness_name(self._owner, system))) is not None:
@@ -332,8 +371,13 @@ class KubernetesPlatform:
 
     def _workloads(self, system: System) -> list[Object]:
         selector = f"app.kubernetes.io/instance={release_of(self._owner, system)}"
-        kinds = STRIMZI_WORKLOADS if system.chart == STRIMZI else WORKLOADS
+        kinds = WORKLOADS
+        if system.chart == STRIMZI:
+            kinds = STRIMZI_WORKLOADS if self._knows("Kafka") else ("Pod",)
         return [each for kind in kinds for each in self._cluster.list(kind, self._owner.namespace, selector)]
+
+    def _kafka(self, system: System) -> Object | None:
+        return self._cluster.get("Kafka", self._owner.namespace, release_of(self._owner, system))
 
     def _is_there(self, system: System) -> bool:
         return system.existing is not None or self._state(system) == DEPLOYED

@@ -53,8 +53,6 @@ LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
-RENEW_S: Final = 60.0
-"""So old may what is told of a time that does not count become before it is written again."""
 MOST: Final = 10**9
 """Attempts and failures: nobody comes so far."""
 USE: Final = "dedup.dev/use"
@@ -156,7 +154,7 @@ class _Look:
     def _without_time(self) -> Status:
         """The status as it was, but for the time at which its task was begun: that time does not count."""
         standing = self._before.state
-        if standing is None or self._now() - standing.state.since_unix_s < RENEW_S:
+        if standing is None or self._now() - standing.state.since_unix_s < LOOK_AGAIN_S:
             return self._before
         now = standing.state.model_copy(update={"since_unix_s": self._now()})
         return self._before.model_copy(update={"state": Standing.of(now)})
@@ -208,7 +206,7 @@ class _Look:
             after = self._suspended(taken, tasks, state, platform)
         else:
             if _needs_verification(tasks, state):
-                platform.check()
+                platform.check(tasks[state.cursor])
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
             save(after)

@@ -220,6 +220,13 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="faults",
         ),
         Rule(
+            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart)) || "
+            "self.faults.all(fault, !has(fault.partition) || fault.partition.by != 'NetworkPolicy')",
+            "Strimzi's own policies let brokers be reached, and policies add up; "
+            "write NetFilter as partition.by, or take deploy.chart out",
+            field="faults",
+        ),
+        Rule(
             "self.allowPrivilegedFaults || "
             "self.faults.all(fault, !has(fault.partition) || fault.partition.by != 'NetFilter')",
             "a partition by NetFilter adds a container with NET_ADMIN to a broker's pod; "

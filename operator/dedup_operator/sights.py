@@ -22,11 +22,13 @@ ENDS: Final = ("Succeeded", "Failed")
 NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
 SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
-PICKED_UP_S: Final = 180.0
-"""After which nobody has looked at what was made for another operator; those take seconds."""
+PICKED_UP_S: Final = (30.0, 180.0)
+"""After which nobody has looked at what was made for another operator, at least and at most; those take seconds."""
 NEVER_READY: Final = ("Invalid", "Unsupported")
 """How those reasons begin for which Strimzi will not make a Kafka ready, however often it tries: they are the names of
 its exceptions (StatusUtils.buildConditionFromException). Others, such as a time-out, may pass."""
+NEVER_AFTER_S: Final = 60.0
+"""Before that such a reason may pass, too: Helm makes the nodes after the Kafka, and Strimzi may have come between."""
 PAUSED: Final = "ReconciliationPaused"
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
@@ -130,13 +132,14 @@ def ready(workloads: Sequence[Object]) -> Observation:
     return DONE if workloads else ABSENT
 
 
-def strimzi(kafka: Object) -> Observation:
+def strimzi(kafka: Object, now_unix_s: float) -> Observation:
     """A Kafka of Strimzi's. One whose reconciliation is paused was ready before: nobody pauses it earlier."""
-    name, status = kafka["metadata"]["name"], kafka.get("status") or {}
-    said = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
+    name, status, said = kafka["metadata"]["name"], kafka.get("status") or {}, _said(kafka)
     if failed := said.get("NotReady"):
         reason, words = failed.get("reason") or "no reason", failed.get("message") or "no words"
-        never = reason.startswith(NEVER_READY)
+        since = failed.get("lastTransitionTime")
+        lasts = since is None or now_unix_s - datetime.fromisoformat(since).timestamp() > NEVER_AFTER_S
+        never = lasts and reason.startswith(NEVER_READY)
         seen = Status.FAILED if never else Status.RUNNING
         return Observation(status=seen, message=short(f"Kafka {name} is not ready: {reason}: {words}"))
     is_now = status.get("observedGeneration") == kafka["metadata"].get("generation", 1)
@@ -145,13 +148,29 @@ def strimzi(kafka: Object) -> Observation:
     return Observation(status=Status.RUNNING, message=f"Kafka {name}: Strimzi's operator has not said that it is ready")
 
 
-def require_attention(found: Object, operator: str, now_unix_s: float) -> None:
-    """Unattended unless whoever serves the kind has said anything of it, or may still."""
-    if found.get("status") or now_unix_s - _made_unix_s(found) <= PICKED_UP_S:
+def keeps_still(kafka: Object) -> bool:
+    """Whether Strimzi has said that it leaves the Kafka alone, which it was asked for."""
+    return PAUSED in _said(kafka)
+
+
+def _said(kafka: Object) -> dict[str, Object]:
+    """The conditions that are true."""
+    conditions = (kafka.get("status") or {}).get("conditions") or ()
+    return {each["type"]: each for each in conditions if each["status"] == "True"}
+
+
+def require_attention(found: Object, operator: str, now_unix_s: float, limit_s: float) -> None:
+    """Unattended unless whoever serves the kind has said anything of it, or may still: in half of its time limit.
+
+    Of a limit below the least there is, the limit decides.
+    """
+    least_s, most_s = PICKED_UP_S
+    patience_s = max(least_s, min(most_s, limit_s / 2))
+    if found.get("status") or now_unix_s - _made_unix_s(found) <= patience_s:
         return
     raise Unattended(
         where=f"{found['kind']} {found['metadata']['name']}",
-        got=f"no status for more than {PICKED_UP_S / 60:g} minutes",
+        got=f"no status for more than {patience_s:g} s",
         rule=f"{operator} looks at it within seconds",
         todo="see whether that operator is up and watches this namespace; the experiment goes on by itself",
     )

@@ -43,6 +43,10 @@ PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leas
 """Kinds that come and go by themselves."""
 
 
+class Missed(Exception):
+    """A stage went by between two looks."""
+
+
 @dataclass(frozen=True)
 class Operated:
     """A namespace whose experiments an operator carries out."""
@@ -140,12 +144,13 @@ class Operated:
         return pods.ready(self.place.client, self.namespace, SELECTOR)
 
     def reached(self, document: Document, stage: Stage) -> None:
-        """Wait until an experiment's current task is of that stage, and begun."""
+        """Wait until an experiment's current task is of that stage, and begun; Missed if it is over before."""
         name, tasks = document["metadata"]["name"], schedule(parse(document, source="test"))
 
         def there() -> bool:
             status = (self.live(name) or {}).get("status", {})
-            assert condition(status, "Finished") != "True", f"{name} is over, and was never seen at {stage}"
+            if condition(status, "Finished") == "True":
+                raise Missed(f"{name} is over, and was never seen at {stage}")
             state = status.get("state", {})
             cursor = state.get("cursor", 0)
             return bool(state.get("intended")) and cursor < len(tasks) and tasks[cursor].stage == stage

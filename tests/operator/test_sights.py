@@ -72,18 +72,32 @@ def kafka(*conditions: tuple[str, str], generation: int = 2) -> dict[str, Any]:
 )
 def test_strimzis_word_is_believed_of_the_kafka_as_it_is_now(found: dict[str, Any], status: Status) -> None:
     """Not being ready is an end only for reasons that do not pass by themselves."""
-    assert sights.strimzi(found).status is status
+    assert sights.strimzi(found, 1e9).status is status
 
 
 def test_why_a_kafka_is_not_ready_is_told_in_strimzis_words() -> None:
     said = "Kafka shop is not ready: InvalidResourceException: …"
-    failed = sights.strimzi(kafka(("NotReady", "InvalidResourceException")))
+    failed = sights.strimzi(kafka(("NotReady", "InvalidResourceException")), 0.0)
     assert failed == Observation(status=Status.FAILED, message=said)
-    assert "TimeoutException: …" in sights.strimzi(kafka(("NotReady", "TimeoutException"))).message
+    assert "TimeoutException: …" in sights.strimzi(kafka(("NotReady", "TimeoutException")), 0.0).message
 
 
-def test_what_nobody_looks_at_is_told_after_a_while_and_what_was_looked_at_is_not() -> None:
-    sights.require_attention(kafka(), "Strimzi's operator", sights.PICKED_UP_S)
-    sights.require_attention(kafka(("NotReady", "Creating")), "Strimzi's operator", 1e9)
-    with pytest.raises(sights.Unattended, match="Kafka shop: got no status for more than 3 minutes; Strimzi's"):
-        sights.require_attention(kafka(), "Strimzi's operator", sights.PICKED_UP_S + 1)
+def test_that_it_will_never_be_ready_is_believed_after_a_minute() -> None:
+    """Helm makes the nodes after the Kafka, and Strimzi may look in between."""
+    found = kafka(("NotReady", "InvalidConfigurationException"))
+    found["status"]["conditions"][0]["lastTransitionTime"] = "1970-01-01T00:00:00.123456789Z"
+    assert sights.strimzi(found, 30.0).status is Status.RUNNING
+    assert sights.strimzi(found, 90.0).status is Status.FAILED
+
+
+@pytest.mark.parametrize(("limit_s", "patience_s"), [(900.0, 180.0), (120.0, 60.0), (0.001, 30.0)])
+def test_what_nobody_looks_at_is_told_before_its_time_is_over_and_what_was_looked_at_is_not(
+    limit_s: float, patience_s: float
+) -> None:
+    def look(found: dict[str, Any], now_s: float) -> None:
+        sights.require_attention(found, "Strimzi's operator", now_s, limit_s)
+
+    look(kafka(), patience_s)
+    look(kafka(("NotReady", "Creating")), 1e9)
+    with pytest.raises(sights.Unattended, match=f"Kafka shop: got no status for more than {patience_s:g} s; Strimzi's"):
+        look(kafka(), patience_s + 1)

@@ -52,18 +52,67 @@ def test_an_experiment_on_strimzi_goes_from_apply_to_its_verdict() -> None:
     assert world.orphans() == []
 
 
-def test_no_run_begins_before_strimzi_says_ready_nor_before_it_is_asked_to_keep_still() -> None:
+def test_no_run_begins_before_strimzi_says_ready_and_then_that_it_keeps_still() -> None:
     world = applied(CREATING)
+    world.player.pauses = False
     world.run(until=lambda _status: world.now_s > FIRST_S + 300)
-    assert not any(world.player.jobs.values())
+    assert world.player.jobs == {}, "nor is anything proven, whose time would run"
     assert "Creating: deploying" in message(world, "Reconciling")
     assert "annotations" not in kafka(world)["metadata"]
     world.player.strimzi = (READY,)
-    world.run(until=lambda _status: any(world.player.jobs.values()))
+    world.run(until=lambda _status: world.now_s > FIRST_S + 600)
     assert kafka(world)["metadata"]["annotations"] == {"strimzi.io/pause-reconciliation": "true"}
-    world.player.strimzi = ({"type": "ReconciliationPaused", "status": "True"},)
+    assert not any(world.player.jobs.values())
+    assert "has not said that it leaves the Kafka alone" in message(world, "Reconciling")
+    world.player.pauses = True
     world.run()
     assert world.status()["verdict"] == "Pass"
+
+
+@pytest.mark.parametrize("crash_at", range(1, 40))
+def test_a_crash_at_any_write_changes_nothing(crash_at: int) -> None:
+    world = applied(READY)
+    world.run(crash_at=crash_at)
+    assert world.status()["verdict"] == "Pass"
+    assert sorted(filter(None, world.player.jobs.values())) == ["kafka-control-001", "kafka-dedup-001"]
+    assert world.cluster.list("Kafka", NAMESPACE, "") == []
+    assert world.orphans() == []
+
+
+def test_no_kafka_is_made_beside_pods_of_an_earlier_one() -> None:
+    world = applied(READY)
+    operator, _ = world.operator()
+    for _ in range(6):
+        operator.look((NAMESPACE, "e"))
+    (secret,) = world.cluster.list("Secret", NAMESPACE, "owner=helm")
+    release = kafka(world)["metadata"]["name"]
+    labels = {"app.kubernetes.io/instance": release}
+    world.cluster.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": NAMESPACE, "labels": labels}}
+    )
+    half = {"metadata": {"labels": {"status": "pending-install"}}}
+    world.cluster.patch("Secret", NAMESPACE, secret["metadata"]["name"], half)
+    for _ in range(30):
+        operator.look((NAMESPACE, "e"))
+    assert world.installed == [release]
+    assert "what is left of an earlier Kafka is still going" in message(world, "Reconciling")
+    world.cluster.delete("Pod", NAMESPACE, "old")
+    world.run()
+    assert world.installed == [release, release]
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_definition_that_goes_when_its_kafka_is_done_with_is_missed_by_nobody() -> None:
+    """The cluster takes the Kafka along, and Helm can do nothing any more."""
+    world = applied(READY)
+    world.run(until=lambda status: status.get("phase") == "TearingDown")
+    assert isinstance(world.cluster, FakeCluster)
+    world.cluster.delete("Kafka", NAMESPACE, kafka(world)["metadata"]["name"])
+    world.player.strimzi = None
+    world.cluster.unknown = {"Kafka"}
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+    assert world.cluster.list("Secret", NAMESPACE, "owner=helm") == []
 
 
 def test_a_version_that_strimzi_cannot_run_fails_at_once_in_its_words() -> None:
@@ -81,6 +130,7 @@ def test_a_namespace_that_strimzi_does_not_watch_stalls_until_it_does() -> None:
         operator.look((NAMESPACE, "e"))
         world.player.move()
         world.now_s += 60
+    assert world.player.jobs == {}, "nothing is proven, whose time would run"
     assert world.condition("Stalled") == ("True", "Stalled")
     assert "Strimzi's operator looks at it within seconds" in message(world, "Stalled")
     assert "watches this namespace" in message(world, "Stalled")

@@ -254,6 +254,8 @@ class Player:
     """How many more moves a pod takes to end once its Job is gone."""
     strimzi: tuple[Object, ...] | None = None
     """The conditions that Strimzi's operator gives a Kafka; None: there is no such operator."""
+    pauses: bool = True
+    """Whether it leaves a Kafka alone when it is asked to."""
     verifies: bool = True
     """Whether Spark's operator is up."""
     jobs: dict[str, str] = field(default_factory=dict)
@@ -277,8 +279,11 @@ class Player:
 
     def _move_kafkas(self, conditions: list[Object]) -> None:
         for made in self.cluster.list("Kafka", self.namespace, ""):
-            said = {"observedGeneration": made["metadata"]["generation"], "conditions": conditions}
-            self.cluster.set_status(made, said)
+            notes = made["metadata"].get("annotations") or {}
+            paused = notes.get("strimzi.io/pause-reconciliation") == "true" and self.pauses
+            said = [{"type": "ReconciliationPaused", "status": "True"}] if paused else conditions
+            observed = {"observedGeneration": made["metadata"]["generation"], "conditions": said}
+            self.cluster.set_status(made, observed)
 
     def _end_pods(self) -> None:
         """As Kubernetes does when their Job is gone, in their own time."""

@@ -18,6 +18,7 @@ A_PULSAR: Final = (
 ONE_WAY: Final = "a deployment is exactly one of existing and chart"
 CHART: Final = "spec/systems/0/deploy/chart"
 STRIMZI: Final = "strimzi-kafka"
+HALF: Final = {"name": "cut", "at": {"message": 500}, "partition": {"by": "NetworkPolicy", "duration": "10s"}}
 SPOKEN: Final = "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates"
 UNREACHED: Final = "clients go straight to its brokers, where no proxy can cut them off"
 REF: Final = {"secretRef": {"name": "s"}}
@@ -70,6 +71,11 @@ SYSTEMS: Final = (
         "a Pulsar of Strimzi's",
         (*UNHURT, ("spec/systems/1/deploy", {"chart": STRIMZI})),
         "Strimzi runs Kafka and nothing else",
+    ),
+    Wrong(
+        "half a partition",
+        (("spec/systems", [{"name": "k", "kafka": {}, "deploy": {"chart": STRIMZI}}]), ("spec/faults", [HALF])),
+        "own policies let brokers be reached, and policies add up",
     ),
     Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
     Wrong("a Kafka that is nowhere", (*UNHURT, (KAFKA, {})), A_KAFKA),

@@ -32,7 +32,7 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 # A Kafka of Strimzi's: what charts/strimzi-kafka consists of. Strimzi's own operator does the rest.
 - apiGroups: [kafka.strimzi.io]
   resources: [kafkas, kafkanodepools]
-  verbs: [get, list, watch, create, update, patch, delete]
+  verbs: [get, list, create, update, patch, delete]
 # Helm keeps its releases in Secrets, and certificates of systems are there. The API server cannot tell those from others.
 - apiGroups: [""]
   resources: [secrets]

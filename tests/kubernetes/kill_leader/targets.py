@@ -3,6 +3,7 @@
 Names and addresses of brokers are not here: both charts tell them alike, in the ConfigMap of the clients' Toxiproxy.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -79,7 +80,7 @@ def _path(namespace: str, release: str) -> str:
 
 def is_ready(kafka: dict[str, Any]) -> bool:
     """Whether a `Kafka` as the API server has it is ready; PlatformError when Strimzi says that it will not be."""
-    seen = sights.strimzi(kafka)
+    seen = sights.strimzi(kafka, time.time())
     if seen.status is Status.FAILED:
         raise PlatformError(
             where=f"Kafka {kafka['metadata']['name']}",
