@@ -4,8 +4,9 @@ First before the fake cluster, then before a real API server, each point to its 
 takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--quick` ends a point before the fake
 cluster as soon as it is on the calm course again (minutes); `--sample N` tries N points before the API server, where
 each takes seconds, chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
-(DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. The exit code is 1 when a point
-led elsewhere than a calm course, or a test on the cluster failed.
+(DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page
+has what was tried until then. The exit code is 1 when a point led elsewhere than a calm course, or a test on the
+cluster failed.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -62,16 +63,17 @@ def api_server() -> Iterator[ApiServer]:
 
 
 def told(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
-    """All of them, with word of how far it is."""
+    """All of them, with word of how far it is; Ctrl-C ends it with those that were tried."""
     done: list[Outcome] = []
     next_s = time.monotonic() + TELL_S
-    for outcome in outcomes:
-        done.append(outcome)
-        if not outcome.known:
-            print(f"{title}: {outcome.point}: {outcome.why}", flush=True)
-        if time.monotonic() > next_s or len(done) == of:
-            print(f"{title}: {len(done):,} of {of:,} points", flush=True)
-            next_s += TELL_S
+    with suppress(KeyboardInterrupt):
+        for outcome in outcomes:
+            done.append(outcome)
+            if not outcome.known:
+                print(f"{title}: {outcome.point}: {outcome.why}", flush=True)
+            if time.monotonic() > next_s or len(done) == of:
+                print(f"{title}: {len(done):,} of {of:,} points", flush=True)
+                next_s += TELL_S
     return done
 
 
