@@ -32,7 +32,7 @@ from dedup_runners.waiting import until
 pytestmark = pytest.mark.cluster
 
 MESSAGES: Final = 200_000
-SLOWLY: Final = {"batch.num.messages": "1"}
+SLOWLY: Final = {"batch.num.messages": "10"}
 """Of the producer: so that there is time to hit the operator while it is at work."""
 ATTEMPTS: Final = 3
 SILENT_S: Final = 60.0
