@@ -25,9 +25,10 @@ from dedup.experiments import parse
 from dedup.stages import Stage, schedule
 from dedup.verdicts import EXIT_CODES, Verdict
 from dedup_lab import resources
-from dedup_operator import crd
+from dedup_operator import crd, sights
 from dedup_operator.clusters import path_of
-from dedup_operator.objects.names import Owner
+from dedup_operator.objects.names import COMPONENT, LABEL, Owner
+from dedup_operator.objects.runs import RUN
 from dedup_operator.objects.settings import Settings
 from dedup_runners.waiting import until
 
@@ -144,18 +145,29 @@ class Operated:
         return pods.ready(self.place.client, self.namespace, SELECTOR)
 
     def reached(self, document: Document, stage: Stage) -> None:
-        """Wait until an experiment's current task is of that stage, and begun; Missed if it is over before."""
+        """Wait until an experiment's current task is of that stage, and begun; Missed if it is over before.
+
+        That a run is read the operator may hear of when it is over (pods do not call it): that is asked of the pod.
+        """
         name, tasks = document["metadata"]["name"], schedule(parse(document, source="test"))
 
         def there() -> bool:
             status = (self.live(name) or {}).get("status", {})
             if condition(status, "Finished") == "True":
                 raise Missed(f"{name} is over, and was never seen at {stage}")
+            if stage is Stage.CONSUME:
+                return sights.has_ended("producer", self.run_pods(name))
             state = status.get("state", {})
             cursor = state.get("cursor", 0)
             return bool(state.get("intended")) and cursor < len(tasks) and tasks[cursor].stage == stage
 
         until(there, VERDICT_S, f"{name} is at {stage}")
+
+    def run_pods(self, name: str) -> list[Document]:
+        """The pods of an experiment's runs."""
+        asked = {"labelSelector": f"{LABEL}={name},{COMPONENT}={RUN}"}
+        _, found = ask(self.place.client, "GET", path_of("Pod", self.place.namespace), query=asked)
+        return list(found["items"])
 
     def owner(self, name: str) -> Owner:
         live = self.live(name)
