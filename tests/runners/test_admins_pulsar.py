@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
-from dedup.endpoints import Broker
-from dedup_runners.admins import Ensemble
-from dedup_runners.admins.pulsar import extents, judged, last_ensemble, named
+from dedup.endpoints import Broker, Endpoints
+from dedup.errors import PlatformError
+from dedup_runners.admins import Ensemble, pulsar
+from dedup_runners.admins.pulsar import PulsarAdmin, extents, judged, last_ensemble, named
 
 
 def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
@@ -89,3 +91,64 @@ def test_an_owner_is_also_known_by_its_admin_address() -> None:
         Broker(id="b", client_port=1, admin_url="http://h:2"),
     ]
     assert named({"httpUrl": "http://h:2"}, known) == "b"
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("first", ["no answer", "status 500"])
+def test_what_a_broker_did_without_saying_so_is_done(
+    monkeypatch: pytest.MonkeyPatch, first: str, partitions: int
+) -> None:
+    brokers = Brokers(first)
+    brokers.admin(monkeypatch).create_topic(TOPIC, partitions=partitions, deduplication=True)
+    assert brokers.creations == ["a", "b"]
+
+
+def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers("status 409")
+    with pytest.raises(PlatformError, match="got status 409"):
+        brokers.admin(monkeypatch).create_topic(TOPIC, partitions=1, deduplication=True)
+    assert brokers.creations == ["a"]
+
+
+TOPIC = "persistent://public/dedup-on/t"
+
+
+class Brokers:
+    """Two brokers' admin interfaces: the first makes a topic and answers as it is told, the second finds it there."""
+
+    def __init__(self, first: str) -> None:
+        self.first, self.creations, self.partitions = first, list[str](), 0
+
+    def admin(self, monkeypatch: pytest.MonkeyPatch) -> PulsarAdmin:
+        client = httpx.Client(transport=httpx.MockTransport(self.answer))
+        monkeypatch.setattr(pulsar, "http_client", lambda _endpoints, _timeout_s: client)
+        known = [Broker(id=f"{name}:1", client_port=1, admin_url=f"http://{name}:1") for name in "ab"]
+        urls = [f"http://{name}:1" for name in "ab"]
+        address = "pulsar://a:2,b:2"
+        return PulsarAdmin(
+            Endpoints(
+                system="pulsar", client_bootstrap=address, direct_bootstrap=address, admin_urls=urls, brokers=known
+            )
+        )
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if request.method == "PUT" and path.startswith("/admin/v2/persistent/"):
+            return self.create(request)
+        if path.endswith("/deduplication"):
+            return httpx.Response(200, json=True)
+        if path.endswith("/partitions"):
+            return httpx.Response(200, json={"partitions": self.partitions})
+        if path.startswith("/lookup/"):
+            return httpx.Response(200, json={"httpUrl": "http://a:1"})
+        return httpx.Response(200, json={"deduplicationStatus": "Enabled"})
+
+    def create(self, request: httpx.Request) -> httpx.Response:
+        self.creations.append(request.url.host)
+        if request.url.path.endswith("/partitions"):
+            self.partitions = int(request.content)
+        if request.url.host == "b":
+            return httpx.Response(409, json={"reason": "This topic already exists"})
+        if self.first == "no answer":
+            raise httpx.ReadTimeout("timed out")
+        return httpx.Response(int(self.first.split()[1]))

@@ -56,9 +56,9 @@ class PulsarAdmin(Closing):
         namespace, path = _namespace(topic), _path(topic)
         self._set_policies(namespace, deduplication)
         if partitions > 1:
-            self._ask("PUT", f"/admin/v2/{path}/partitions", body=partitions)
+            self._ask("PUT", f"/admin/v2/{path}/partitions", body=partitions, done=409)
         else:
-            self._ask("PUT", f"/admin/v2/{path}")
+            self._ask("PUT", f"/admin/v2/{path}", done=409)
         parts = self._parts(topic)
         with ThreadPoolExecutor(max_workers=min(LOADERS, len(parts))) as pool:
             list(pool.map(lambda part: self._await_switch(part, deduplication), parts))
@@ -209,11 +209,16 @@ class PulsarAdmin(Closing):
         accepted: tuple[int, ...] = (),
         urls: Sequence[str] = (),
         timeout_s: float = CALL_TIMEOUT_S,
+        done: int | None = None,
     ) -> httpx.Response:
-        """One REST call, of the first broker that answers; PlatformError with the last answer if none does well."""
+        """One REST call, of the first broker that answers; PlatformError with the last answer if none does well.
+
+        A broker that does not answer, or badly, may have done what it was asked: of the ones after it `done` is taken,
+        the status that says so.
+        """
         problem = "no admin URL"
         content = None if body is None else json.dumps(body)
-        for url in urls or self._endpoints.admin_urls:
+        for asked_before, url in enumerate(urls or self._endpoints.admin_urls):
             try:
                 response = self._http.request(
                     method, url.rstrip("/") + path, content=content, headers=JSON, timeout=timeout_s
@@ -222,6 +227,8 @@ class PulsarAdmin(Closing):
                 problem = f"{type(error).__name__} from {url}: {error}"
                 continue
             if response.is_success or response.status_code in accepted:
+                return response
+            if asked_before and response.status_code == done:
                 return response
             problem = f"status {response.status_code}: {response.text[:200]}"
             if response.status_code < 500:
