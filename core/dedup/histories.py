@@ -44,7 +44,7 @@ SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clo
 CLOCK_SENT: Final = 0
 CLOCK_ACKNOWLEDGED: Final = 1
 
-EXACT: Final = {"dedup.statistics": "exact"}
+EXACT: Final = {b"dedup.statistics": b"exact"}
 """What a file's footer says of statistics that our writer made."""
 OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
 

@@ -209,8 +209,7 @@ class KubernetesPlatform:
 
     def _see_remains(self, system: System) -> Observation:
         """Pods of a Kafka that was taken away belong to one of the same name: none is made beside them."""
-        gone = self._state(system) is None
-        if system.chart == STRIMZI and gone and self._workloads(system):
+        if system.chart == STRIMZI and self._state(system) is None and self._workloads(system):
             return Observation(status=Status.RUNNING, message="what is left of an earlier Kafka is still going")
         return ABSENT
 

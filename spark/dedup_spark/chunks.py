@@ -141,7 +141,7 @@ def _constants(metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence
     hashed it). How many rows there are, the columns say that are unpacked: the values always are.
     """
     known: dict[str, int] = {}
-    if EXACT.items() - {key.decode(): each.decode() for key, each in (metadata.metadata or {}).items()}.items():
+    if not EXACT.items() <= (metadata.metadata or {}).items():
         return known
     for number, name in enumerate(names):
         if name in OFTEN_CONSTANT:

@@ -140,9 +140,11 @@ class Operator:
 
     def __init__(self, duel: "Duel", name: str, wrong_s: float, fence: Fence, own_clock: bool) -> None:
         self.duel = duel
-        self.party = Party(duel.cluster, name, began_s=1_000.0 * len(name), wrong_s=wrong_s, namespace=duel.leases)
+        self.party = Party(
+            duel.cluster, name, began_s=1_000.0 * len(name), wrong_s=wrong_s, namespace=duel.world.namespace
+        )
         held = self.party.lease.held if fence is not Fence.NONE else lambda: True
-        witness: Any = Witness(duel.cluster, name, duel.out_of_turn, duel.leases)
+        witness: Any = Witness(duel.cluster, name, duel.out_of_turn, duel.world.namespace)
         self.way = Stalling(witness if fence is Fence.BEHIND else FencedCluster(witness, held))
         cluster: Cluster = FencedCluster(self.way, held) if fence is Fence.BEHIND else self.way
         helm = FencedReleases(ScriptedHelm(cluster, duel.world.installed), held)
@@ -178,7 +180,6 @@ class Duel:
 
     def __init__(self, fence: Fence = Fence.AHEAD, own_clocks: bool = False, world: World | None = None) -> None:
         self.world = world or applied()
-        self.leases = self.world.namespace
         self.cluster, self.out_of_turn = self.world.cluster, list[str]()
         self.first = Operator(self, "first", 0.0, fence, own_clocks)
         self.second = Operator(self, "the second", TEN_MINUTES_S, fence, own_clocks)

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
+from tests.operator.test_reconciliations import fake, message
 from tests.operator.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
 
 from dedup.errors import SpecificationError
@@ -32,11 +33,6 @@ def applied(*conditions: Object) -> World:
     world.player.strimzi = conditions or None
     world.apply(changed(*STRIMZIS))
     return world
-
-
-def message(world: World, kind: str) -> str:
-    (found,) = (each for each in world.status()["conditions"] if each["type"] == kind)
-    return str(found["message"])
 
 
 def kafka(world: World) -> Object:
@@ -106,10 +102,9 @@ def test_a_definition_that_goes_when_its_kafka_is_done_with_is_missed_by_nobody(
     """The cluster takes the Kafka along, and Helm can do nothing any more."""
     world = applied(READY)
     world.run(until=lambda status: status.get("phase") == "TearingDown")
-    assert isinstance(world.cluster, FakeCluster)
     world.cluster.delete("Kafka", NAMESPACE, kafka(world)["metadata"]["name"])
     world.player.strimzi = None
-    world.cluster.unknown = {"Kafka"}
+    fake(world).unknown = {"Kafka"}
     world.run()
     assert world.status()["verdict"] == "Pass"
     assert world.cluster.list("Secret", NAMESPACE, "owner=helm") == []
@@ -142,8 +137,7 @@ def test_a_namespace_that_strimzi_does_not_watch_stalls_until_it_does() -> None:
 
 def test_a_cluster_without_strimzi_stalls_before_anything_is_begun_and_an_ordinary_kafka_does_not() -> None:
     world = applied(READY)
-    assert isinstance(world.cluster, FakeCluster)
-    world.cluster.unknown = {"Kafka"}
+    fake(world).unknown = {"Kafka"}
     operator, _ = world.operator()
     operator.look((NAMESPACE, "e"))
     assert world.condition("Stalled") == ("True", "Stalled")

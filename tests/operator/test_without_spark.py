@@ -10,6 +10,14 @@ def move_without_spark(world: World) -> None:
     world.player.verifies = True
 
 
+def unserved() -> World:
+    """Its verification is begun, and nobody looks at it."""
+    world = applied()
+    world.player.verifies = False
+    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    return world
+
+
 def test_without_sparks_operator_nothing_is_begun() -> None:
     world = applied()
     fake(world).unknown = {"SparkApplication"}
@@ -57,9 +65,7 @@ def test_what_waits_for_a_verification_without_sparks_operator_loses_nothing() -
 
 
 def test_an_application_that_nobody_looks_at_stalls_and_its_time_does_not_run_meanwhile() -> None:
-    world = applied()
-    world.player.verifies = False
-    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    world = unserved()
     began_s = world.now_s
     world.run(until=lambda _status: world.now_s > began_s + 100)
     assert world.condition("Stalled")[0] == "False"
@@ -76,9 +82,7 @@ def test_an_application_that_nobody_looks_at_stalls_and_its_time_does_not_run_me
 
 
 def test_an_application_that_is_looked_at_and_never_ends_fails_in_time() -> None:
-    world = applied()
-    world.player.verifies = False
-    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    world = unserved()
     (application,) = world.cluster.list("SparkApplication", NAMESPACE, "")
     world.cluster.set_status(application, {"applicationState": {"state": "RUNNING"}})
     world.now_s += 3600

@@ -66,7 +66,7 @@ def test_what_was_written_without_statistics_reads_the_same(tmp_path: Path) -> N
 def test_statistics_of_another_writer_are_not_believed(tmp_path: Path) -> None:
     """Whatever they say: of a file with statistics but without our mark every column is unpacked."""
     table, path = received(), tmp_path / "00000.parquet"
-    pq.write_table(table, path, write_statistics=True)
+    pq.write_table(table.replace_schema_metadata({b"theirs": b"\xff"}), path, write_statistics=True)
     rows = chunks.read(chunks.Chunk(0, 0, READ, str(path), 0, 0, 0))
     assert not [name for name, column in rows.items() if column.strides == (0,)]
     assert {name: column.tolist() for name, column in rows.items()} == table.to_pydict()
