@@ -1,15 +1,21 @@
-"""What is read off Kafka's wire, from bytes made by hand: batch headers, and one broker's view of its cluster."""
+"""What is read off Kafka's wire, from bytes made by hand, and what becomes of a request that nobody answers."""
 
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
+from dedup_runners.admins import kafka
 from dedup_runners.admins.batches import Batch, Census, headers, take_census
+from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.views import end_offset, parse, view
 from dedup_runners.admins.wire import Reader, string
 
@@ -164,3 +170,56 @@ def test_only_the_leader_tells_the_end(error: int, offset: int | None) -> None:
                 end_offset(address, "t", 0)
         else:
             assert end_offset(address, "t", 0) == offset
+
+
+class Answering:
+    """Kafka's admin client as far as topics go: one that is never answered, or one that is."""
+
+    def __init__(self, answer: "Future[None]") -> None:
+        self.answer = answer
+
+    def create_topics(self, wanted: list[Any]) -> dict[str, "Future[None]"]:
+        return {each.topic: self.answer for each in wanted}
+
+    def delete_topics(self, topics: list[str]) -> dict[str, "Future[None]"]:
+        return dict.fromkeys(topics, self.answer)
+
+
+def said(code: int | None = None) -> "Future[None]":
+    answer: Future[None] = Future()
+    if code is None:
+        answer.set_result(None)
+    else:
+        answer.set_exception(KafkaException(KafkaError(code)))
+    return answer
+
+
+def admin_of(monkeypatch: pytest.MonkeyPatch, *answers: "Future[None]") -> KafkaAdmin:
+    """Each client that it makes gets the next of these answers. What is there and served is not asked here."""
+    clients = iter([Answering(each) for each in answers])
+    monkeypatch.setattr(kafka, "AdminClient", lambda _settings: next(clients))
+    monkeypatch.setattr(kafka, "CALL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(KafkaAdmin, "unhealthy", lambda _self, _topic: None)
+    monkeypatch.setattr(KafkaAdmin, "_is_served", lambda _self, _topic: True)
+    address = "127.0.0.1:1"
+    return KafkaAdmin(Endpoints(system="kafka", client_bootstrap=address, direct_bootstrap=address, brokers=[]))
+
+
+@pytest.mark.parametrize("second", [said(), said(KafkaError.TOPIC_ALREADY_EXISTS)])
+def test_a_client_that_is_not_answered_is_replaced(monkeypatch: pytest.MonkeyPatch, second: "Future[None]") -> None:
+    """And what the first one asked for may have been done."""
+    silent: Future[None] = Future()
+    admin_of(monkeypatch, silent, second).create_topic("t", partitions=1, deduplication=True)
+    admin_of(monkeypatch, silent, said(KafkaError.UNKNOWN_TOPIC_OR_PART)).delete_topic("t")
+
+
+def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = said(KafkaError.TOPIC_ALREADY_EXISTS)
+    with pytest.raises(PlatformError, match="creating t"):
+        admin_of(monkeypatch, refused).create_topic("t", partitions=1, deduplication=True)
+
+
+def test_silence_is_an_error_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent: Future[None] = Future()
+    with pytest.raises(PlatformError, match=r"no answer within .* s, 3 times"):
+        admin_of(monkeypatch, *[silent] * 4).delete_topic("t")

@@ -50,17 +50,7 @@ class KafkaAdmin(Closing):
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints, self._security = endpoints, endpoints.security
-        self._client = AdminClient(
-            {
-                **credentials.librdkafka(endpoints.security),
-                "bootstrap.servers": endpoints.direct_bootstrap,
-                "client.id": CLIENT_ID,
-                "log_level": 0,
-                "error_cb": _ignore,  # type: ignore[dict-item]
-                "reconnect.backoff.max.ms": 500,
-                "socket.connection.setup.timeout.ms": 5000,
-            }
-        )
+        self._client = self._connect()
         self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
         self._reassigner: Any = None
         self._probe_exists = False
@@ -74,7 +64,7 @@ class KafkaAdmin(Closing):
 
     def delete_topic(self, topic: str) -> None:
         try:
-            self._answer(self._client.delete_topics([topic])[topic], f"deleting {topic}")
+            self._ask(lambda client: client.delete_topics([topic])[topic], f"deleting {topic}")
         except _Refused as refused:
             if refused.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -155,9 +145,9 @@ class KafkaAdmin(Closing):
         config = {"min.insync.replicas": str(min(MIN_IN_SYNC, replicas))}
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
         try:
-            self._answer(self._client.create_topics([wanted])[topic], f"creating {topic}")
+            self._ask(lambda client: client.create_topics([wanted])[topic], f"creating {topic}")
         except _Refused as refused:
-            if refused.code != KafkaError.TOPIC_ALREADY_EXISTS or not may_exist:
+            if refused.code != KafkaError.TOPIC_ALREADY_EXISTS or not (may_exist or refused.asked_before):
                 raise
         until(
             lambda: self.unhealthy(topic) is None, READY_TIMEOUT_S, f"{topic} has leaders and all its replicas in sync"
@@ -244,8 +234,11 @@ class KafkaAdmin(Closing):
 
     def _elect(self, topic: str, partition: int) -> None:
         """Ask for the preferred leader; "not needed" is fine, what counts is who leads afterwards."""
-        future = self._client.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)])
-        self._answer(future, f"electing the preferred leader of {topic}/{partition}")
+        places = [TopicPartition(topic, partition)]
+        self._ask(
+            lambda client: client.elect_leaders(ElectionType.PREFERRED, places),
+            f"electing the preferred leader of {topic}/{partition}",
+        )
 
     def _write_probe(self, token: bytes, deadline: float) -> list[TopicPartition]:
         """Write the token to every probe partition over new connections; where each copy lies."""
@@ -305,27 +298,46 @@ class KafkaAdmin(Closing):
         if missing:
             raise _probe_failed(f"{len(missing)} of {len(written)} written messages not read back in time")
 
-    def _answer(self, future: Future[T], what: str) -> T:
-        """What the broker answered, or its refusal as an error in full."""
-        try:
-            return future.result(CALL_TIMEOUT_S)
-        except TimeoutError:
-            raise PlatformError(
-                where=what,
-                got=f"no answer within {CALL_TIMEOUT_S:g} s",
-                rule="a broker answers its operator",
-                todo="look into the brokers' logs",
-            ) from None
-        except KafkaException as error:
-            raise _Refused(what, error.args[0]) from None
+    def _connect(self) -> AdminClient:
+        return AdminClient(
+            {
+                **credentials.librdkafka(self._security),
+                "bootstrap.servers": self._endpoints.direct_bootstrap,
+                "client.id": CLIENT_ID,
+                "log_level": 0,
+                "error_cb": _ignore,  # type: ignore[dict-item]
+                "reconnect.backoff.max.ms": 500,
+                "socket.connection.setup.timeout.ms": 5000,
+            }
+        )
+
+    def _ask(self, ask: Callable[[AdminClient], Future[T]], what: str) -> T:
+        """What the broker answered, or its refusal as an error in full.
+
+        If no answer comes, a new client asks again: librdkafka's can wait for a controller that has long been there
+        (confluent-kafka-dotnet#2104). The silent one's request may have been carried out.
+        """
+        for asked_before in range(ATTEMPTS):
+            try:
+                return ask(self._client).result(CALL_TIMEOUT_S)
+            except TimeoutError:
+                self._client = self._connect()
+            except KafkaException as error:
+                raise _Refused(what, error.args[0], asked_before > 0) from None
+        raise PlatformError(
+            where=what,
+            got=f"no answer within {CALL_TIMEOUT_S:g} s, {ATTEMPTS} times",
+            rule="a broker answers its operator",
+            todo="look into the brokers' logs",
+        )
 
 
 class _Refused(PlatformError):
-    """A broker (or the client library) said no."""
+    """A broker (or the client library) said no; `asked_before`: and did not answer when it was asked before."""
 
-    def __init__(self, what: str, error: KafkaError) -> None:
+    def __init__(self, what: str, error: KafkaError, asked_before: bool) -> None:
         super().__init__(where=what, got=error.str(), rule="the broker grants it", todo="look into the brokers' logs")
-        self.code = error.code()
+        self.code, self.asked_before = error.code(), asked_before
 
 
 def _persistently(ask: Callable[[], T], what: str) -> T:
