@@ -1,9 +1,9 @@
 """`make campaign`: every point there is, tried, and a table of what came of it (docs/campaign.md).
 
-First before the fake cluster, then before a real API server, each point to its end; then on a whole cluster. This
-takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--quick` ends a point before the fake
-cluster as soon as it is on the calm course again (minutes); `--sample N` tries N points before the API server, where
-each takes seconds, chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
+First before the fake cluster, each point to its end; then before a real API server, each until it is on the calm
+course again; then on a whole cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last;
+`--quick` goes no further than to the calm course before the fake cluster too (minutes); `--sample N` tries N points
+before the API server, chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
 (DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page
 has what was tried until then. The exit code is 1 when a point led elsewhere than a calm course, or a test on the
 cluster failed.
@@ -15,19 +15,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.campaign import points, whole
+from tests.campaign import points, servers, whole
 from tests.campaign.points import Calm, Outcome, Point
+from tests.campaign.servers import Server
 from tests.campaign.stories import STORIES, Story
 from tests.campaign.tables import Part, written
 from tests.campaign.whole import Case
-from tests.kubernetes.cluster import api_servers, control_plane
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import namespace_on, playing
 
 OUT: Final = Path(__file__).parents[2] / "docs" / "campaign.md"
 TELL_S: Final = 10.0
@@ -47,19 +45,10 @@ FAKE: Final = (
 QUICK: Final = "A point is over when the world is what it is at some look of the calm course."
 TO_THE_END: Final = "Each point was followed to its end."
 REAL: Final = (
-    "A kube-apiserver with etcd; controllers, Helm and Spark's operator are scripted, and no pod runs. The course in "
-    "which nothing broke is the fake cluster's."
+    "A kube-apiserver with etcd; controllers, Helm and Spark's operator are scripted, and no pod runs. Each point "
+    "begins with what etcd held before its look of a course in which nothing broke. That course asked and ended as the "
+    "one before the fake cluster."
 )
-
-
-@contextmanager
-def api_server() -> Iterator[ApiServer]:
-    """The one that DEDUP_TEST_KUBECONFIG names, or one of our own."""
-    if (theirs := api_servers.named()) is not None:
-        yield theirs
-        return
-    with tempfile.TemporaryDirectory() as folder, control_plane.running(Path(folder)) as ours:
-        yield ours.api_server
 
 
 def told(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
@@ -83,27 +72,28 @@ def chosen(calms: Sequence[Calm], sample: int) -> tuple[list[Point], int]:
     return (points.sampled(every, sample) if sample else every), len(every)
 
 
-def part(title: str, how: str, stories: Sequence[Story], sample: int, tried: Callable[[Point, Calm], Outcome]) -> Part:
-    calms = {story.name: points.calm(story) for story in stories}
-    todo, of = chosen(list(calms.values()), sample)
+def part(title: str, how: str, calm: Callable[[Story], Calm], *, quick: bool = True, sample: int = 0) -> Part:
     began_s = time.monotonic()
-    outcomes = told(title, (tried(point, calms[point.story.name]) for point in todo), len(todo))
-    return Part(title, how, outcomes, of, time.monotonic() - began_s)
+    calms = {story.name: calm(story) for story in STORIES}
+    todo, of = chosen(list(calms.values()), sample)
+    outcomes = told(
+        title, (points.tried(point, calms[point.story.name], to_the_end=not quick) for point in todo), len(todo)
+    )
+    return Part(title, f"{how} {QUICK if quick else TO_THE_END}", outcomes, of, time.monotonic() - began_s)
 
 
 def on_the_fake(*, quick: bool) -> Part:
-    how = f"{FAKE} {QUICK if quick else TO_THE_END}"
-    return part("Before the fake cluster", how, STORIES, 0, partial(points.tried, to_the_end=not quick))
+    return part("Before the fake cluster", FAKE, points.calm, quick=quick)
 
 
 def on_an_api_server(sample: int) -> Part:
-    with api_server() as server, playing(server) as cluster:
+    with tempfile.TemporaryDirectory() as folder, servers.running(Path(folder)) as namespaces:
+        return part("Before a real API server", REAL, partial(calm_in, namespaces), sample=sample)
 
-        def tried(point: Point, calm: Calm) -> Outcome:
-            with namespace_on(cluster) as namespace:
-                return points.tried_on(cluster, namespace, point, calm)
 
-        return part("Before a real API server", REAL, STORIES, sample, tried)
+def calm_in(namespaces: Callable[[], Server], story: Story) -> Calm:
+    server = namespaces()
+    return points.calm_on(server, server.namespace, story)
 
 
 def on_a_whole_cluster() -> list[Case]:
@@ -115,7 +105,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="break every request, once each way")
     parser.add_argument("--fake", action="store_true", help="the fake cluster only")
     parser.add_argument("--no-cluster", action="store_true", help="not what needs a cluster with pods")
-    parser.add_argument("--quick", action="store_true", help="no further than to the calm course")
+    parser.add_argument(
+        "--quick", action="store_true", help="before the fake cluster, no further than to the calm course"
+    )
     parser.add_argument(
         "--sample", type=int, default=0, metavar="N", help="so many points before the API server; else all"
     )

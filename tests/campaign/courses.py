@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.campaign.breaks import Effect, Way
-from tests.campaign.grounds import NOBODYS, OURS, Controllers, Ground, Helm
+from tests.campaign.grounds import NOBODYS, OURS, Controllers, Forks, Ground, Helm
 from tests.campaign.stories import Story, Turn
 from tests.operator.worlds import SETTINGS, Crash, Played, World
 
@@ -51,11 +51,12 @@ class Course:
         return course
 
     def fork(self) -> "Course":
-        """The same on a ground of its own. For fakes only."""
+        """The same on a ground of its own."""
         old = self.world
-        assert isinstance(old.cluster, Ground)
+        assert isinstance(old.cluster, Forks)
         ground = old.cluster.fork()
-        world = World(ground, old.namespace, old.fails, now_s=old.now_s, installed=list(old.installed))
+        world = World(ground, old.namespace, old.fails, installed=list(old.installed))
+        world.now_s = old.now_s
         world.player = Controllers(ground, old.namespace, old.fails, jobs=dict(old.player.jobs))
         made = Course(self.story, world, self.uid, list(self.todo), self.turned, self.looks, self.turned_at, self.over)
         made.jobs, made.effects = list(self.jobs), list(self.effects)
@@ -222,18 +223,19 @@ def fingerprint(course: Course) -> Any:
     attempts of runs that are over, which the operator never looks at again.
     """
     cluster = course.world.cluster
-    assert isinstance(cluster, Ground)
+    assert isinstance(cluster, Forks)
+    objects = cluster.objects
     live = course.world.live()
     status = dict(live.get("status") or {})
     state = dict(status.pop("state", {}))
     state.pop("sinceUnixS", None)
     conditions = [{k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.pop("conditions", [])]
     others: Counter[Any] = Counter()
-    for (kind, namespace, name), made in cluster.objects.items():
+    for (kind, namespace, name), made in objects.items():
         labels = made["metadata"].get("labels") or {}
         component = labels.get("dedup.dev/component")
         if kind == "Pod":
-            of = cluster.objects.get(("Job", namespace, labels["batch.kubernetes.io/job-name"]))
+            of = objects.get(("Job", namespace, labels["batch.kubernetes.io/job-name"]))
             if of is None or ended(of):
                 continue
         if kind == "DedupExperiment" or (kind == "ConfigMap" and component == "run"):
@@ -241,5 +243,6 @@ def fingerprint(course: Course) -> Any:
         over = kind == "Job" and ended(made)
         run = (made["metadata"].get("annotations") or {}).get("dedup.dev/run")
         said = labels.get("status") if kind == "Secret" else made.get("status")
-        others[(kind, run if over and run else name, over, repr(said))] += 1
+        owned = any(each["uid"] == course.uid for each in made["metadata"].get("ownerReferences") or ())
+        others[(kind, run if over and run else name, owned, over, repr(said))] += 1
     return live["spec"], status, state, conditions, others, course.todo, course.verdicts, Counter(course.effects)

@@ -1,11 +1,12 @@
 """What a campaign's operator stands on: a cluster that remembers, Helm that can be interrupted, and the controllers."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol, Self, runtime_checkable
 
 from tests.campaign.breaks import Way
-from tests.operator.worlds import STAMP, FakeCluster, Player, _workload
+from tests.operator.worlds import STAMP, FakeCluster, Played, Player, _workload
 
 from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
 from dedup_operator.releases import _PASSES, secrets_of
@@ -28,6 +29,18 @@ _SENT: Final = {
 }
 
 
+@runtime_checkable
+class Forks(Played, Protocol):
+    """A cluster of which a course can be had again from any of its looks."""
+
+    @property
+    def objects(self) -> Mapping[tuple[str, str, str], Object]:
+        """All there are, by kind, namespace and name; events may be missing."""
+
+    def fork(self) -> Self:
+        """The same, going its own way from here."""
+
+
 @dataclass
 class Ground(FakeCluster):
     """The fake cluster, and how it was before each of the last writes. No object of it is ever changed in place."""
@@ -35,7 +48,6 @@ class Ground(FakeCluster):
     past: deque[dict[tuple[str, str, str], Object]] = field(default_factory=lambda: deque(maxlen=PAST))
 
     def fork(self) -> "Ground":
-        """The same, going its own way from here."""
         return replace(self, objects=dict(self.objects), past=self.past.copy())
 
     def ago(self, writes: int) -> FakeCluster:

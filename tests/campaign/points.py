@@ -1,10 +1,11 @@
 """Every point of every story, tried: one break at one request, and then on to the end.
 
-On the fake cluster a point starts from the look in which it lies, as the calm course left the world before it, and it
-is over as soon as the world is what it is at some look of the calm course: from there, nothing can differ any more.
-That makes a point cost milliseconds. `to_the_end` waives the second.
+A point starts from the look in which it lies, as the calm course left the world before it, and it is over as soon as
+the world is what it is at some look of the calm course: from there, nothing can differ any more. That makes a point
+cost milliseconds on the fake cluster, and a fraction of a second on an API server that can be put back to what it was
+(servers.py). `to_the_end` waives the second.
 
-On a real API server every point is a course of its own in a new namespace, from `kubectl apply` to the verdict.
+On any other API server every point is a course of its own in a new namespace, from `kubectl apply` to the verdict.
 """
 
 import datetime
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tests.campaign.breaks import BREAKS, DELETED, LEFT, USERS, Break, Request, at
 from tests.campaign.courses import Course, Ended, fingerprint
-from tests.campaign.grounds import Ground
+from tests.campaign.grounds import Forks, Ground
 from tests.campaign.stories import NEXT_LOOKS, SHORT, Story
 from tests.operator.worlds import NAMESPACE, Played
 
@@ -61,7 +62,7 @@ class Calm(NamedTuple):
     course: Course
     asked: list[Request]
     before: list[tuple[int, Course]]
-    """Each look: how many requests came before it, and the world then. None on a real API server."""
+    """Each look: how many requests came before it, and the world then."""
     seen: set[str]
 
 
@@ -79,7 +80,23 @@ def sampled(points: Sequence[Some], how_many: int) -> list[Some]:
 
 def calm(story: Story) -> Calm:
     """On the fake cluster."""
-    course = Course.of(story, Ground(), NAMESPACE)
+    return _followed(Course.of(story, Ground(), NAMESPACE))
+
+
+def calm_on(ground: Forks, namespace: str, story: Story) -> Calm:
+    """On another ground. It ends as the fake cluster's, by which its points are judged: a ground tells but its present.
+
+    AssertionError if it does not, or if other requests are made on the way.
+    """
+    here, expected = _followed(Course.of(story, ground, namespace)), calm(story)
+    nothing = Break("nothing", ())
+    outcome = judged(Point(story, 0, here.asked[0], nothing), here.course, expected.course)
+    assert outcome.good, f"{story.name}, nothing broken: {outcome.why}"
+    assert [_unnamed(each) for each in here.asked] == [_unnamed(each) for each in expected.asked], story.name
+    return here._replace(course=expected.course)
+
+
+def _followed(course: Course) -> Calm:
     way, before, seen = course.way(), [], set()
     while not course.over:
         before.append((len(way.asked), course.fork()))
@@ -106,7 +123,7 @@ def points_of(calm: Calm, breaks: Sequence[Break] = ALL) -> Iterator[Point]:
 
 
 def tried(point: Point, calm: Calm, *, to_the_end: bool = False) -> Outcome:
-    """On the fake cluster."""
+    """On the ground of the calm course."""
     look = max(index for index, (number, _) in enumerate(calm.before) if number < point.number)
     number, course = point.number - calm.before[look][0], calm.before[look][1].fork()
     way = course.way(breaks=at(number, point.how))
@@ -114,6 +131,8 @@ def tried(point: Point, calm: Calm, *, to_the_end: bool = False) -> Outcome:
         while not course.over:
             course.look(way)
             broken = len(way.asked) >= number
+            if broken and (asked := way.asked[number - 1]) != point.request:
+                return Outcome(point, False, 0, 0, f"request {point.number} is another one here: {asked}")
             if broken and not to_the_end and not course.over and repr(fingerprint(course)) in calm.seen:
                 return Outcome(point, True, len(course.wrongs), 0, "; ".join(course.wrongs))
     except Ended as error:
@@ -130,9 +149,14 @@ def tried_on(ground: Played, namespace: str, point: Point, calm: Calm) -> Outcom
     except Ended as error:
         return Outcome(point, False, 0, 0, str(error))
     asked = way.asked[point.number - 1]
-    if asked._replace(name="") != point.request._replace(name=""):
-        return Outcome(point, False, 0, 0, f"request {point.number} is another one here: {asked.stage}, {asked}")
+    if _unnamed(asked) != _unnamed(point.request):
+        return Outcome(point, False, 0, 0, f"request {point.number} is another one here: {asked}")
     return judged(point, course, calm.course)
+
+
+def _unnamed(request: Request) -> Request:
+    """Names come of the resource's uid, which is another one each time."""
+    return request._replace(name="")
 
 
 def judged(point: Point, course: Course, calm: Course) -> Outcome:

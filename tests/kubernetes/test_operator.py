@@ -54,7 +54,7 @@ pytestmark = pytest.mark.kubernetes
 
 WAIT_S: Final = 60
 DUELS: Final = 4
-SAMPLE: Final = 8
+SAMPLE: Final = 4
 """Each is an experiment from beginning to end."""
 ROOT: Final = Path(__file__).parents[2]
 
