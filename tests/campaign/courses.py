@@ -224,7 +224,7 @@ def fingerprint(course: Course) -> Any:
     """
     cluster = course.world.cluster
     assert isinstance(cluster, Forks)
-    objects = cluster.objects
+    objects = cluster.everything()
     live = course.world.live()
     status = dict(live.get("status") or {})
     state = dict(status.pop("state", {}))

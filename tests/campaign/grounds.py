@@ -33,9 +33,8 @@ _SENT: Final = {
 class Forks(Played, Protocol):
     """A cluster of which a course can be had again from any of its looks."""
 
-    @property
-    def objects(self) -> Mapping[tuple[str, str, str], Object]:
-        """All there are, by kind, namespace and name; events may be missing."""
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        """All objects there are, by kind, namespace and name; events may be missing."""
 
     def fork(self) -> Self:
         """The same, going its own way from here."""
@@ -46,6 +45,9 @@ class Ground(FakeCluster):
     """The fake cluster, and how it was before each of the last writes. No object of it is ever changed in place."""
 
     past: deque[dict[tuple[str, str, str], Object]] = field(default_factory=lambda: deque(maxlen=PAST))
+
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        return self.objects
 
     def fork(self) -> "Ground":
         return replace(self, objects=dict(self.objects), past=self.past.copy())

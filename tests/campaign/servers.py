@@ -68,9 +68,8 @@ class Server(PlayedCluster):
         super().__init__(client)
         self.namespace, self._memory, self._kept = memory.namespace, memory, kept
 
-    @property
-    def objects(self) -> Mapping[tuple[str, str, str], Object]:
-        """Those that anything is decided by."""
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        """What anything is decided by."""
         found = [(kind, made) for kind in KINDS for made in self.list(kind, self.namespace, "")]
         return {(kind, self.namespace, made["metadata"]["name"]): made for kind, made in found}
 
