@@ -30,7 +30,6 @@ from dedup.plans import plan, runs_of
 POLL_S: Final = 0.5
 FAILED_RUNS_IN_A_ROW: Final = 3
 MAX_RESTARTS: Final = 20
-LONGEST_PAUSE_S: Final = 60.0
 
 
 class Stage(StrEnum):
@@ -166,8 +165,6 @@ def decide(
     match observed.status:
         case Status.ABSENT | Status.UNPROVISIONED if state.restarts >= MAX_RESTARTS:
             return _failure(tasks, state, f"{task}: begun again {state.restarts} times, and gone each time")
-        case Status.ABSENT | Status.UNPROVISIONED if state.intended and _rests(state, now_unix_s):
-            return Decision(state=state, act=Act.WAIT)
         case Status.UNPROVISIONED if task.run_id:
             return Decision(state=_with(_repeated(tasks, state), provisioning=True), act=Act.NOTHING)
         case Status.ABSENT | Status.BLOCKED if task.run_id and state.intended:
@@ -193,15 +190,6 @@ def decide(
             return _failure(tasks, state, f"{task}: {observed.message}")
         case Status.DONE:
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
-
-
-def _rests(state: State, now_unix_s: float) -> bool:
-    """Whether it is too soon to begin again: at once the first time, later each time after that.
-
-    What takes the things away, or does not let them be made (a webhook that is down, say), may take minutes to end.
-    """
-    pause_s = min(LONGEST_PAUSE_S, 2.0 ** (state.restarts - 1)) if state.restarts else 0.0
-    return 0.0 <= now_unix_s - state.since_unix_s < pause_s
 
 
 def rewound(tasks: tuple[Task, ...], state: State, attempts: Mapping[str, int], complete: Collection[str]) -> State:

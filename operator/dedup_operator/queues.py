@@ -31,15 +31,20 @@ class WorkQueue(Generic[Key]):
         self._later: list[tuple[float, int, Key]] = []
         self._numbers = 0
         self._failures: dict[Key, int] = {}
+        self._held: set[Key] = set()
         self._closed = False
 
     def add(self, key: Key, after_s: float = 0.0) -> None:
-        """Let somebody look at the key, at once or after some time. What is asked for earlier does not wait for it."""
+        """Let somebody look at the key, at once or after some time. What is asked for earlier does not wait for it.
+
+        But what failed is looked at when its time has come, and not before: the operator's own writing says that
+        something has changed, too, and would have it fail again at once, over and over.
+        """
         with self._changed:
             if after_s > 0:
                 self._numbers += 1
                 heapq.heappush(self._later, (self._now() + after_s, self._numbers, key))
-            elif key not in self._waiting:
+            elif key not in self._waiting and key not in self._held:
                 self._waiting.add(key)
                 if key not in self._worked_on:
                     self._ready.append(key)
@@ -71,12 +76,14 @@ class WorkQueue(Generic[Key]):
         """The look is over. One that failed is repeated, later each time; one that did not begins anew."""
         with self._changed:
             self._worked_on.discard(key)
-            if key in self._waiting:
-                self._ready.append(key)
-                self._changed.notify()
             failures = self._failures.pop(key, 0)
             if failed:
                 self._failures[key] = failures + 1
+                self._waiting.discard(key)
+                self._held.add(key)
+            elif key in self._waiting:
+                self._ready.append(key)
+                self._changed.notify()
         if failed:
             self.add(key, min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** min(failures, 10)))
 
@@ -94,6 +101,7 @@ class WorkQueue(Generic[Key]):
     def _promote(self) -> None:
         while self._later and self._later[0][0] <= self._now():
             _, _, key = heapq.heappop(self._later)
+            self._held.discard(key)
             if key not in self._waiting:
                 self._waiting.add(key)
                 if key not in self._worked_on:

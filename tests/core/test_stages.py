@@ -64,12 +64,8 @@ def at(cursor: int, **fields: Any) -> State:
     return State(digest="d", cursor=cursor, **fields)
 
 
-def began(cursor: int, ago_s: float, **fields: Any) -> State:
-    return at(cursor, intended=True, since_unix_s=NOW_S - ago_s, **fields)
-
-
 def begun(cursor: int, **fields: Any) -> State:
-    return began(cursor, 1.0, **fields)
+    return at(cursor, intended=True, since_unix_s=NOW_S - 1, **fields)
 
 
 STARTED: Final = {"intended": True, "since_unix_s": NOW_S}
@@ -91,13 +87,6 @@ FRESH: Final = {"intended": False, "since_unix_s": 0.0}
         (begun(PROVISION), Status.ABSENT, Act.START, {**STARTED, "restarts": 1}),
         (begun(TEARDOWN), Status.ABSENT, Act.START, {**STARTED, "restarts": 1}),
         (begun(REPORT), Status.ABSENT, Act.START, {**STARTED, "restarts": 1}),
-        # again and again: later each time; a clock that was set back holds nothing up
-        (begun(REPORT, restarts=1), Status.ABSENT, Act.START, {**STARTED, "restarts": 2}),
-        (begun(REPORT, restarts=2), Status.ABSENT, Act.WAIT, {}),
-        (begun(PREPARE, restarts=2), Status.UNPROVISIONED, Act.WAIT, {}),
-        (began(REPORT, 59.0, restarts=19), Status.ABSENT, Act.WAIT, {}),
-        (began(REPORT, 60.0, restarts=19), Status.ABSENT, Act.START, {**STARTED, "restarts": 20}),
-        (began(REPORT, -1.0, restarts=19), Status.ABSENT, Act.START, {**STARTED, "restarts": 20}),
         # the system is gone: bring it back first; a run of which nothing was begun keeps its attempt
         (at(PREPARE), Status.UNPROVISIONED, Act.NOTHING, {"provisioning": True, "restarts": 1}),
         (

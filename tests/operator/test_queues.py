@@ -80,6 +80,23 @@ def test_a_look_that_failed_is_repeated_later_each_time() -> None:
     assert queue.get(0) is None
 
 
+def test_what_failed_is_not_looked_at_before_its_time_whatever_happens() -> None:
+    """What it wrote before it failed comes back as an event, during the look or after it."""
+    clock = Clock()
+    queue = WorkQueue[str](clock)
+    queue.add("a")
+    assert queue.get(0) == "a"
+    queue.add("a")
+    queue.done("a", failed=True)
+    queue.add("a")
+    assert queue.get(0) is None
+    clock.s += FIRST_RETRY_S
+    assert queue.get(0) == "a"
+    queue.done("a")
+    queue.add("a")
+    assert queue.get(0) == "a"
+
+
 def test_whoever_waits_goes_home_when_the_queue_closes() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
