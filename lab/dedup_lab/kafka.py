@@ -29,7 +29,7 @@ from dedup_lab.ports import free
 from dedup_runners.round_trips import kafka_round_trip
 
 SESSION_TIMEOUT_MS = 6_000
-READY_TIMEOUT_S = 120.0
+READY_TIMEOUT_S = 300.0
 FORMAT_TIMEOUT_S = 60.0
 FLAGS = (
     *("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),

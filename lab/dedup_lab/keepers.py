@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from dedup.errors import PlatformError
 from dedup_runners.waiting import until
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 _MAIN = Path(__file__).with_name("keeper_main.py")
 

@@ -6,14 +6,15 @@ process had begun) is *absent*, and the stage machine does it again.
 """
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
 from dedup.plans import plan
-from dedup.stages import Observation, Stage, Status, Task
+from dedup.stages import POLL_S, Observation, Stage, Status, Task
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
 from dedup_lab.systems import RunningSystem
@@ -21,6 +22,8 @@ from dedup_runners.courses import NO_HOOKS, Course, Hooks, Situation
 from dedup_runners.progress import Progress
 
 CANCEL_S = 60.0
+WHOLE_S: Final = 60.0
+"""How long a system whose processes live may take to be whole again."""
 
 
 class Reporter(Protocol):
@@ -152,11 +155,11 @@ class LocalPlatform:
         assert task.run_id is not None
         run, system = self._runs[task.run_id], self._system(task)
         running = self._systems[system.name]
-        if (dead := running.dead()) or (why := running.admin.unhealthy(None)):
+        if lack := _lack(running):
             self._stop(system.name)
             raise PlatformError(
                 where=f"system {system.name}",
-                got=dead or why or "",
+                got=lack,
                 rule="a run begins on a whole system",
                 todo=f"read {self._results.logs(system.name)}; the next run starts the system afresh",
             )
@@ -228,6 +231,16 @@ class _Job:
             self._failure = f"{type(error).__name__}: {error}"
         finally:
             self.over.set()
+
+
+def _lack(running: RunningSystem) -> str | None:
+    """What a run would miss, in words. A process that died stays dead; a broker that is slow is asked again."""
+    deadline = time.monotonic() + WHOLE_S
+    while (dead := running.dead()) is None:
+        if (lack := running.admin.unhealthy(None)) is None or time.monotonic() > deadline:
+            return lack
+        time.sleep(POLL_S)
+    return dead
 
 
 def _told(manifest: Manifest) -> str:

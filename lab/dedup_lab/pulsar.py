@@ -29,8 +29,8 @@ from dedup_runners.waiting import until
 
 CLUSTER = "dedup"
 SESSION_TIMEOUT_MS = 6_000
-READY_TIMEOUT_S = 180.0
-STEP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 300.0
+STEP_TIMEOUT_S = 180.0
 LISTENER = "client"
 _OPENED = (
     *("java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/jdk.internal.platform"),

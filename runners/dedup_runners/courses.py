@@ -31,7 +31,7 @@ from dedup_runners.journals import save_report
 from dedup_runners.waiting import until
 
 WHOLE_S: Final = 120.0
-CONNECTIONS_GONE_S: Final = 30.0
+CONNECTIONS_GONE_S: Final = 120.0
 PROGRESS_EVERY_S: Final = 0.25
 
 

@@ -14,7 +14,7 @@ from dedup_runners import chaos
 from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S
 from dedup_runners.companions import Companion, Companions
 
-ARM_S: Final = 60.0
+ARM_S: Final = 300.0
 
 Rendering = Callable[..., dict[str, Any]]
 

@@ -112,7 +112,11 @@ def main() -> int:
         "--sample", type=int, default=0, metavar="N", help="so many points before the API server; else all"
     )
     parser.add_argument(
-        "--report", type=Path, nargs="+", metavar="FILE", help="pytest's own reports of the tests on a cluster"
+        "--report",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="pytest's own reports of the tests on a cluster; of a test that is in several the last counts",
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
     asked = parser.parse_args()
@@ -122,7 +126,7 @@ def main() -> int:
     said = f"Python {platform.python_version()}" + (f", seed {points.seed()}" if asked.sample else "")
     page = written(parts, head=f"{HEAD}\n\n{said}.")
     asked.out.write_text(page, encoding="utf-8")
-    cases = [case for report in asked.report or () for case in whole.cases(report)]
+    cases = list({case.name: case for report in asked.report or () for case in whole.cases(report)}.values())
     if not (asked.fake or asked.no_cluster or asked.report):
         cases = on_a_whole_cluster()
     if cases:

@@ -41,7 +41,16 @@ NOBODY: Final = "-1"
 MAX_REPLICAS: Final = 3
 MIN_IN_SYNC: Final = 2
 CENSUS_TIMEOUT_S: Final = 120.0
-ATTEMPTS: Final = 3
+ANSWERED_S: Final = 60.0
+PAUSE_S: Final = 0.2
+PASSING: Final = frozenset(
+    {
+        *(KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.BROKER_NOT_AVAILABLE),
+        *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN),
+    }
+)
+"""What is said while controllers elect a leader, and when a connection breaks."""
 T = TypeVar("T")
 
 
@@ -314,19 +323,26 @@ class KafkaAdmin(Closing):
     def _ask(self, ask: Callable[[AdminClient], Future[T]], what: str) -> T:
         """What the broker answered, or its refusal as an error in full.
 
-        If no answer comes, a new client asks again: librdkafka's can wait for a controller that has long been there
-        (confluent-kafka-dotnet#2104). The silent one's request may have been carried out.
+        If none comes, or one that passes, a new client asks again: librdkafka's can wait for a controller that has long
+        been there (confluent-kafka-dotnet#2104). What was asked before may have been carried out.
         """
-        for asked_before in range(ATTEMPTS):
+        asked_before, deadline = False, time.monotonic() + ANSWERED_S
+        while True:
             try:
                 return ask(self._client).result(CALL_TIMEOUT_S)
             except TimeoutError:
-                self._client = self._connect()
+                problem = f"no answer within {CALL_TIMEOUT_S:g} s"
             except KafkaException as error:
-                raise _Refused(what, error.args[0], asked_before > 0) from None
+                if error.args[0].code() not in PASSING:
+                    raise _Refused(what, error.args[0], asked_before) from None
+                problem = error.args[0].str()
+            if time.monotonic() > deadline:
+                break
+            asked_before, self._client = True, self._connect()
+            time.sleep(PAUSE_S)
         raise PlatformError(
             where=what,
-            got=f"no answer within {CALL_TIMEOUT_S:g} s, {ATTEMPTS} times",
+            got=f"{problem}, again and again for {ANSWERED_S:g} s",
             rule="a broker answers its operator",
             todo="look into the brokers' logs",
         )
@@ -341,19 +357,20 @@ class _Refused(PlatformError):
 
 
 def _persistently(ask: Callable[[], T], what: str) -> T:
-    """The answer of the first attempt that works: a leader that moves meanwhile is asked for again."""
-    problem = ""
-    for _ in range(ATTEMPTS):
+    """The first answer that can be had: a leader that moves meanwhile is asked for again."""
+    deadline = time.monotonic() + ANSWERED_S
+    while True:
         try:
             return ask()
         except (OSError, PlatformError) as error:
-            problem = str(error)
-    raise PlatformError(
-        where=what,
-        got=problem,
-        rule=f"its leader answers within {ATTEMPTS} attempts",
-        todo="look into the brokers' logs",
-    )
+            if time.monotonic() > deadline:
+                raise PlatformError(
+                    where=what,
+                    got=str(error),
+                    rule=f"its leader answers within {ANSWERED_S:g} s",
+                    todo="look into the brokers' logs",
+                ) from None
+        time.sleep(PAUSE_S)
 
 
 def _leaderless(topic: str, partition: int) -> PlatformError:

@@ -30,7 +30,7 @@ from dedup_runners.waiting import until
 IMAGE: Final = "DEDUP_IMAGE"
 """The environment's name for the image of the ephemeral container, which has nft and sleep: the runner's own."""
 POD_NAME_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "strimzi.io/pod-name")
-START_S: Final = 60.0
+START_S: Final = 180.0
 ANSWER_S: Final = 10.0
 CONNECT_S: Final = 2
 GRACE_S: Final = 5

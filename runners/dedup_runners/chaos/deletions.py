@@ -16,7 +16,7 @@ from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
 from dedup_runners.chaos.sessions import current
 from dedup_runners.waiting import until
 
-END_S: Final = 60.0
+END_S: Final = 300.0
 LEAST_GRACE_S: Final = 1
 """With none at all the API server would forget the pod at once, and nobody tell when its containers have ended."""
 NEW_POD_S: Final = 300.0

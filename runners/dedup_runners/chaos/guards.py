@@ -21,9 +21,10 @@ from dedup_runners.chaos import watchdog
 from dedup_runners.chaos.watchdog import DOWNSTREAM, Toxiproxy, remove_everywhere
 from dedup_runners.waiting import until
 
-START_TIMEOUT_S: Final = 10.0
-REMOVE_TIMEOUT_S: Final = 10.0
-GRACE_S: Final = 5.0
+START_TIMEOUT_S: Final = 60.0
+REMOVE_TIMEOUT_S: Final = 60.0
+GRACE_S: Final = 60.0
+"""For an injector that is held up (who led is asked meanwhile); that it is dead its watchdog notices at once."""
 
 
 class Guard:

@@ -30,6 +30,8 @@ from dedup_runners.chaos.sockets import Connection
 from dedup_runners.closing import Closing
 
 ANSWER_S: Final = 5.0
+OPEN_S: Final = 60.0
+"""Before a fault; a shell that is lost in the midst of one has to answer sooner."""
 FIRST_SIGN_S: Final = 10.0
 REOPEN_S: Final = 1.0
 TABLES: Final = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"
@@ -157,11 +159,11 @@ class Pods(Closing):
         self._seen[broker] = now
         return now
 
-    def _open(self, broker: str) -> None:
+    def _open(self, broker: str, within_s: float = OPEN_S) -> None:
         shell = self._containers.shell(self._pod(broker))
         try:
             shell.send("echo ready")
-            shell.answer(ANSWER_S)
+            shell.answer(within_s)
         except ShellLost as error:
             shell.close()
             raise _refusal(self._pod(broker), str(error) or "an end", "a shell in it answers", "read its log") from None
@@ -175,7 +177,7 @@ class Pods(Closing):
         try:
             if not self._look(broker).running:
                 return False
-            self._open(broker)
+            self._open(broker, ANSWER_S)
         except PlatformError:
             return False
         return True

@@ -19,7 +19,7 @@ from dedup_runners.chaos.sockets import Connection
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import until
 
-EXIT_TIMEOUT_S: Final = 10.0
+EXIT_TIMEOUT_S: Final = 60.0
 SAME_PROCESS_S: Final = 1.0
 
 

@@ -23,7 +23,7 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-CALL_TIMEOUT_S = 2.0
+CALL_TIMEOUT_S = 10.0
 HEAL_TIMEOUT_S = 60.0
 RETRY_S = 0.1
 NEVER_S = 24 * 3600.0

@@ -25,7 +25,7 @@ from dedup.errors import PlatformError
 from dedup_lab.labs import Lab
 from dedup_runners.waiting import until
 
-START_TIMEOUT_S: Final = 20.0
+START_TIMEOUT_S: Final = 120.0
 END_TIMEOUT_S: Final = 120.0
 COMMAND_TIMEOUT_S: Final = 60.0
 INIT: Final = Path(__file__).with_name("init.py")
