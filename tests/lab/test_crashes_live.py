@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 STAGE_BOUND_S = 600.0
 GONE_BOUND_S = 240.0
+AT = 30_000
+"""More than may be unacknowledged: by then the client is connected to the leader."""
 WITNESSES = {name for names in FORBIDDEN.values() for name in names}
 
 
@@ -28,7 +30,7 @@ def small(**workload: int) -> dict[str, Any]:
     found = harness.document("kafka-kill-tcp", **workload)
     spec = found["spec"]
     spec |= {"variants": spec["variants"][1:], "runs": 2}
-    spec["faults"][0] |= {"at": {"message": 10_000}, "killTCP": {"duration": "2s"}}
+    spec["faults"][0] |= {"at": {"message": AT}, "killTCP": {"duration": "2s"}}
     return found
 
 
