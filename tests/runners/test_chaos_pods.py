@@ -254,6 +254,31 @@ def test_a_shell_that_ends_in_the_middle_of_an_answer_is_lost() -> None:
         shell.send("echo")
 
 
+class Slow(Channel):
+    """It is open until it is closed."""
+
+    closed = False
+    sock = Object(shutdown=lambda: None)
+
+    def is_open(self) -> bool:
+        return not self.closed
+
+    def close(self, timeout: float) -> None:
+        self.closed = True
+
+
+def test_a_shell_that_did_not_answer_in_time_answers_nothing_any_more() -> None:
+    """What it says too late would pass for the answer to the next question."""
+    channel = Slow()
+    shell = ExecShell(channel)
+    shell.send("nft delete table")
+    with pytest.raises(ShellLost, match="no answer within 0 s"):
+        shell.answer(0)
+    channel.says.append(f"{MARK}\n")
+    with pytest.raises(ShellLost):
+        shell.send("nft list tables")
+
+
 def test_the_site_follows_from_what_is_known_of_the_brokers() -> None:
     stranger = Broker(id="0", client_port=PORT)
     with sites.connect(endpoints().model_copy(update={"brokers": [stranger]})) as site:

@@ -122,6 +122,7 @@ class ExecShell:
         deadline = time.monotonic() + timeout_s
         while f"{MARK}\n" not in self._said:
             if (left_s := deadline - time.monotonic()) <= 0:
+                self.close()  # its late answer would pass for the next question's
                 raise ShellLost(f"no answer within {timeout_s:g} s")
             self._hear(left_s)
         answer, _, self._said = self._said.partition(f"{MARK}\n")
