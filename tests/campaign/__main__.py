@@ -10,14 +10,17 @@ cluster failed.
 """
 
 import argparse
+import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from tests.campaign import points, servers, whole
@@ -29,6 +32,8 @@ from tests.campaign.whole import Case
 
 OUT: Final = Path(__file__).parents[2] / "docs" / "campaign.md"
 TELL_S: Final = 10.0
+AT_ONCE: Final = 2 * (os.cpu_count() or 1)
+"""Points on their way before the API server: what asks it waits for it half of the time."""
 HEAD: Final = """# The campaign
 
 Made by `make campaign` (tests/campaign), and not by hand. Every request that the operator makes on an experiment's way,
@@ -72,14 +77,37 @@ def chosen(calms: Sequence[Calm], sample: int) -> tuple[list[Point], int]:
     return (points.sampled(every, sample) if sample else every), len(every)
 
 
-def part(title: str, how: str, calm: Callable[[Story], Calm], *, quick: bool = True, sample: int = 0) -> Part:
+def part(
+    title: str, how: str, calm: Callable[[Story], Calm], *, quick: bool = True, sample: int = 0, at_once: int = 1
+) -> Part:
     began_s = time.monotonic()
-    calms = {story.name: calm(story) for story in STORIES}
-    todo, of = chosen(list(calms.values()), sample)
-    outcomes = told(
-        title, (points.tried(point, calms[point.story.name], to_the_end=not quick) for point in todo), len(todo)
-    )
+    with threads(at_once) as pool:
+        each = list(pool.map(lambda _: {story.name: calm(story) for story in STORIES}, range(at_once)))
+        todo, of = chosen(list(each[0].values()), sample)
+        free: SimpleQueue[Mapping[str, Calm]] = SimpleQueue()
+        for calms in each:
+            free.put(calms)
+
+        def tried(point: Point) -> Outcome:
+            calms = free.get()
+            try:
+                here = calms[point.story.name]
+                return points.tried(point.on(here), here, to_the_end=not quick)
+            finally:
+                free.put(calms)
+
+        outcomes = told(title, pool.map(tried, todo), len(todo))
     return Part(title, f"{how} {QUICK if quick else TO_THE_END}", outcomes, of, time.monotonic() - began_s)
+
+
+@contextmanager
+def threads(how_many: int) -> Iterator[ThreadPoolExecutor]:
+    """What they have not begun when this is left, they do not do."""
+    pool = ThreadPoolExecutor(how_many)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def on_the_fake(*, quick: bool) -> Part:
@@ -88,7 +116,7 @@ def on_the_fake(*, quick: bool) -> Part:
 
 def on_an_api_server(sample: int) -> Part:
     with tempfile.TemporaryDirectory() as folder, servers.running(Path(folder)) as namespaces:
-        return part("Before a real API server", REAL, partial(calm_in, namespaces), sample=sample)
+        return part("Before a real API server", REAL, partial(calm_in, namespaces), sample=sample, at_once=AT_ONCE)
 
 
 def calm_in(namespaces: Callable[[], Server], story: Story) -> Calm:

@@ -32,6 +32,10 @@ class Point(NamedTuple):
     request: Request
     how: Break
 
+    def on(self, calm: "Calm") -> "Point":
+        """The same in another calm course, in which the objects have names of their own."""
+        return self._replace(request=calm.asked[self.number - 1])
+
     def __str__(self) -> str:
         return f"{self.story.name}, {self.request.stage}, request {self.number} ({self.request}): {self.how.name}"
 
