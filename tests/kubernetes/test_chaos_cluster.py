@@ -70,7 +70,7 @@ def event(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_connections_are_cut_and_the_brokers_say_so(stage: Stage) -> None:
-    found = stage.play({"killTCP": {"duration": "3s"}})
+    found = stage.met({"killTCP": {"duration": "3s"}})
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert sum(found["record"]["target_witness"]["connections_gone"].values()) > 0
     assert found["record"]["heal_proven"]
@@ -90,7 +90,7 @@ def test_toxics_whose_injector_is_killed_are_taken_away_by_the_sidecar(kind: str
 
 
 def test_a_leader_is_killed_at_once_and_comes_back(stage: Stage, tell: Callable[[str], None]) -> None:
-    found = stage.play(KILL)
+    found = stage.met(KILL)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert found["record"]["target_witness"]["exit_code"] == 137
     assert found["record"]["injector"]["restarted"]["down_s"] >= HOLD_S
@@ -136,7 +136,7 @@ def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
 
 
 def test_a_deleted_pod_is_replaced_and_its_end_proven(stage: Stage) -> None:
-    found = stage.play(POD_DELETE, messages=LASTING)
+    found = stage.met(POD_DELETE, messages=LASTING)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     assert found["record"]["target_witness"]["ended"]
     assert found["exits"] == 1
@@ -210,7 +210,7 @@ def test_a_namespace_that_forbids_the_privilege_arms_no_partition(stage: Stage) 
 @pytest.mark.parametrize("die", [None, "injected"], ids=["healed by its injector", "healed by the kernel"])
 def test_a_leader_is_cut_off_by_its_own_kernel(die: str | None, stage: Stage) -> None:
     with stage.privileged():
-        found = stage.play(NET_FILTER, die=die)
+        found = stage.met(NET_FILTER, die=die)
     assert found["codes"][0] == 0
     assert found["record"]["target_witness"]["packets_dropped"] > 0
     if die is None:

@@ -66,7 +66,7 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_bookie_that_stores_what_is_sent_is_killed_and_its_broker_notices(stage: Stage) -> None:
-    found = stage.play(KILL)
+    found = stage.met(KILL)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
     witness = found["record"]["target_witness"]
     assert witness["exit_code"] == 137

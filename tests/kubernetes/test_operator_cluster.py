@@ -114,24 +114,28 @@ def test_an_example_leaves_duplicates_without_deduplication_and_none_with_it(
 
     A kill leaves duplicates in some runs only. A campaign goes on until it did; else two are enough.
     """
-    kills = "kill" in yaml.safe_load(example.read_text())["spec"]["faults"][0]
-    for attempt in range(2 if kills and not CAMPAIGN else MOST_SEEDS):
+    kills, clean = "kill" in yaml.safe_load(example.read_text())["spec"]["faults"][0], 0
+    for attempt in range(MOST_SEEDS):
         document = document_of(example, attempt)
         spec = document["spec"]
         status = carried_out(operator, document, tmp_path / str(attempt), tell)
         systems = [each["name"] for each in spec["systems"]]
         for system in systems:
             counts = of(status, system, "dedup")["counts"]
-            found = (counts["valuesWithDuplicates"], counts["notReceived"], counts["send"])
-            assert found == (0, 0, spec["runs"] * spec["workload"]["messages"])
+            assert (counts["valuesWithDuplicates"], counts["notReceived"]) == (0, 0)
+            if status["verdict"] == "Pass":  # else a run may be void: its fault came when all was acknowledged
+                assert counts["send"] == spec["runs"] * spec["workload"]["messages"]
         copies = [of(status, each, "control")["counts"]["valuesWithDuplicates"] for each in systems]
         if status["verdict"] == "Pass":
             assert all(copies)
             assert (condition(status, "Succeeded"), condition(status, "Stalled")) == ("True", "False")
             return
         assert status["verdict"] == "Inconclusive"
-    assert kills and not CAMPAIGN and copies == [0], f"inconclusive: {words(status, 'Finished')}"
-    tell(f"{example.stem}: no duplicates in the controls; a campaign goes on until there are some")
+        clean += not any(copies)
+        if kills and not CAMPAIGN and clean == 2:
+            tell(f"{example.stem}: no duplicates in the controls; a campaign goes on until there are some")
+            return
+    raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
 
 
 def test_deduplication_flipped_off_behind_its_back_is_a_fail(operator: Operated, tmp_path: Path, tell: Tell) -> None:

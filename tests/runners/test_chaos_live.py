@@ -134,7 +134,7 @@ def stage(stages: Iterator[Stage]) -> Stage:
 def met(stages: Iterator[Stage], fault: Fault) -> tuple[Stage, FaultRecord]:
     """The first time that it comes while messages are under way.
 
-    Where brokers are slower than the client, all is acknowledged at times, and what comes then is rightly vacuous.
+    Where brokers are quicker than the client, all is acknowledged at times, and what comes then is rightly vacuous.
     """
     for stage in stages:
         record = stage.play(fault)
