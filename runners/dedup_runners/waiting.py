@@ -29,6 +29,23 @@ def until(condition: Callable[[], T], timeout_s: float, what: str, interval_s: f
         time.sleep(min(interval_s, left_s))
 
 
+def persistently(ask: Callable[[], T], timeout_s: float, what: str, interval_s: float = 0.05) -> T:
+    """The first answer that can be had: who fails (OSError, PlatformError) is asked again, for `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except (OSError, PlatformError) as error:
+            if time.monotonic() > deadline:
+                raise PlatformError(
+                    where=what,
+                    got=f"{error}, again and again for {timeout_s:g} s",
+                    rule="a broker answers its operator",
+                    todo="look into the brokers' logs",
+                ) from None
+        time.sleep(interval_s)
+
+
 def too_long(what: str, timeout_s: float) -> WaitedTooLong:
     """The error of a wait for `what` that ran out after `timeout_s`."""
     return WaitedTooLong(

@@ -161,7 +161,7 @@ import json, sys, time, urllib.request
 web, namespace = sys.argv[1:]
 def ask(path, body=None):
     json_ = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(f"{web}/admin/v2/{path}", body, json_), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(f"{web}/admin/v2/{path}", body, json_), timeout=60) as answer:
         return answer.read()
 def sending():
     try:
@@ -199,7 +199,7 @@ def metrics(operator: Operated) -> dict[str, float]:
     return {name: float(value) for name, value in rows}
 
 
-READ: Final = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
+READ: Final = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
 
 MAY: Final = {
     ("view", "get", ""): True,

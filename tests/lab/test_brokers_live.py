@@ -140,8 +140,11 @@ def test_a_killed_pulsar_broker_comes_back(pulsar_lab: tuple[Lab, Endpoints]) ->
     broker = endpoints.brokers[0]
     kill_and_wait_for_the_keeper(broker)
     pulsar_go_round(endpoints, lab)
-    active = httpx.get(f"{broker.admin_url}/admin/v2/brokers", timeout=10, trust_env=False).json()
-    assert sorted(active) == sorted(each.id for each in endpoints.brokers)
+
+    def active() -> list[str]:
+        return sorted(httpx.get(f"{broker.admin_url}/admin/v2/brokers", timeout=60, trust_env=False).json())
+
+    until(lambda: active() == sorted(each.id for each in endpoints.brokers), BOUND_S, "all brokers are active")
 
 
 def test_closing_a_lab_leaves_no_process_and_no_data(tmp_path: Path) -> None:

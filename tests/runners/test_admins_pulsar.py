@@ -110,6 +110,24 @@ def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatc
     assert brokers.creations == ["a"]
 
 
+def test_a_topic_that_is_being_loaded_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers("no answer")
+    brokers.statuses, brokers.misses = ["Recovering", "Initialized"], 2
+    admin = brokers.admin(monkeypatch)
+    assert admin.deduplication_in_force(TOPIC, True).in_force is True
+    assert [each.extents for each in admin.end_positions(TOPIC)] == [((5, 10),)]
+
+
+def test_a_topic_that_is_never_loaded_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers("no answer")
+    brokers.statuses, brokers.misses = ["Recovering"] * 1000, 1000
+    admin = brokers.admin(monkeypatch)
+    monkeypatch.setattr(pulsar, "ANSWERED_S", 0.1)
+    assert admin.deduplication_in_force(TOPIC, True).in_force is None
+    with pytest.raises(PlatformError, match=r"the ends of .*status 404.*again and again"):
+        admin.end_positions(TOPIC)
+
+
 TOPIC = "persistent://public/dedup-on/t"
 
 
@@ -118,6 +136,10 @@ class Brokers:
 
     def __init__(self, first: str) -> None:
         self.first, self.creations, self.partitions = first, list[str](), 0
+        self.statuses: list[str] = []
+        """What the topic's owner says of its deduplication, in turns; then that it is enabled."""
+        self.misses = 0
+        """How often the topic's internal statistics are not to be had."""
 
     def admin(self, monkeypatch: pytest.MonkeyPatch) -> PulsarAdmin:
         client = httpx.Client(transport=httpx.MockTransport(self.answer))
@@ -141,7 +163,10 @@ class Brokers:
             return httpx.Response(200, json={"partitions": self.partitions})
         if path.startswith("/lookup/"):
             return httpx.Response(200, json={"httpUrl": "http://a:1"})
-        return httpx.Response(200, json={"deduplicationStatus": "Enabled"})
+        if path.endswith("/internalStats"):
+            self.misses -= 1
+            return httpx.Response(404) if self.misses >= 0 else httpx.Response(200, json=stats("5:9", (5, 0)))
+        return httpx.Response(200, json={"deduplicationStatus": self.statuses.pop(0) if self.statuses else "Enabled"})
 
     def create(self, request: httpx.Request) -> httpx.Response:
         self.creations.append(request.url.host)

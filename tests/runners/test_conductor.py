@@ -30,7 +30,7 @@ from dedup_spark import oracle
 pytestmark = pytest.mark.timeout(600)
 
 BOUND_S = 60.0
-NOTICED_S = 5.0
+NOTICED_S = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from dedup.manifests import Deduplication, EndPosition
 PROBE: Final = "dedup-probe"
 CALL_TIMEOUT_S: Final = 10.0
 HEALTH_TIMEOUT_S: Final = 3.0
+ANSWERED_S: Final = 60.0
+MOVE_TIMEOUT_S: Final = 60.0
 READY_TIMEOUT_S: Final = 120.0
 CLIENT_ID: Final = "dedup-admin"
 

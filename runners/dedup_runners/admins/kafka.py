@@ -31,17 +31,24 @@ from dedup.endpoints import Endpoints
 from dedup.errors import DedupError, PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
-from dedup_runners.admins import CALL_TIMEOUT_S, CLIENT_ID, PROBE, READY_TIMEOUT_S, Ensemble
+from dedup_runners.admins import (
+    ANSWERED_S,
+    CALL_TIMEOUT_S,
+    CLIENT_ID,
+    MOVE_TIMEOUT_S,
+    PROBE,
+    READY_TIMEOUT_S,
+    Ensemble,
+)
 from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.views import Partition, View, end_offset, view
 from dedup_runners.closing import Closing
-from dedup_runners.waiting import until
+from dedup_runners.waiting import persistently, until
 
 NOBODY: Final = "-1"
 MAX_REPLICAS: Final = 3
 MIN_IN_SYNC: Final = 2
 CENSUS_TIMEOUT_S: Final = 120.0
-ANSWERED_S: Final = 60.0
 PAUSE_S: Final = 0.2
 PASSING: Final = frozenset(
     {
@@ -103,7 +110,7 @@ class KafkaAdmin(Closing):
         self._elect(topic, partition)
         try:
             until(
-                lambda: self.leader(topic, partition) == target, CALL_TIMEOUT_S, f"{target} leads {topic}/{partition}"
+                lambda: self.leader(topic, partition) == target, MOVE_TIMEOUT_S, f"{target} leads {topic}/{partition}"
             )
         except DedupError:
             return origin, self.leader(topic, partition)
@@ -132,13 +139,13 @@ class KafkaAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        ends = _persistently(lambda: self._ends(topic), f"the ends of {topic}")
+        ends = persistently(lambda: self._ends(topic), ANSWERED_S, f"the ends of {topic}")
         return [
             EndPosition(partition=number, extents=((0, end),) if end else ()) for number, end in sorted(ends.items())
         ]
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
-        census = _persistently(lambda: self._census(topic), f"the stored batches of {topic}")
+        census = persistently(lambda: self._census(topic), ANSWERED_S, f"the stored batches of {topic}")
         return Deduplication(asked=asked, in_force=census.in_force, proof=census.proof)
 
     def versions(self) -> dict[str, str]:
@@ -354,23 +361,6 @@ class _Refused(PlatformError):
     def __init__(self, what: str, error: KafkaError, asked_before: bool) -> None:
         super().__init__(where=what, got=error.str(), rule="the broker grants it", todo="look into the brokers' logs")
         self.code, self.asked_before = error.code(), asked_before
-
-
-def _persistently(ask: Callable[[], T], what: str) -> T:
-    """The first answer that can be had: a leader that moves meanwhile is asked for again."""
-    deadline = time.monotonic() + ANSWERED_S
-    while True:
-        try:
-            return ask()
-        except (OSError, PlatformError) as error:
-            if time.monotonic() > deadline:
-                raise PlatformError(
-                    where=what,
-                    got=str(error),
-                    rule=f"its leader answers within {ANSWERED_S:g} s",
-                    todo="look into the brokers' logs",
-                ) from None
-        time.sleep(PAUSE_S)
 
 
 def _leaderless(topic: str, partition: int) -> PlatformError:

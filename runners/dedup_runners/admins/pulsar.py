@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,9 +24,17 @@ from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
-from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S, PROBE, READY_TIMEOUT_S, Ensemble
+from dedup_runners.admins import (
+    ANSWERED_S,
+    CALL_TIMEOUT_S,
+    HEALTH_TIMEOUT_S,
+    MOVE_TIMEOUT_S,
+    PROBE,
+    READY_TIMEOUT_S,
+    Ensemble,
+)
 from dedup_runners.closing import Closing
-from dedup_runners.waiting import WaitedTooLong, until
+from dedup_runners.waiting import WaitedTooLong, persistently, until
 
 NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
 STATUSES: Final = {"Enabled": True, "Disabled": False}
@@ -37,7 +46,6 @@ NEVER_INACTIVE: Final = {
 }
 JSON: Final = {"Content-Type": "application/json"}
 LOADERS: Final = 8
-MOVE_TIMEOUT_S: Final = 20.0
 PARTITION_SUFFIX: Final = "-partition-"
 
 
@@ -122,17 +130,18 @@ class PulsarAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        return [
-            EndPosition(
-                partition=number,
-                extents=extents(self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json()),
-            )
-            for number, part in enumerate(self._parts(topic))
-        ]
+        def ends() -> list[EndPosition]:
+            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
+            return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
+
+        return persistently(ends, ANSWERED_S, f"the ends of {topic}")
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
-        statuses = {part: self._status(part) or "unknown" for part in self._parts(topic)}
-        return judged(asked, statuses)
+        """A topic that its owner still loads says nothing yet; what it does not say in time is unknown."""
+        parts = persistently(lambda: self._parts(topic), ANSWERED_S, f"the partitions of {topic}")
+        with suppress(WaitedTooLong):
+            until(lambda: all(self._status(part) in STATUSES for part in parts), ANSWERED_S, f"{topic} is loaded")
+        return judged(asked, {part: self._status(part) or "unknown" for part in parts})
 
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
