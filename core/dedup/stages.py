@@ -164,7 +164,7 @@ def decide(
     task, _ = current(tasks, state)
     match observed.status:
         case Status.ABSENT | Status.UNPROVISIONED if state.restarts >= MAX_RESTARTS:
-            return _failure(tasks, state, f"{task}: begun again {state.restarts} times, and gone each time")
+            return _failure(tasks, state, f"{task}: begun again {state.restarts} times, and gone or refused each time")
         case Status.UNPROVISIONED if task.run_id:
             return Decision(state=_with(_repeated(tasks, state), provisioning=True), act=Act.NOTHING)
         case Status.ABSENT | Status.BLOCKED if task.run_id and state.intended:

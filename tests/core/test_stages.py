@@ -379,7 +379,7 @@ def test_a_platform_that_loses_every_start_fails_in_the_end() -> None:
     world = new_world(SMALL)
     go_on(SMALL, world, vanishes=lambda task, _: True)
     assert finished(TASKS, world.state)
-    assert "begun again 20 times, and gone each time" in world.state.last_failure
+    assert "begun again 20 times, and gone or refused each time" in world.state.last_failure
 
 
 def test_a_failed_task_is_cancelled_even_if_the_process_dies_around_it() -> None:
