@@ -137,18 +137,27 @@ class _Look:
         self._tasks: tuple[Task, ...] = ()
         self._owner = self._execution(self._token)
         self._kept: Kept | None = None
+        self._stood: Status | None = None
+        """What the status was before something was to be begun that is refused, and so was not."""
 
     def step(self) -> float | None:
-        """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done."""
+        """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done.
+
+        A refusal of what was to be begun is raised then, so that it is asked for again later each time: what was
+        written before it would wake the operator at once.
+        """
         try:
             return self._step()
         except Unattended as error:
             self._put(stalled(self._without_time(), self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
         except (SpecificationError, PlatformError, Refused) as error:
+            stood = self._stood or self._before
+            self._put(stalled(stood, self._meta["generation"], str(error), self._today()))
+            if self._stood is not None:
+                raise
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
-            self._put(stalled(self._before, self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
 
     def _without_time(self) -> Status:
@@ -228,7 +237,7 @@ class _Look:
 
         If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
         Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
-        somebody may mend it yet, and histories wait.
+        somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
         """
         saved = state
 
@@ -240,6 +249,8 @@ class _Look:
         try:
             return advance(taken, state, platform, note, self._now)
         except (UnknownKind, Forbidden, Unattended):
+            if saved != state:
+                self._stood = self._before.model_copy(update={"state": Standing.of(state)})
             raise
         except (Refused, PlatformError) as error:
             if isinstance(error, Refused):

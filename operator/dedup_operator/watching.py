@@ -98,7 +98,7 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease:
             log.warning("%s/%s: %s; it is asked again", *key, error)
         except Refused as error:
             metrics.add("api_errors_total")
-            log.warning("%s/%s: its status cannot be written: %s; it is tried again", *key, error)
+            log.warning("%s/%s: refused: %s; it is tried again", *key, error)
         except Exception:
             metrics.add("crashes_total")
             log.exception("%s/%s: a step crashed; it is tried again", *key)

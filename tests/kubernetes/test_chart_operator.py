@@ -325,6 +325,19 @@ def test_the_definition_stays_when_the_release_goes(installed: Helm, client: Api
         installed.upgrade({})
 
 
+def test_a_newer_definition_takes_the_place_of_helms_by_force_only(installed: Helm, client: ApiClient) -> None:
+    """What the notes say: Helm, or whoever brought it, owns the fields that change."""
+    newer = crd.definition()
+    newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "as of a later version"
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    answers = {}
+    for force in ("false", "true"):
+        query = {"fieldManager": "kubectl", "force": force, "dryRun": "All"}
+        answers[force], _ = ask(client, "PATCH", DEFINITION, newer, headers=headers, query=query)
+    assert answers == {"false": 409, "true": 200}
+    assert "--server-side --force-conflicts --filename charts/dedup-operator/crds/" in installed.upgrade({})
+
+
 def test_the_notes_say_what_to_do_next(installed: Helm) -> None:
     notes = installed.upgrade({})
     assert f"runs the DedupExperiments of {NAMESPACE}." in notes

@@ -9,7 +9,7 @@ from tests.core.specs import changed
 from tests.operator.worlds import NAMESPACE, SETTINGS, TOLD, FakeCluster, ScriptedHelm, World, document
 
 from dedup.stages import State
-from dedup_operator.clusters import Forbidden, Object, Refused
+from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.reports import failures_in, report_name
@@ -281,34 +281,6 @@ def test_a_report_whose_log_may_not_be_read_is_an_end_too() -> None:
     world.run()
     assert world.condition("Finished") == ("True", "Error")
     assert "pods/log is forbidden" in message(world, "Finished")
-
-
-@dataclass
-class Guarded(FakeCluster):
-    """A cluster in which the operator may not make Jobs, until somebody lets it."""
-
-    lets: bool = False
-
-    def create(self, made: Object) -> bool:
-        if made["kind"] == "Job" and not self.lets:
-            raise Forbidden("jobs.batch is forbidden")
-        return super().create(made)
-
-
-def test_a_missing_right_stalls_and_costs_nothing_once_it_is_given() -> None:
-    guarded = Guarded()
-    world = World(guarded)
-    world.apply(changed(*SMALL))
-    operator, _ = world.operator()
-    for _ in range(20):
-        operator.look((NAMESPACE, "e"))
-        world.player.move()
-    assert world.condition("Stalled") == ("True", "Stalled")
-    assert "jobs.batch is forbidden" in message(world, "Stalled")
-    assert world.status()["state"]["failures"] == 0
-    guarded.lets = True
-    world.run()
-    assert world.status()["verdict"] == "Pass"
 
 
 def test_what_is_waited_for_is_told() -> None:

@@ -1,12 +1,7 @@
 """Spark's operator is another one's: it may not be there, or look the other way, and nothing is lost for that."""
 
-import pytest
 from tests.operator.test_reconciliations import applied, fake, message
 from tests.operator.worlds import NAMESPACE, World
-
-from dedup_operator.admissions import Key
-from dedup_operator.clusters import Object, Unreachable
-from dedup_operator.queues import WorkQueue
 
 
 def move_without_spark(world: World) -> None:
@@ -93,35 +88,3 @@ def test_an_application_that_is_looked_at_and_never_ends_fails_in_time() -> None
     world.now_s += 3600
     world.run()
     assert "not done after" in message(world, "Finished")
-
-
-def test_a_webhook_of_sparks_operator_that_is_down_for_a_minute_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an outage of the API server. What the operator wrote before it was refused would wake it at once."""
-    world = applied()
-    create, refused = fake(world).create, list[float]()
-
-    def without_webhook(made: Object) -> bool:
-        if made["kind"] == "SparkApplication" and (not refused or world.now_s < refused[0] + 60):
-            refused.append(world.now_s)
-            raise Unreachable("HTTP 500: failed calling webhook: connection refused")
-        return create(made)
-
-    monkeypatch.setattr(fake(world), "create", without_webhook)
-    operator, _ = world.operator()
-    key, queue = (NAMESPACE, "e"), WorkQueue[Key](lambda: world.now_s)
-    queue.add(key)
-    while "verdict" not in world.status():
-        if queue.get(0) is None:
-            world.player.move()
-            world.now_s += 0.1
-            continue
-        before, failed = world.live(), False
-        try:
-            queue.add(key, operator.look(key) or 0.0)
-        except Unreachable:
-            failed = True
-        if world.live() != before:
-            queue.add(key)
-        queue.done(key, failed=failed)
-    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
-    assert len(refused) > 3

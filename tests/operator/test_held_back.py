@@ -1,0 +1,105 @@
+"""What is refused is asked for again later each time, whatever the operator itself wrote, and costs nothing meanwhile.
+
+A look writes what it means to do before it does it. Refused, it has written all the same, and that would wake it.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from tests.core.specs import changed
+from tests.operator.test_reconciliations import SMALL, applied, fake, message
+from tests.operator.worlds import NAMESPACE, FakeCluster, World
+
+from dedup_operator.admissions import Key
+from dedup_operator.clusters import ClusterError, Forbidden, Object, Unreachable
+from dedup_operator.queues import WorkQueue
+
+KEY = (NAMESPACE, "e")
+
+
+@dataclass
+class Guarded(FakeCluster):
+    """A cluster in which the operator may not make objects of a kind, until somebody lets it."""
+
+    kind: str = "Job"
+    lets: bool = False
+    asked: int = 0
+
+    def create(self, made: Object) -> bool:
+        if made["kind"] == self.kind and not self.lets:
+            self.asked += 1
+            raise Forbidden(f"{self.kind} is forbidden")
+        return super().create(made)
+
+
+def work(world: World, for_s: float) -> None:
+    """To its verdict, or for so long, by a queue that every change of the resource calls."""
+    operator, _ = world.operator()
+    queue, until_s = WorkQueue[Key](lambda: world.now_s), world.now_s + for_s
+    queue.add(KEY)
+    while "verdict" not in world.status() and world.now_s < until_s:
+        if queue.get(0) is None:
+            world.player.move()
+            world.now_s += 0.1
+            continue
+        before, failed = world.live(), False
+        try:
+            if (again_s := operator.look(KEY)) is not None:
+                queue.add(KEY, again_s)
+        except ClusterError:
+            failed = True
+        if world.live() != before:
+            queue.add(KEY)
+        queue.done(KEY, failed=failed)
+
+
+def guarded(kind: str) -> tuple[Guarded, World]:
+    cluster = Guarded(kind=kind)
+    world = World(cluster)
+    world.apply(changed(*SMALL))
+    return cluster, world
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Role", "Job", "SparkApplication"])
+def test_a_missing_right_stalls_for_as_long_as_it_is_missing(kind: str) -> None:
+    cluster, world = guarded(kind)
+    work(world, 3600)
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert f"{kind} is forbidden" in message(world, "Stalled")
+    assert 3600 / 60 <= cluster.asked < 3600 / 15 + 20
+    cluster.lets = True
+    work(world, 3600)
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+
+
+def test_it_does_so_however_often_it_is_called() -> None:
+    cluster, world = guarded("Job")
+    operator, _ = world.operator()
+    for _ in range(200):
+        with suppress(Forbidden):
+            operator.look(KEY)
+        world.player.move()
+    assert cluster.asked > 100
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert (world.status()["state"]["failures"], world.status()["state"]["restarts"]) == (0, 0)
+    cluster.lets = True
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_a_webhook_of_sparks_operator_that_is_down_for_a_minute_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an outage of the API server."""
+    world = applied()
+    create, refused = fake(world).create, list[float]()
+
+    def without_webhook(made: Object) -> bool:
+        if made["kind"] == "SparkApplication" and (not refused or world.now_s < refused[0] + 60):
+            refused.append(world.now_s)
+            raise Unreachable("HTTP 500: failed calling webhook: connection refused")
+        return create(made)
+
+    monkeypatch.setattr(fake(world), "create", without_webhook)
+    work(world, 3600)
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+    assert len(refused) > 3
