@@ -152,8 +152,7 @@ class _Look:
             self._put(stalled(self._without_time(), self._meta["generation"], str(error), self._today()))
             return LOOK_AGAIN_S
         except (SpecificationError, PlatformError, Refused) as error:
-            stood = self._stood or self._before
-            self._put(stalled(stood, self._meta["generation"], str(error), self._today()))
+            self._put(stalled(self._stood or self._before, self._meta["generation"], str(error), self._today()))
             if self._stood is not None:
                 raise
             if isinstance(error, Refused):

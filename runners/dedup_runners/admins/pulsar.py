@@ -139,9 +139,15 @@ class PulsarAdmin(Closing):
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         """A topic that its owner still loads says nothing yet; what it does not say in time is unknown."""
         parts = persistently(lambda: self._parts(topic), ANSWERED_S, f"the partitions of {topic}")
+        statuses: dict[str, str] = {}
+
+        def loaded() -> bool:
+            statuses.update({part: self._status(part) or "unknown" for part in parts})
+            return STATUSES.keys() >= set(statuses.values())
+
         with suppress(WaitedTooLong):
-            until(lambda: all(self._status(part) in STATUSES for part in parts), ANSWERED_S, f"{topic} is loaded")
-        return judged(asked, {part: self._status(part) or "unknown" for part in parts})
+            until(loaded, ANSWERED_S, f"{topic} is loaded")
+        return judged(asked, statuses)
 
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
