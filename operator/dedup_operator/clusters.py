@@ -67,7 +67,10 @@ class Refused(ClusterError):
 
 
 class Forbidden(Refused):
-    """A right is missing, or a rule of the cluster does not admit it: people can mend that."""
+    """A right is missing, or a rule of the cluster does not admit it: people can mend that, and are told so."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"{words}; give the operator's account that right, or see what does not admit it")
 
 
 class UnknownKind(Refused):
@@ -196,7 +199,7 @@ def _checked(status: int, said: str) -> None:
     if status == 404 and not _has_words(said):
         raise UnknownKind(f"this cluster does not know the kind that is asked for ({words.strip()})")
     if status == 403:
-        raise Forbidden(f"{words}; give the operator's account that right, or see what does not admit it")
+        raise Forbidden(words)
     raise Refused(words)
 
 

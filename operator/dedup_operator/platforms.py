@@ -21,7 +21,7 @@ from dedup.experiments import Experiment, System
 from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
-from dedup_operator.clusters import Cluster, Object, Refused, UnknownKind
+from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, UnknownKind
 from dedup_operator.objects.accounts import accounts, needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.readiness import readiness, readiness_name
@@ -270,15 +270,31 @@ class KubernetesPlatform:
         self._make(readiness(self._owner, self._experiment, system, self._settings))
 
     def _deploy(self, system: System) -> None:
-        namespace, release = self._owner.namespace, release_of(self._owner, system)
-        state = self._state(system)
-        if state != DEPLOYED:
-            self._forget_readiness(system)  # which was another release's
-            if state is not None:
-                self._releases.uninstall(release, namespace)
-            if system.chart == STRIMZI and self._workloads(system):
+        """Make a release whole. Helm's records of one that did not become so are the experiment's all the same."""
+        release = release_of(self._owner, system)
+        try:
+            if not self._installed(system, release):
                 return
-            self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner))
+        except ClusterError:
+            self._adopt(release)
+            raise
+        self._adopt(release)
+
+    def _installed(self, system: System, release: str) -> bool:
+        """Whether it is now; nothing is installed beside pods that an earlier one left."""
+        namespace = self._owner.namespace
+        if (state := self._state(system)) == DEPLOYED:
+            return True
+        self._forget_readiness(system)  # which was another release's
+        if state is not None:
+            self._releases.uninstall(release, namespace)
+        if system.chart == STRIMZI and self._workloads(system):
+            return False
+        self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner))
+        return True
+
+    def _adopt(self, release: str) -> None:
+        namespace = self._owner.namespace
         for secret in secrets_of(self._cluster, release, namespace):
             if not secret["metadata"].get("ownerReferences"):
                 owned = {"metadata": {"ownerReferences": [self._owner.reference]}}

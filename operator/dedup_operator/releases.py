@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from pyhelm3 import Command
 from pyhelm3 import errors as helm_errors
 
-from dedup_operator.clusters import Cluster, NotHolder, Object, Refused, Unreachable
+from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable
 
 HELM_S: Final = 180
 CHECK_S: Final = 0.5
@@ -38,13 +38,18 @@ _PASSES: Final = re.compile(
 
 An API server's own words are those of k8s.io/apimachinery (`NewGenericServerResponse`, `NewConflict`).
 """
+_FORBIDDEN: Final = " is forbidden: "
+"""What an API server says with HTTP 403 (`NewForbidden` of the same): a right is missing, or a quota is full."""
 
 
 class Releases(Protocol):
     """What is asked of Helm."""
 
     def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
-        """Install a chart of ours; Refused with Helm's words if the API server or the chart says no."""
+        """Install a chart of ours; Refused with Helm's words if the API server or the chart says no.
+
+        Forbidden, which is Refused too, if it is a right that is missing.
+        """
 
     def uninstall(self, release: str, namespace: str) -> None:
         """Delete whatever belongs to it; nothing happens if there is none."""
@@ -90,7 +95,7 @@ class HelmReleases:
                 raise Unreachable(words) from None
             if "release: not found" in words.lower():
                 raise _Absent from error
-            raise Refused(words) from None
+            raise (Forbidden if _FORBIDDEN in words else Refused)(words) from None
 
 
 class _Absent(Exception):

@@ -37,7 +37,7 @@ from tests.operator.worlds import SETTINGS, Player, World
 from dedup.experiments import parse
 from dedup_operator import crd, reconciliations
 from dedup_operator.admissions import Key
-from dedup_operator.clusters import PLACES, Conflict, Object, UnknownKind, path_of
+from dedup_operator.clusters import PLACES, Conflict, Forbidden, Object, UnknownKind, path_of
 from dedup_operator.leases import DURATION_S, Alone
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects.names import EXECUTION, Owner, execution_of
@@ -248,6 +248,27 @@ def test_a_release_that_a_crash_left_half_done_is_made_again(
     assert looks(world, helm) == orphans == []
     assert world.status()["verdict"] == "Pass"
     assert cluster.list("Secret", namespace, "owner=helm") == []
+
+
+def test_what_helm_may_not_make_yet_stalls_and_is_made_when_it_may(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases
+) -> None:
+    """Here by a quota; the API server says of a missing right what it says of that. Nothing would stay behind."""
+    none, path = {"count/statefulsets.apps": "0"}, f"/api/v1/namespaces/{namespace}/resourcequotas"
+    code, quota = ask(cluster.client, "POST", path, {"metadata": {"name": "none"}, "spec": {"hard": none}})
+    assert code == 201
+    counted = {**quota, "status": {"hard": none, "used": none}}  # which a controller would have found out
+    assert ask(cluster.client, "PUT", f"{path}/none/status", counted)[0] == 200
+    world = applied(cluster, namespace)
+    for _ in range(2):
+        with pytest.raises(Forbidden, match=r"(?s)^helm: .* is forbidden: "):
+            looks(world, helm)
+        assert world.condition("Stalled") == ("True", "Stalled")
+        (secret,) = cluster.list("Secret", namespace, "owner=helm")
+        assert (secret["metadata"]["labels"]["status"], world.orphans()) == ("failed", [])
+    ask(cluster.client, "DELETE", f"{path}/none")
+    assert looks(world, helm) == []
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
 
 
 def left_half_done(cluster: PlayedCluster, secret: Object, state: str) -> None:

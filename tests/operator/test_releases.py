@@ -6,12 +6,14 @@ from typing import Final
 
 import pytest
 
-from dedup_operator.clusters import ClusterError, NotHolder, Refused, Unreachable
+from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Refused, Unreachable
 from dedup_operator.releases import HelmReleases
 
 HANGS: Final = "touch {0}/begun; exec sleep 300"
 WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
+    ('Error: services is forbidden: User "operator" cannot create resource "services"', Forbidden, "give .* that right"),
+    ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
     ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),
     ("Error: uninstall: Release not loaded: r: release: not found", None, ""),
