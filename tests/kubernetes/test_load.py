@@ -1,7 +1,7 @@
 """The operator under a load of experiments, before a real API server: bench/operator, as everybody can run it.
 
-What it needs is bounded here as there (issue 6). How soon it says something depends on who else is at work: on a machine
-that also runs other tests it has longer, and its figures are among the closing lines.
+What it needs is bounded here as there (issue 6). How soon it says something depends on who else is at work; beside
+other tests it has longer, and its figures are among the closing lines.
 """
 
 import subprocess

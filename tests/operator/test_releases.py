@@ -12,7 +12,7 @@ from dedup_operator.releases import HelmReleases
 HANGS: Final = "touch {0}/begun; exec sleep 300"
 WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
-    ('Error: services is forbidden: User "operator" cannot create resource "services"', Forbidden, "give .* that right"),
+    ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
     ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
     ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),
