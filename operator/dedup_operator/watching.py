@@ -43,6 +43,16 @@ Noticed = Callable[[Any, bool], Iterable[Key]]
 """Told of an experiment, and of whether it is gone: whom else to look at."""
 
 
+class _NoDifferences(kopf.AnnotationsDiffBaseStorage):
+    """kopf's memory of what an object was: no handler here asks how it changed, so of every object it is nothing.
+
+    To work it out would cost as much as all that is done about an event.
+    """
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+
 def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) -> kopf.OperatorRegistry:
     """The handlers."""
     made = kopf.OperatorRegistry()
@@ -61,6 +71,7 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
         # Whatever kinds there are is asked once. A namespaced operator has no right to watch definitions.
         settings.scanning.disabled = True
         settings.watching.server_timeout = 300
+        settings.persistence.diffbase_storage = _NoDifferences()
 
     def login(**which: Any) -> Any:
         return kopf.login_with_service_account(**which) or kopf.login_with_kubeconfig(**which)

@@ -1,9 +1,9 @@
 """`make campaign`: every point there is, tried, and a table of what came of it (docs/campaign.md).
 
-First before the fake cluster, each point to its end; then before a real API server, each until it is on the calm
-course again; then on a whole cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last;
-`--quick` goes no further than to the calm course before the fake cluster too (minutes); `--sample N` tries N points
-before the API server, chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
+First before the fake cluster, then before a real API server, each point until it is on the calm course again; then on a
+whole cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--to-the-end` follows
+each point to its end before the fake cluster (hours more); `--sample N` tries N points before the API server, chosen by
+DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
 (DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page
 has what was tried until then. The exit code is 1 when a point led elsewhere than a calm course, or a test on the
 cluster failed.
@@ -78,7 +78,7 @@ def chosen(calms: Sequence[Calm], sample: int) -> tuple[list[Point], int]:
 
 
 def part(
-    title: str, how: str, calm: Callable[[Story], Calm], *, quick: bool = True, sample: int = 0, at_once: int = 1
+    title: str, how: str, calm: Callable[[Story], Calm], *, to_the_end: bool = False, sample: int = 0, at_once: int = 1
 ) -> Part:
     began_s = time.monotonic()
     with threads(at_once) as pool:
@@ -92,12 +92,12 @@ def part(
             calms = free.get()
             try:
                 here = calms[point.story.name]
-                return points.tried(point.on(here), here, to_the_end=not quick)
+                return points.tried(point.on(here), here, to_the_end=to_the_end)
             finally:
                 free.put(calms)
 
         outcomes = told(title, pool.map(tried, todo), len(todo))
-    return Part(title, f"{how} {QUICK if quick else TO_THE_END}", outcomes, of, time.monotonic() - began_s)
+    return Part(title, f"{how} {TO_THE_END if to_the_end else QUICK}", outcomes, of, time.monotonic() - began_s)
 
 
 @contextmanager
@@ -110,8 +110,8 @@ def threads(how_many: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def on_the_fake(*, quick: bool) -> Part:
-    return part("Before the fake cluster", FAKE, points.calm, quick=quick)
+def on_the_fake(*, to_the_end: bool) -> Part:
+    return part("Before the fake cluster", FAKE, points.calm, to_the_end=to_the_end)
 
 
 def on_an_api_server(sample: int) -> Part:
@@ -133,9 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="break every request, once each way")
     parser.add_argument("--fake", action="store_true", help="the fake cluster only")
     parser.add_argument("--no-cluster", action="store_true", help="not what needs a cluster with pods")
-    parser.add_argument(
-        "--quick", action="store_true", help="before the fake cluster, no further than to the calm course"
-    )
+    parser.add_argument("--to-the-end", action="store_true", help="each point before the fake cluster: hours more")
     parser.add_argument(
         "--sample", type=int, default=0, metavar="N", help="so many points before the API server; else all"
     )
@@ -148,7 +146,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
     asked = parser.parse_args()
-    parts = [on_the_fake(quick=asked.quick)]
+    parts = [on_the_fake(to_the_end=asked.to_the_end)]
     if not asked.fake:
         parts.append(on_an_api_server(asked.sample))
     said = f"Python {platform.python_version()}" + (f", seed {points.seed()}" if asked.sample else "")
