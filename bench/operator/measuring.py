@@ -29,7 +29,7 @@ from tests.kubernetes.cluster import api_servers, binaries, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.played import PlayedCluster, namespace_on, playing
 from tests.kubernetes.requests import ask
-from tests.operator.worlds import Player
+from tests.operator.worlds import STORE, Player
 from urllib3.exceptions import HTTPError
 
 from dedup_lab.ports import free
@@ -46,7 +46,7 @@ SAMPLE_S: Final = 0.5
 SETTLE_S: Final = 10.0
 WAIT_S: Final = 120.0
 GO_S: Final = 900.0
-SETTINGS: Final = {"artifacts": {"s3": {"bucket": "results", "secret": "keys"}}}
+SETTINGS: Final = {"artifacts": {"s3": {"bucket": "results", "secret": STORE}}}
 
 
 @dataclass

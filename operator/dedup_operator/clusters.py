@@ -31,6 +31,7 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "Secret": ("/api/v1", "secrets"),
     "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "Pod": ("/api/v1", "pods"),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Event": ("/api/v1", "events"),
     "Namespace": ("/api/v1", "namespaces"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),

@@ -42,6 +42,8 @@ LEVEL: Final = "pod-security.kubernetes.io/enforce"
 PRIVILEGED: Final = "privileged"
 PARTITIONS: Final = "dedup.dev/fault=partition"
 """How `dedup_runners.chaos` labels the policies that it makes."""
+APPLICATION: Final = "sparkoperator.k8s.io/app-name"
+"""By which Spark's operator labels the driver and its executors."""
 
 
 class KubernetesPlatform:
@@ -180,15 +182,22 @@ class KubernetesPlatform:
         if not self._is_there(system):
             return self._see_remains(system)
         if system.chart == STRIMZI and (waits := self._see_strimzi(system)) != DONE:
-            return waits
+            return sights.because(waits, self._system_pods(system))
         job = self._own("Job", readiness_name(self._owner, system))
         if job is None:
             return ABSENT
-        proof = sights.seen(job, self._pods(job["metadata"]["name"]))
-        if proof.status is not Status.DONE or system.existing is not None:
+        proof = self._see_job(job)
+        if system.existing is not None:
             return proof
-        if system.chart == STRIMZI:
+        if proof == DONE and system.chart == STRIMZI:
             return self._see_stillness(system)
+        seen = self._see_workloads(system) if proof == DONE else proof
+        return seen if seen == DONE else sights.because(seen, self._system_pods(system))
+
+    def _see_job(self, job: Object) -> Observation:
+        return sights.seen(job, self._pods(job["metadata"]["name"]))
+
+    def _see_workloads(self, system: System) -> Observation:
         workloads = sights.ready(self._workloads(system))
         return RUNNING if workloads == ABSENT else workloads
 
@@ -214,12 +223,16 @@ class KubernetesPlatform:
         return ABSENT
 
     def _see_verification(self) -> Observation:
-        application = self._own("SparkApplication", name_of(self._owner, "verification"))
+        name = name_of(self._owner, "verification")
+        application = self._own("SparkApplication", name)
         if application is None:
             return ABSENT
         limit_s = self._experiment.spec.timeouts.verify_s
         sights.require_attention(application, "Spark's operator", self._now(), limit_s)
-        return sights.judged(application)
+        if (seen := sights.judged(application)) != RUNNING:
+            return seen
+        pods = self._cluster.list("Pod", self._owner.namespace, f"{APPLICATION}={name}", sights.PENDING)
+        return sights.because(seen, pods)
 
     def _see_leaving(self, system: System) -> Observation:
         if self._state(system) is not None or self._own("Job", readiness_name(self._owner, system)):
@@ -233,12 +246,13 @@ class KubernetesPlatform:
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
-            return sights.seen(job, self._pods(job["metadata"]["name"]))
+            return self._see_job(job)
         match task.stage:
             case Stage.PREPARE:
-                return DONE if sights.begun(job) else RUNNING
+                return DONE if sights.begun(job) else self._see_job(job)
             case Stage.PRODUCE:
-                return DONE if sights.has_ended("producer", self._pods(job["metadata"]["name"])) else RUNNING
+                pods = self._pods(job["metadata"]["name"])
+                return DONE if sights.has_ended("producer", pods) else sights.seen(job, pods)
             case Stage.SETTLE:
                 return DONE
             case _:
@@ -248,7 +262,7 @@ class KubernetesPlatform:
         job = self._own("Job", report_name(self._owner))
         if job is None:
             return ABSENT
-        seen = sights.seen(job, self._pods(job["metadata"]["name"]))
+        seen = self._see_job(job)
         if seen.status is Status.DONE and self.told() is None:
             return Observation(status=Status.FAILED, message="the report ended without a word of the verdict")
         return seen
@@ -366,6 +380,9 @@ class KubernetesPlatform:
     def _pods(self, job: str) -> list[Object]:
         return self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={job}")
 
+    def _system_pods(self, system: System) -> list[Object]:
+        return self._cluster.list("Pod", self._owner.namespace, self._selector(system))
+
     def _run_pods(self) -> list[Object]:
         """Those that have not ended, of this experiment: thousands may have."""
         of_runs = f"{LABEL}={self._owner.name},{COMPONENT}={RUN}"
@@ -385,11 +402,13 @@ class KubernetesPlatform:
         return any(not pod or (pod["metadata"].get("labels") or {}).get(LABEL) == self._owner.name for pod in pods)
 
     def _workloads(self, system: System) -> list[Object]:
-        selector = f"app.kubernetes.io/instance={release_of(self._owner, system)}"
-        kinds = WORKLOADS
+        selector, kinds = self._selector(system), WORKLOADS
         if system.chart == STRIMZI:
             kinds = STRIMZI_WORKLOADS if self._knows("Kafka") else ("Pod",)
         return [each for kind in kinds for each in self._cluster.list(kind, self._owner.namespace, selector)]
+
+    def _selector(self, system: System) -> str:
+        return f"app.kubernetes.io/instance={release_of(self._owner, system)}"
 
     def _kafka(self, system: System) -> Object | None:
         return self._cluster.get("Kafka", self._owner.namespace, release_of(self._owner, system))

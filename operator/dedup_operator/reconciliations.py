@@ -36,7 +36,7 @@ from dedup_operator.clusters import Cluster, ClusterError, Forbidden, NotHolder,
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import Named, secrets_named
+from dedup_operator.objects.credentials import Named, administrators, secrets_named
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults
@@ -174,7 +174,7 @@ class _Look:
         asked = parse(_document(self._live), source="DedupExperiment")
         if state is None or not same:  # before anything is begun, or ended, for it
             platform = self._platform(asked, self._owner)
-            self._check_secrets(asked)
+            self._check_named(asked)
             platform.check()
             platform.check_faults()
         if state is not None and not same:
@@ -190,7 +190,7 @@ class _Look:
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
         taken = self._snapshot(asked)
-        self._check_secrets(taken)
+        self._check_named(taken)
         settings = settings_files.for_experiment(self._defaults, taken, self._owner.namespace)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
@@ -339,13 +339,24 @@ class _Look:
                 todo="choose another",
             )
 
-    def _check_secrets(self, asked: Experiment) -> None:
-        """Only Secrets whose owner said so are used: who writes an experiment need not have a right to read them."""
-        for named in secrets_named(asked):
+    def _check_named(self, asked: Experiment) -> None:
+        """What the experiment names, or the administrator for it, is there, and may be used.
+
+        Of Secrets only those whose owner said so: who writes an experiment need not have a right to read them.
+        """
+        for named in [*secrets_named(asked), *administrators(asked, self._defaults)]:
             secret = self._cluster.get("Secret", self._owner.namespace, named.name)
             if wrong := _unusable(secret, named):
                 got, rule, todo = wrong
                 raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
+        volume = settings_files.for_experiment(self._defaults, asked, self._owner.namespace).artifacts.volume
+        if volume and self._cluster.get("PersistentVolumeClaim", self._owner.namespace, volume.claim) is None:
+            raise PlatformError(
+                where="spec.artifacts.pvc.claimName" if asked.spec.artifacts else "settings.artifacts.volume.claim",
+                got=f"{volume.claim}, which is not there",
+                rule="histories are kept on a PersistentVolumeClaim of the experiment's namespace",
+                todo="make it there",
+            )
 
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
@@ -407,11 +418,13 @@ def _document(live: Object) -> Object:
 
 def _unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None:
     """Why a Secret is not used: what it is, the rule, and what to do. None if it is used."""
-    rule = f'only Secrets that are labelled {USE}: "true" are used'
+    label, keys = f'only Secrets that are labelled {USE}: "true" are used', f"it has the keys {', '.join(named.keys)}"
+    if secret is None and not named.labelled:
+        return "which is not there", f"{keys}, in each namespace of experiments", "make it in this one"
     if secret is None:
-        return "which is not there", rule, "make it, or label it"
-    if (secret["metadata"].get("labels") or {}).get(USE) != "true":
-        return "which has no such label", rule, "make it, or label it"
+        return "which is not there", label, "make it, or label it"
+    if named.labelled and (secret["metadata"].get("labels") or {}).get(USE) != "true":
+        return "which has no such label", label, "make it, or label it"
     if missing := [key for key in named.keys if key not in (secret.get("data") or {})]:
-        return f"which has no {missing[0]}", f"it has the keys {', '.join(named.keys)}", "add the key"
+        return f"which has no {missing[0]}", keys, "add the key"
     return None

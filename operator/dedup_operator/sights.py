@@ -20,6 +20,10 @@ MAX_WORDS: Final = 400
 ENDS: Final = ("Succeeded", "Failed")
 """The phases of a pod that has ended."""
 NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
+PENDING: Final = f"status.phase!=Running,{NOT_ENDED}"
+"""Which pods have not started: of Spark's executors there may be many that have."""
+STARTING: Final = ("ContainerCreating", "PodInitializing")
+"""What a container waits for that only takes its time. Whatever else it waits for, somebody may have to mend."""
 SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
 PICKED_UP_S: Final = (30.0, 180.0)
@@ -85,7 +89,7 @@ def ended(job: Object) -> str | None:
     return None
 
 
-def seen(job: Object, pods: Iterable[Object]) -> Observation:
+def seen(job: Object, pods: Sequence[Object]) -> Observation:
     """A Job of ours; one that failed is told in the words of the program that failed."""
     match ended(job):
         case "Complete":
@@ -93,7 +97,21 @@ def seen(job: Object, pods: Iterable[Object]) -> Observation:
         case "Failed":
             return Observation(status=Status.FAILED, message=_last_words(job, pods))
         case _:
-            return RUNNING
+            return Observation(status=Status.RUNNING, message=waiting(pods) or _podless(job, pods))
+
+
+def waiting(pods: Iterable[Object]) -> str:
+    """Which pod does not start, the first of them, and why, in Kubernetes' words; nothing of those on their way."""
+    for pod in pods:
+        if why := _held_up(pod.get("status") or {}):
+            return short(f"pod {pod['metadata']['name']} does not start: {why}")
+    return ""
+
+
+def because(seen: Observation, pods: Iterable[Object]) -> Observation:
+    """What is seen of something that is not done; if a pod of it does not start, that comes first."""
+    words = [each for each in (waiting(pods), seen.message) if each]
+    return seen.model_copy(update={"message": short("; ".join(words))})
 
 
 def begun(job: Object) -> bool:
@@ -193,6 +211,28 @@ def _made_unix_s(found: Object) -> float:
 
 def short(words: str) -> str:
     return one_line(words)[:MAX_WORDS]
+
+
+def _held_up(status: Object) -> str:
+    """Why a pod of that status does not start, if it says so."""
+    if status.get("phase") in ENDS:
+        return ""
+    for each in status.get("conditions") or ():
+        if each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable":
+            return f"Unschedulable: {each.get('message') or 'no words'}"
+    for each in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waits = (each.get("state") or {}).get("waiting") or {}
+        if (reason := waits.get("reason", STARTING[0])) not in STARTING:
+            return f"{each['name']}: {reason}: {waits.get('message') or 'no words'}"
+    return ""
+
+
+def _podless(job: Object, pods: Sequence[Object]) -> str:
+    """A Job is said to have begun when its pod is made: without one, the pod was refused, or is gone."""
+    if pods or not job.get("status", {}).get("startTime"):
+        return ""
+    name = job["metadata"]["name"]
+    return f"no pod of Job {name} is there; kubectl describe job {name} says why (a quota, Pod Security)"
 
 
 def _last_words(job: Object, pods: Iterable[Object]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self, runtime_checkable
 
 from tests.campaign.breaks import Way
-from tests.operator.worlds import STAMP, FakeCluster, Played, Player, _workload
+from tests.operator.worlds import STAMP, STORE, FakeCluster, Played, Player, _workload
 
 from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
 from dedup_operator.releases import _PASSES, secrets_of
@@ -16,7 +16,7 @@ OURS: Final = (
     *("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding"),
     *("Job", "StatefulSet", "Deployment", "SparkApplication"),
 )
-NOBODYS: Final = ("default", "kube-root-ca.crt")
+NOBODYS: Final = ("default", "kube-root-ca.crt", STORE)
 """Every namespace has these."""
 BUSY: Final = "another operation (install/upgrade/rollback) is in progress"
 _SENT: Final = {
@@ -61,7 +61,9 @@ class Ground(FakeCluster):
         return [
             f"{kind} {name}"
             for (kind, _, name), made in self.objects.items()
-            if kind in OURS and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
+            if kind in OURS
+            and name not in NOBODYS
+            and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
         ]
 
     def delete(self, kind: str, namespace: str, name: str) -> None:

@@ -12,7 +12,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.requests import apply, ask, known
-from tests.operator.worlds import TOLD, document
+from tests.operator.worlds import TOLD, document, store_secret
 
 from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster, Object, path_of
@@ -83,11 +83,12 @@ def namespace_on(cluster: PlayedCluster) -> Iterator[str]:
 
 
 def new_namespace(cluster: PlayedCluster) -> str:
-    """A namespace as safe as they come, with the account that pods need to be accepted."""
+    """A namespace as safe as they come, with the account that pods need to be accepted, and the keys of the store."""
     name = f"dedup-test-{uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     apply(cluster.client, f"{NAMESPACES}/{name}", body)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     apply(cluster.client, f"{NAMESPACES}/{name}/serviceaccounts/default", account)
+    cluster.create(store_secret(name))
     return name

@@ -275,6 +275,12 @@ def test_it_may_tell_in_events_and_change_none(operator: ApiClient) -> None:
     assert ask(operator, "GET", path)[0] == ask(operator, "DELETE", f"{path}/a")[0] == 403
 
 
+def test_it_may_look_whether_the_store_is_there(operator: ApiClient) -> None:
+    cluster = LiveCluster(operator)
+    for kind in ("Secret", "PersistentVolumeClaim"):
+        assert cluster.get(kind, NAMESPACE, "histories") is None
+
+
 def test_it_may_hand_on_privileged_faults_only_where_the_administrator_allowed_them(
     operator: ApiClient, installed: Helm
 ) -> None:

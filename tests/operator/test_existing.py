@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, World
+from tests.operator.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.wrong_systems import OVER_TLS, REF, kafka, pulsar, sasl
 
 from dedup.assignments import Assignment
@@ -184,7 +184,7 @@ def test_it_goes_to_its_verdict_and_nothing_is_installed_or_taken_away() -> None
     assert world.status()["verdict"] == "Pass"
     assert world.installed == []
     assert sorted(filter(None, world.player.jobs.values())) == ["kafka-control-001", "kafka-dedup-001"]
-    assert len(world.cluster.list("Secret", NAMESPACE, "")) == len(KEYS)
+    assert {each["metadata"]["name"] for each in world.cluster.list("Secret", NAMESPACE, "")} == {*KEYS, STORE}
     assert world.cluster.list("Job", NAMESPACE, "dedup.dev/component=readiness") == []
 
 

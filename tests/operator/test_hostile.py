@@ -18,7 +18,7 @@ from tests.operator.hostile_all import HOSTILE
 from tests.operator.hostile_bounds import Bounds, Installed, breaches, breaches_of_helm
 from tests.operator.hostile_statuses import FORGED
 from tests.operator.hostile_stores import HELMS, LABELLED, UNLABELLED
-from tests.operator.worlds import NAMESPACE, Crashing, FakeCluster, Player, ScriptedHelm, rests
+from tests.operator.worlds import NAMESPACE, Crashing, FakeCluster, Player, ScriptedHelm, rests, store_secret
 
 from dedup.errors import SpecificationError
 from dedup.experiments import MAX_RUNS, Experiment, parse
@@ -246,6 +246,9 @@ class Stage:
         ):
             meta = {"name": name, "namespace": namespace, "labels": labels}
             self.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
+        self.cluster.create(store_secret(NAMESPACE, "administrators"))
+        claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "theirs", "namespace": NAMESPACE}}
+        self.cluster.create({"apiVersion": "v1", **claim})
         for kind in ("Job", "ConfigMap", "StatefulSet"):
             meta = {"name": "theirs", "namespace": THEIRS, "labels": {"dedup.dev/experiment": "e"}}
             self.cluster.create({"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": {"replicas": 0}})

@@ -58,6 +58,7 @@ def test_the_status_says_where_the_artifacts_lie() -> None:
 
 def test_of_a_volume_it_says_the_claim_and_the_folder() -> None:
     world = applied(("spec/artifacts", {"pvc": {"claimName": "histories"}}))
+    world.cluster.create({"kind": "PersistentVolumeClaim", "metadata": {"name": "histories", "namespace": NAMESPACE}})
     world.run()
     folder = Owner(NAMESPACE, "e", world.live()["metadata"]["uid"]).folder
     assert world.status()["artifacts"] == {"claimName": "histories", "folder": f"dedup/{folder}"}

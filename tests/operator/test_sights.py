@@ -1,6 +1,6 @@
 """What is believed of an object: readiness only of the object as it is now, an end only if it says so."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -101,3 +101,61 @@ def test_what_nobody_looks_at_is_told_before_its_time_is_over_and_what_was_looke
     look(kafka(("NotReady", "Creating")), 1e9)
     with pytest.raises(sights.Unattended, match=f"Kafka shop: got no status for more than {patience_s:g} s; Strimzi's"):
         look(kafka(), patience_s + 1)
+
+
+def pod(*waits: str | None, phase: str = "Pending", conditions: tuple[dict[str, str], ...] = ()) -> dict[str, Any]:
+    """A pod whose containers wait for this each, in Kubernetes' word; None: that one runs."""
+    states: list[dict[str, Any]] = [
+        {"waiting": {"reason": reason, "message": "in more words"}} if reason else {"running": {}} for reason in waits
+    ]
+    listed = [{"name": f"c{number}", "state": state} for number, state in enumerate(states)]
+    status = {"phase": phase, "conditions": list(conditions), "initContainerStatuses": listed[:1]}
+    return {"metadata": {"name": "p"}, "status": {**status, "containerStatuses": listed[1:]}}
+
+
+SCHEDULED: Final = {"type": "PodScheduled", "status": "True"}
+NO_ROOM: Final = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has room"}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([pod("ImagePullBackOff")], "pod p does not start: c0: ImagePullBackOff: in more words"),
+        ([pod(None, "CreateContainerConfigError")], "pod p does not start: c1: CreateContainerConfigError: in more"),
+        ([pod(None, "CrashLoopBackOff", phase="Running")], "pod p does not start: c1: CrashLoopBackOff: in more"),
+        ([pod(conditions=(NO_ROOM,))], "pod p does not start: Unschedulable: no node has room"),
+        ([pod(None), pod("ErrImagePull")], "pod p does not start: c0: ErrImagePull: in more words"),
+    ],
+)
+def test_a_pod_that_does_not_start_is_told_in_kubernetes_words(found: list[dict[str, Any]], words: str) -> None:
+    assert sights.waiting(found).startswith(words)
+    seen = sights.seen({"metadata": {"name": "job"}}, found)
+    assert seen.status is Status.RUNNING and seen.message.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [{"metadata": {"name": "p"}}],
+        [pod("PodInitializing", "ContainerCreating", conditions=(SCHEDULED,))],
+        [pod(None, None, phase="Running")],
+        [pod("ImagePullBackOff", phase="Failed")],
+    ],
+    ids=["none", "just made", "on its way", "runs", "is over"],
+)
+def test_a_pod_that_takes_its_time_is_not_worth_a_word(found: list[dict[str, Any]]) -> None:
+    assert sights.waiting(found) == ""
+    assert sights.seen({"metadata": {"name": "job"}}, found) == sights.RUNNING
+
+
+def test_a_job_whose_pod_is_refused_says_so_and_one_that_nobody_has_looked_at_yet_does_not() -> None:
+    """Its controller writes that it has begun when it has made the pod, or could not."""
+    job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z", "ready": 0}}
+    assert sights.seen(job, []).message.startswith("no pod of Job job is there; kubectl describe job job")
+    assert sights.seen(job, [pod("ContainerCreating")]) == sights.seen({**job, "status": {}}, []) == sights.RUNNING
+
+
+def test_words_of_kubernetes_stay_short_and_on_one_line() -> None:
+    found = pod(conditions=({**NO_ROOM, "message": "a\nb" * 999},))
+    assert len(said := sights.because(sights.RUNNING, [found]).message) <= sights.MAX_WORDS and said.isprintable()

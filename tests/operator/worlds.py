@@ -17,7 +17,7 @@ from tests.operator import copies as copy
 
 from dedup.deployments import STRIMZI
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
-from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.settings import STORE_KEYS, Settings
 from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
 from dedup_operator.releases import Releases, secrets_of
 from dedup_operator.sights import Told
@@ -25,8 +25,10 @@ from dedup_operator.statuses import Judgement, SystemStatus, VariantStatus
 
 NAMESPACE: Final = "lab"
 MAX_LOOKS: Final = 400
+STORE: Final = "store"
+"""The Secret with the keys of the administrator's store, which every namespace of experiments has."""
 SETTINGS: Final = Settings.model_validate(
-    {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": "keys"}}}, by_alias=True
+    {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
 TOLD: Final = Told(
     spec_digest="0" * 64,
@@ -41,6 +43,11 @@ def document(told: Told) -> str:
     return json.dumps(
         {"experiment": "e", "exitCode": 0, **told.model_dump(mode="json", by_alias=True, exclude_none=True)}
     )
+
+
+def store_secret(namespace: str, name: str = STORE) -> Object:
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": dict.fromkeys(STORE_KEYS, "c2VjcmV0")}
 
 
 FIRST_S: Final = 1_800_000_000.0
@@ -370,6 +377,7 @@ class World:
         self.player = Player(self.cluster, self.namespace, self.fails)
         if isinstance(self.cluster, FakeCluster):
             self.cluster.clock = lambda: self.now_s
+            self.cluster.create(store_secret(self.namespace))
         else:  # which stamps what is created with the time of day
             self.now_s = time.time()
 
@@ -427,6 +435,6 @@ class World:
             f"{kind} {made['metadata']['name']}"
             for kind in (*kinds, "SparkApplication")
             for made in self.cluster.list(kind, self.namespace, "")
-            if made["metadata"]["name"] not in ("default", "kube-root-ca.crt")
+            if made["metadata"]["name"] not in ("default", "kube-root-ca.crt", STORE)
             and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
         ]

@@ -41,7 +41,8 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [""]
   resources: [configmaps, services]
   verbs: [get, list, watch, create, update, patch, delete, deletecollection]
-# It looks at pods. Handed on: the driver makes executors, with their volumes; a podDelete fault deletes a broker's pod.
+# It looks at pods, and whether the claim for histories is there. Handed on: the driver makes executors, with their volumes;
+# a podDelete fault deletes a broker's pod.
 - apiGroups: [""]
   resources: [pods, persistentvolumeclaims]
   verbs: [get, list, watch, create, update, patch, delete, deletecollection]

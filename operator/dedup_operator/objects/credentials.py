@@ -1,7 +1,8 @@
 """Secrets that an experiment names, and how pods see them: as files at places of ours, key by key, and nowhere else.
 
 A Secret is mounted where clients are that log in with it, and only the keys that they need. No object of ours has
-anything of what is in it. Whether its owner agreed (the label) is looked up before each step of the experiment.
+anything of what is in it. Whether its owner agreed (the label) is looked up before each step of the experiment, and
+whether the administrator's is there, which needs no such label.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 from dedup.endpoints import OPEN, Security
 from dedup.experiments import Experiment, System
 from dedup_operator.objects.pods import Object
+from dedup_operator.objects.settings import STORE_KEYS, Defaults
 
 MOUNT: Final = "/credentials"
 TLS, SASL, TOKEN = "tls", "sasl", "token"
@@ -22,6 +24,8 @@ class Named(NamedTuple):
     where: str
     name: str
     keys: tuple[str, ...] = ()
+    labelled: bool = True
+    """Its owner has to have said that experiments may use it."""
 
 
 def secrets_named(experiment: Experiment) -> list[Named]:
@@ -33,6 +37,14 @@ def secrets_named(experiment: Experiment) -> list[Named]:
             where = f"spec.systems[{index}].deploy.existing.{use}.secretRef.name"
             found.append(Named(where, name, KEYS[use]))
     return found
+
+
+def administrators(experiment: Experiment, defaults: Defaults) -> list[Named]:
+    """The Secret of the administrator's store, if histories go there."""
+    store = defaults.artifacts if experiment.spec.artifacts is None else None
+    if store is None or store.s3 is None or store.s3.secret is None:
+        return []
+    return [Named("settings.artifacts.s3.secret", store.s3.secret, STORE_KEYS, labelled=False)]
 
 
 def security(system: System) -> Security:

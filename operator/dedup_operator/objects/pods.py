@@ -7,7 +7,7 @@ Secret into the environment of those who need them, and stand in no object of ou
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dedup_operator.objects.settings import STORE_MOUNT, Artifacts, Image, PodTemplate
+from dedup_operator.objects.settings import STORE_KEYS, STORE_MOUNT, Artifacts, Image, PodTemplate
 
 USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
@@ -92,7 +92,7 @@ def store_environment(artifacts: Artifacts) -> list[Object]:
     secret = artifacts.s3.secret
     keys = [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
-        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for key in STORE_KEYS
         if secret is not None
     ]
     return [*keys, *({"name": name, "value": value} for name, value in said.items())]

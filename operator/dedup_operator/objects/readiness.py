@@ -6,6 +6,8 @@ asks until the system answers or `timeouts.provision` is over. A system that is 
 the credentials that runs will have.
 """
 
+from typing import Final
+
 from dedup.endpoints import Endpoints
 from dedup.experiments import Experiment, System
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
@@ -13,6 +15,9 @@ from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object, container, placement, pod_security
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
+
+LATER_S: Final = 60
+"""The operator's own time limit comes first: it tells what held a pod up, and Kubernetes ends it without a word."""
 
 
 def readiness_name(owner: Owner, system: System) -> str:
@@ -47,7 +52,7 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     }
     spec = {
         "backoffLimit": 2,
-        "activeDeadlineSeconds": lasts_s,
+        "activeDeadlineSeconds": lasts_s + LATER_S,
         "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}

@@ -17,6 +17,7 @@ from dedup.parts import Part
 from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
+STORE_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _LINE: Final = r"^[^\s]+$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
 _Kind = TypeVar("_Kind", bound=Part)
