@@ -77,6 +77,8 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
+    ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
+    ({"metrics": {"podMonitorLabels": {"a": True}}}, r"/metrics/podMonitorLabels/a': got boolean, want string"),
     ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
     ({"settings": {"podTemplate": {"hostNetwork": True}}}, r"additional properties 'hostNetwork' not allowed"),
     ({"settings": {"podTemplate": {"tolerations": [{"keys": "a"}]}}}, r"additional properties 'keys' not allowed"),
@@ -151,6 +153,17 @@ def test_prometheus_operator_is_told_of_its_pod_if_asked(helm: Helm) -> None:
     assert chosen and chosen.items() <= pod["metadata"]["labels"].items()
     ports = pod["spec"]["containers"][0]["ports"]
     assert endpoint["path"] == "/metrics" and endpoint["port"] in [each["name"] for each in ports]
+
+
+def test_a_prometheus_that_selects_by_label_finds_the_pod_monitor(helm: Helm) -> None:
+    said = {"release": "prometheus", "team.example/of": "on", "app.kubernetes.io/part-of": "ours"}
+    plain, more = (
+        named(helm.render({"metrics": {"podMonitor": True, "podMonitorLabels": labels}}), "PodMonitor", "op")
+        for labels in ({}, said)
+    )
+    assert plain["metadata"]["labels"]["app.kubernetes.io/part-of"] == "dedup"
+    assert more["metadata"]["labels"] == {**plain["metadata"]["labels"], **said}
+    assert more["spec"] == plain["spec"], "which pods are its is not theirs to say"
 
 
 def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
