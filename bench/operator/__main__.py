@@ -1,6 +1,6 @@
 """What the operator needs while many experiments are there, and how soon it says something of a new one.
 
-    python bench/operator [--experiments N] [--go N] [--idle-s S] [--kubeconfig FILE]
+    python bench/operator [--experiments N] [--go N] [--at-a-time N] [--idle-s S] [--kubeconfig FILE]
 
 Without a kubeconfig (or DEDUP_TEST_KUBECONFIG) an API server is started. Exits with 1 if a target is missed.
 """

@@ -113,9 +113,9 @@ def api_server(kubeconfig: Path | None) -> Iterator[ApiServer]:
 
 
 @contextmanager
-def operator(server: ApiServer, namespace: str, folder: Path) -> Iterator[Operator]:
+def operator(server: ApiServer, namespace: str, folder: Path, at_a_time: int) -> Iterator[Operator]:
     """The operator, watching one namespace, until the end of the block."""
-    (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
+    (folder / "settings.yaml").write_text(yaml.safe_dump({**SETTINGS, "concurrentExperiments": at_a_time}))
     (folder / "helm").symlink_to(binaries.find(binaries.HELM))
     (port,) = free(1)
     command = [sys.executable, str(Path(__file__).with_name("played.py")), "--namespace", namespace, "--no-lease"]
@@ -202,7 +202,7 @@ def measured(server: ApiServer, cluster: PlayedCluster, namespace: str, asked: a
     names = [f"e-{number:03d}" for number in range(asked.experiments)]
     with (
         tempfile.TemporaryDirectory(prefix="dedup-bench-") as folder,
-        operator(server, namespace, Path(folder)) as watched,
+        operator(server, namespace, Path(folder), asked.at_a_time) as watched,
         in_background(lambda stop: marks.watch(server, namespace, stop)),
     ):
         first = experiment("first")
@@ -235,6 +235,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python bench/operator", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--experiments", type=int, default=200, metavar="N")
     parser.add_argument("--go", type=int, default=5, metavar="N", help="how many are let go to their verdict")
+    parser.add_argument("--at-a-time", type=int, default=4, metavar="N", help="how many of these may run at a time")
     parser.add_argument("--idle-s", type=float, default=60.0, metavar="S")
     words = "after which the first condition is late; more, where other work is done beside it"
     parser.add_argument("--first-condition-s", type=float, default=FIRST_CONDITION_S, metavar="S", help=words)

@@ -31,6 +31,7 @@ CHARTS: Final = Path("/usr/local/dedup/charts")
 SPARE: Final = 4
 """Workers beside those that Helm may keep busy, which takes up to minutes: one for each experiment that has begun."""
 MOST_WORKERS: Final = 64
+"""More experiments than that may run all the same: a worker has one for the moment of a look."""
 PORT: Final = 8080
 LEASE_TIMEOUT_S: Final = 5.0
 HOMES: Final = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")

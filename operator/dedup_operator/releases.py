@@ -7,23 +7,29 @@ has nothing worth keeping.
 
 Helm is a process of its own, and no fence stands between it and the API server. So it is killed when this operator may
 not act any more: that leaves a release which is not whole.
+
+Few work at a time, for each takes memory, and the operator's pod has little of it; the others wait for their turn.
 """
 
 import asyncio
 import os
 import re
 import signal
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pyhelm3 import Command
 from pyhelm3 import errors as helm_errors
 
+from dedup_operator import clocks
 from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable
 
 HELM_S: Final = 180
+AT_A_TIME: Final = 4
+"""Helms. When 64 experiments had one each, the operator's pod took 1.2 GiB (bench/operator)."""
 CHECK_S: Final = 0.5
 """How long Helm may go on, at most, when this operator may not act any more."""
 DEPLOYED: Final = "deployed"
@@ -56,7 +62,10 @@ class Releases(Protocol):
 
 
 class HelmReleases:
-    """Helm, by pyhelm3. `charts` is the folder that has them. NotHolder if `held` ends while it works."""
+    """Helm, by pyhelm3. `charts` is the folder that has them. NotHolder if `held` ends while it works or waits.
+
+    Unreachable if so many others are at work that its turn does not come for `patience_s`.
+    """
 
     def __init__(
         self,
@@ -65,8 +74,11 @@ class HelmReleases:
         helm: str = "helm",
         kubeconfig: Path | None = None,
         held: Callable[[], bool] = lambda: True,
+        at_a_time: int = AT_A_TIME,
+        patience_s: float = HELM_S,
     ) -> None:
         self._charts, self._held = charts, held
+        self._turns, self._patience_s = threading.BoundedSemaphore(at_a_time), patience_s
         self._command = _Helm(helm, ("--kubeconfig", str(kubeconfig)) if kubeconfig else ())
 
     def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
@@ -84,7 +96,8 @@ class HelmReleases:
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            asyncio.run(_while(self._held, work))
+            with self._turn():
+                asyncio.run(_while(self._held, work))
         except OSError as error:
             raise (Refused if isinstance(error, FileNotFoundError) else Unreachable)(f"helm: {error}") from None
         except helm_errors.Error as error:
@@ -96,6 +109,21 @@ class HelmReleases:
             if "release: not found" in words.lower():
                 raise _Absent from error
             raise (Forbidden if _FORBIDDEN in words else Refused)(words) from None
+        finally:
+            work.close()  # whose turn did not come
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        deadline_s = clocks.elapsed() + self._patience_s
+        while not self._turns.acquire(timeout=CHECK_S):
+            if not self._held():
+                raise NotHolder("helm: the lease ended before its turn")
+            if clocks.elapsed() >= deadline_s:
+                raise Unreachable(f"helm: others were at work for {self._patience_s:g} s; it waits for its turn")
+        try:
+            yield
+        finally:
+            self._turns.release()
 
 
 class _Absent(Exception):

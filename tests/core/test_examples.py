@@ -1,6 +1,7 @@
 """The examples are what a newcomer copies: each parses, says what it shows, and carries the numbers of S0.
 
-Those in examples/kubernetes are the same experiments made small, with a place for their histories.
+Those in examples/kubernetes are the same experiments made small, with a place for their histories. Those in its folder
+more/ show what they do not: nothing of the tests' cluster could carry them out.
 """
 
 from pathlib import Path
@@ -14,6 +15,7 @@ from dedup.experiments import Experiment, Fault, Switch, load
 FOLDER: Final = Path(__file__).parents[2] / "examples"
 EXAMPLES: Final = sorted(FOLDER.glob("*.yaml"))
 IN_A_CLUSTER: Final = sorted((FOLDER / "kubernetes").glob("*.yaml"))
+MORE: Final = sorted((FOLDER / "kubernetes" / "more").glob("*.yaml"))
 STORE: Final = {"s3": {"bucket": "dedup", "endpoint": "http://minio.minio:9000", "secretRef": {"name": "store"}}}
 WANTED: Final = {
     "kafka-kill-leader": ["kafka"],
@@ -46,15 +48,36 @@ def test_in_a_cluster_it_is_the_same_but_small_and_with_a_store(path: Path) -> N
     assert yaml.safe_load(path.read_text()) == small
 
 
-@pytest.mark.parametrize("path", IN_A_CLUSTER, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*IN_A_CLUSTER, *MORE], ids=lambda path: path.stem)
 def test_in_a_cluster_it_tells_how_it_is_applied(path: Path) -> None:
     assert f"--filename {path.relative_to(FOLDER.parent)}" in path.read_text()
     assert f"dedup/{path.stem}" in path.read_text()
 
 
-@pytest.mark.parametrize("path", [*EXAMPLES, *IN_A_CLUSTER], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histories() -> None:
+    """And the differences to an example that is carried out on a cluster are what it shows, and its name."""
+    known = load(FOLDER / "kubernetes" / "kafka-kill-tcp.yaml").model_dump(mode="json", by_alias=True)
+    differ = {path.stem: differences(load(path).model_dump(mode="json", by_alias=True), known) for path in MORE}
+    name = "metadata/name"
+    assert differ == {
+        "kafka-existing": {name, "spec/systems", "spec/variants", "spec/faults"},
+        "kafka-on-a-volume": {name, "spec/artifacts"},
+        "kafka-strimzi": {name, "spec/systems"},
+    }
+    (existing,), (strimzi,) = (load(path).spec.systems for path in MORE if path.stem != "kafka-on-a-volume")
+    assert existing.existing is not None and existing.existing.tls and existing.existing.sasl
+    assert (strimzi.existing, strimzi.chart) == (None, "strimzi-kafka")
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+    """Where two experiments are not the same, two keys deep."""
+    keys = {(above, key) for each in (one, other) for above in ("metadata", "spec") for key in each[above]}
+    return {f"{above}/{key}" for above, key in keys if one[above].get(key) != other[above].get(key)}
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES, *IN_A_CLUSTER, *MORE], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path: Path) -> None:
-    opening = path.read_text().split("apiVersion")[0].splitlines()
+    opening = path.read_text().split("\napiVersion")[0].splitlines()
     assert load(path).name == path.stem
     assert len(opening) >= 5
     assert all(line.startswith("#") for line in opening)

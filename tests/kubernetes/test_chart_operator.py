@@ -4,6 +4,7 @@ Most of all: what the operator's account may do is enough for everything that th
 """
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from dedup.experiments import Experiment
 from dedup.plans import plan
 from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster
+from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
@@ -77,6 +79,8 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
+    ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
+    ({"metrics": {"podMonitorLabels": {"a": True}}}, r"/metrics/podMonitorLabels/a': got boolean, want string"),
     ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
     ({"settings": {"podTemplate": {"hostNetwork": True}}}, r"additional properties 'hostNetwork' not allowed"),
     ({"settings": {"podTemplate": {"tolerations": [{"keys": "a"}]}}}, r"additional properties 'keys' not allowed"),
@@ -153,6 +157,17 @@ def test_prometheus_operator_is_told_of_its_pod_if_asked(helm: Helm) -> None:
     assert endpoint["path"] == "/metrics" and endpoint["port"] in [each["name"] for each in ports]
 
 
+def test_a_prometheus_that_selects_by_label_finds_the_pod_monitor(helm: Helm) -> None:
+    said = {"release": "prometheus", "team.example/of": "on", "app.kubernetes.io/part-of": "ours"}
+    plain, more = (
+        named(helm.render({"metrics": {"podMonitor": True, "podMonitorLabels": labels}}), "PodMonitor", "op")
+        for labels in ({}, said)
+    )
+    assert plain["metadata"]["labels"]["app.kubernetes.io/part-of"] == "dedup"
+    assert more["metadata"]["labels"] == {**plain["metadata"]["labels"], **said}
+    assert more["spec"] == plain["spec"], "which pods are its is not theirs to say"
+
+
 def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
     template = named(helm.render({}), "Deployment", "op")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "op"}}
@@ -227,6 +242,23 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert told.concurrent_experiments == 9
     plain = settings(helm.render({}), artifacts={"volume": {"claim": "c"}})
     assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
+
+
+def test_the_registry_is_in_front_of_our_images_only(helm: Helm, tmp_path: Path) -> None:
+    """Those of systems are named one by one."""
+    ours, told = "mirror.example/dedup/dedup-runner:dev", {"registry": "mirror.example/dedup"}
+    assert images(helm.render(told), tmp_path) == {"apache/kafka:4.3.1", "apachepulsar/pulsar:4.2.4", ours}
+    mirrored = {"kafka": {"image": {"repository": "mirror.example/kafka"}}}
+    more = helm.render({**told, "settings": {"charts": mirrored}})
+    assert images(more, tmp_path) == {"mirror.example/kafka:4.3.1", "apachepulsar/pulsar:4.2.4", ours}
+
+
+def images(rendered: list[dict[str, Any]], home: Path) -> set[str]:
+    """What the pods of a Kafka and a Pulsar are made of, as the operator deploys them."""
+    told = settings(rendered, artifacts={"s3": S3})
+    both = experiment(systems=[{"name": "kafka", "kafka": {}}, {"name": "pulsar", "pulsar": {}}]).spec.systems
+    made = [Helm(CHARTS / each.chart, "sys", NAMESPACE, home).render(systems.values(each, told)) for each in both]
+    return set(re.findall(r'"image": "([^"]+)"', json.dumps(made)))
 
 
 def test_other_settings_start_it_anew(helm: Helm) -> None:

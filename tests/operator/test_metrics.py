@@ -5,12 +5,13 @@ from typing import Final
 
 import httpx
 import pytest
+from tests.operator.gates import ROOT, table
 from tests.operator.test_reconciliations import applied, edit, fake
 from tests.operator.worlds import NAMESPACE, TOLD, World, document, rests
 
 from dedup.stages import Stage
 from dedup_operator.clusters import Refused
-from dedup_operator.metrics import FAMILIES, Metrics, served
+from dedup_operator.metrics import FAMILIES, Family, Metrics, served
 from dedup_operator.reconciliations import Reconciler
 from dedup_operator.statuses import Judgement, Sums, SystemStatus, VariantStatus
 
@@ -97,6 +98,20 @@ def test_every_name_has_its_meaning_and_is_there_from_the_start() -> None:
         assert name.endswith("_total") == (family.kind == "counter")
     assert read(Metrics())["queue_length", ""] == 1
     assert read(Metrics())["stage_seconds_total", "Provision"] == 0
+
+
+def test_the_page_has_every_name_and_no_other() -> None:
+    page = (ROOT / "docs" / "operator-chart.md").read_text()
+    told = table(page.partition("\n## Metrics\n")[2].partition("\n## ")[0])
+    meant = {
+        f"`dedup_operator_{name}`": {"type": each.kind, "label": _label(each), "meaning": each.told}
+        for name, each in FAMILIES.items()
+    }
+    assert told == meant
+
+
+def _label(family: Family) -> str:
+    return f"`{family.label}`: {', '.join(f'`{value}`' for value in family.values)}" if family.label else ""
 
 
 def test_large_sums_are_told_in_full() -> None:

@@ -1,6 +1,8 @@
 """Helm as a process: what its words mean, and that nothing of it goes on when this operator may not act any more."""
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +10,7 @@ import pytest
 
 from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Refused, Unreachable
 from dedup_operator.releases import HelmReleases
+from dedup_runners.waiting import until
 
 HANGS: Final = "touch {0}/begun; exec sleep 300"
 WORDS: Final = [
@@ -72,6 +75,50 @@ def test_it_is_not_begun_when_the_lease_was_lost_before(tmp_path: Path) -> None:
     with pytest.raises(NotHolder):
         releases.install("r", "lab", "kafka", {})
     assert not (tmp_path / "pid").exists()
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[HelmReleases]:
+    """Where one Helm works at a time, and the first works until there is a file `enough`, or the lease is lost."""
+    script = "echo $2 >>{0}/begun; until [ -e {0}/enough ]; do sleep 0.05; done; echo '{{}}'"
+    releases = HelmReleases(
+        tmp_path, helm=helm(tmp_path, script), held=lambda: not (tmp_path / "lost").exists(), at_a_time=1, patience_s=1
+    )
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(releases.install, "first", "lab", "kafka", {})
+        until(lambda: begun(tmp_path) == ["first"], 30, "the first works")
+        yield releases
+        (tmp_path / "enough").touch()
+        assert first.exception() is None or (tmp_path / "lost").exists()
+
+
+def begun(folder: Path) -> list[str]:
+    told = folder / "begun"
+    return told.read_text().split() if told.exists() else []
+
+
+def test_it_waits_for_its_turn(busy: HelmReleases, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="others were at work for 1 s"):
+        busy.install("second", "lab", "kafka", {})
+    assert begun(tmp_path) == ["first"]
+    (tmp_path / "enough").touch()
+    until(lambda: installed(busy), 30, "its turn")
+    assert begun(tmp_path) == ["first", "second"]
+
+
+def installed(releases: HelmReleases) -> bool:
+    try:
+        releases.install("second", "lab", "kafka", {})
+    except Unreachable:
+        return False
+    return True
+
+
+def test_it_waits_for_nothing_when_the_lease_is_lost(busy: HelmReleases, tmp_path: Path) -> None:
+    (tmp_path / "lost").touch()
+    with pytest.raises(NotHolder):
+        busy.install("second", "lab", "kafka", {})
+    assert begun(tmp_path) == ["first"]
 
 
 @pytest.mark.parametrize(("words", "kind", "told"), WORDS)

@@ -69,6 +69,23 @@ def test_an_example_for_a_cluster_has_all_that_its_objects_need(path: Path) -> N
     assert all(values(system, settings) for system in experiment.spec.systems)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("kafka-existing", ["secretName: kafka-authority", "secretName: kafka-login", "kafka-0.kafka.prod.svc:9093"]),
+        ("kafka-on-a-volume", ["claimName: histories"]),
+        ("kafka-strimzi", ["name: store"]),
+    ],
+)
+def test_of_another_example_too_objects_are_made_with_all_that_it_names(name: str, words: list[str]) -> None:
+    experiment = load(EXAMPLES / "kubernetes" / "more" / f"{name}.yaml")
+    settings = settings_files.for_experiment(Defaults(), experiment, "lab")
+    for run in printed("runs", None, 1, experiment, settings).split():
+        text = printed("run", run, 1, experiment, settings)
+        assert [each for each in words if each not in text] == []
+    assert list(yaml.safe_load_all(printed("verification", None, 1, experiment, settings)))
+
+
 def test_a_name_is_always_the_same_and_fits_everywhere() -> None:
     assert name_of(OWNER, "run", "a") == name_of(OWNER, "run", "a")
     assert len(name_of(OWNER, "run", "a" * 500)) == 12

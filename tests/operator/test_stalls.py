@@ -1,0 +1,225 @@
+"""Every row of the table of messages (docs/install.md): an experiment that stalls, and says just that.
+
+A message is looked up as people do it: from the top, in the first row that it begins as. What is left out of a row's
+words (…) differs from one experiment to another.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+from tests.core.specs import changed
+from tests.operator import test_strimzi as strimzi
+from tests.operator.gates import ROOT
+from tests.operator.test_existing import allowed, secret
+from tests.operator.test_existing import applied as on_existing
+from tests.operator.test_held_back import guarded
+from tests.operator.test_privileged_faults import NET_FILTER, privileged
+from tests.operator.test_reconciliations import SMALL, applied, edit, fake, message
+from tests.operator.test_stores import ON_VOLUME, without_store
+from tests.operator.test_without_spark import unserved
+from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
+
+from dedup_operator.clusters import Object
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.settings import Artifacts, Defaults, Volume
+from dedup_operator.objects.snapshots import FILE, snapshot_name
+from dedup_operator.reconciliations import MOST, Reconciler
+
+OTHER: Final = "any other words"
+SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
+STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
+PRIVILEGED: Final = (("spec/faults", [NET_FILTER]), ("spec/allowPrivilegedFaults", True))
+
+
+def rows() -> list[str]:
+    """What is in the table's first column, from the top."""
+    page = (ROOT / "docs" / "install.md").read_text()
+    table = page.partition("When it is *stalled*")[2].partition("| message | what to do |")[2].partition("\n\n")[0]
+    return [row.strip("`") for row in re.findall(r"^\| (`[^|]+`|\w[^|]*) \|", table, re.MULTILINE)]
+
+
+def row_of(said: str) -> str:
+    """Where a message is looked up."""
+    return next((row for row in rows() if re.match(re.escape(row).replace("…", ".+"), said)), OTHER)
+
+
+def looked(world: World) -> World:
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    return world
+
+
+def wrong() -> World:
+    return looked(applied(("spec/runs", 0)))
+
+
+def no_store() -> World:
+    world = applied()
+    defaults = Defaults(**{name: getattr(SETTINGS, name) for name in Defaults.model_fields if name != "artifacts"})
+    Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s).look((NAMESPACE, "e"))
+    return world
+
+
+def no_privilege() -> World:
+    world = applied(*PRIVILEGED)
+    privileged(world, allowed=False).look((NAMESPACE, "e"))
+    return world
+
+
+def strict_namespace() -> World:
+    world = applied(*PRIVILEGED)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    world.cluster.create({"kind": "Namespace", "metadata": {"name": NAMESPACE, "namespace": "", "labels": labels}})
+    privileged(world, allowed=True).look((NAMESPACE, "e"))
+    return world
+
+
+def used_token() -> World:
+    world = applied(("spec/runToken", "1"))
+    world.run()
+    edit(world, runToken="2")
+    world.run()
+    edit(world, runToken="1")
+    return looked(world)
+
+
+def no_label() -> World:
+    world = applied(STORE)
+    world.cluster.create({"kind": "Secret", "metadata": {"name": "keys", "namespace": NAMESPACE}})
+    return looked(world)
+
+
+def no_key() -> World:
+    world = allowed(on_existing())
+    secret(world, "login", keys=("username",))
+    return looked(world)
+
+
+def on_no_volume() -> World:
+    """The administrator's claim is not there."""
+    world = applied()
+    defaults = SETTINGS.model_copy(update={"artifacts": Artifacts(volume=Volume(claim="histories"))})
+    Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s).look((NAMESPACE, "e"))
+    return world
+
+
+def unknown(world: World, kind: str) -> World:
+    fake(world).unknown = {kind}
+    return looked(world)
+
+
+def unserved_for_long(world: World) -> World:
+    world.now_s += 181
+    return looked(world)
+
+
+def kafka_that_nobody_looks_at() -> World:
+    world = strimzi.applied()
+    world.run(until=lambda _status: bool(world.cluster.list("Kafka", NAMESPACE, "")))
+    return world
+
+
+def anothers_snapshot() -> World:
+    world = applied()
+    meta = {"name": SNAPSHOT, "namespace": NAMESPACE}
+    world.cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {FILE: "{}"}})
+    return looked(world)
+
+
+@dataclass
+class Forgetful(FakeCluster):
+    """Somebody deletes every ConfigMap at once."""
+
+    def create(self, made: Object) -> bool:
+        return made["kind"] == "ConfigMap" or super().create(made)
+
+
+def snapshot_that_goes() -> World:
+    world = World(Forgetful())
+    world.apply(changed(*SMALL))
+    return looked(world)
+
+
+def snapshot_of_another_version() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    newer = json.dumps(changed(*SMALL, ("spec/speed", 3)))
+    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: newer}})
+    return looked(world)
+
+
+def take_over(world: World, job: str) -> None:
+    world.cluster.patch("Job", NAMESPACE, job, {"metadata": {"ownerReferences": []}})
+
+
+def anothers_run() -> World:
+    world = applied()
+    world.run(until=lambda _status: any(world.player.jobs.values()))
+    take_over(world, next(name for name, run in world.player.jobs.items() if run))
+    edit(world, suspend=True)
+    return looked(world)
+
+
+def anothers_readiness() -> World:
+    world = allowed(on_existing())
+    world.run(until=lambda _status: bool(world.player.jobs))
+    take_over(world, next(iter(world.player.jobs)))
+    edit(world, runToken="2")
+    return looked(world)
+
+
+def impossible_state() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    live = world.live()
+    state: dict[str, Any] = {**live["status"]["state"], "failures": MOST + 1}
+    world.cluster.set_status(live, {**live["status"], "state": state})
+    return looked(world)
+
+
+STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
+    ("DedupExperiment: spec.…: got …", wrong),
+    ("spec.artifacts: got nothing", no_store),
+    ("spec.faults: got …, a partition by NetFilter", no_privilege),
+    ("Namespace …: got Pod Security level …", strict_namespace),
+    ("spec.runToken: got …, which was used before", used_token),
+    ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),
+    ("…, which has no such label", no_label),
+    ("….secretRef.name: got …, which has no …", no_key),
+    ("settings.artifacts.s3.secret: got …", lambda: looked(without_store())),
+    ("settings.artifacts.volume.claim: got …", on_no_volume),
+    ("spec.artifacts.pvc.claimName: got …", lambda: looked(applied(ON_VOLUME))),
+    ("SparkApplication: got a cluster that does not know this kind", lambda: unknown(applied(), "SparkApplication")),
+    ("SparkApplication d-…: got no status for more than 180 s", lambda: unserved_for_long(unserved())),
+    ("Kafka: got a cluster that does not know this kind", lambda: unknown(strimzi.applied(), "Kafka")),
+    ("Kafka d-…: got no status for more than 180 s", lambda: unserved_for_long(kafka_that_nobody_looks_at())),
+    ("ConfigMap d-…: got one that does not belong …", anothers_snapshot),
+    ("ConfigMap d-…: got none, though it was just made", snapshot_that_goes),
+    ("ConfigMap d-…: spec.…: got …", snapshot_of_another_version),
+    ("Job d-…: got one that does not belong …", anothers_run),
+    ("Job d-…: got one that does not belong …", anothers_readiness),
+    ("status.state: got …", impossible_state),
+]
+
+
+@pytest.mark.parametrize(("row", "stall"), STALLS)
+def test_a_row_is_what_a_stalled_experiment_says(row: str, stall: Callable[[], World]) -> None:
+    world = stall()
+    assert world.condition("Stalled") == ("True", "Stalled")
+    assert row_of(message(world, "Stalled")) == row
+
+
+def test_the_page_has_these_rows_and_one_for_all_else() -> None:
+    assert set(rows()) == {*dict(STALLS), OTHER}
+    assert rows()[-1] == OTHER
+
+
+def test_what_the_api_server_refuses_is_in_its_own_words() -> None:
+    _, world = guarded("ConfigMap")
+    looked(world)
+    assert message(world, "Stalled").startswith("ConfigMap is forbidden; give the operator's account that right")
+    assert row_of(message(world, "Stalled")) == OTHER
