@@ -5,7 +5,7 @@ writes nothing when it wakes. Reads pass. One gap no fence of ours can close: th
 before the request leaves the machine. What then comes late is one request, and what it may do is in decision 016.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dedup_operator.clusters import Cluster, NotHolder, Object
 from dedup_operator.releases import Releases
@@ -57,9 +57,9 @@ class FencedReleases:
     def __init__(self, releases: Releases, held: Held) -> None:
         self._releases, self._held = releases, held
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, kind: str, values: Object, labels: Mapping[str, str]) -> None:
         check(self._held, f"install {release}")
-        self._releases.install(release, namespace, kind, values)
+        self._releases.install(release, namespace, kind, values, labels)
 
     def uninstall(self, release: str, namespace: str) -> None:
         check(self._held, f"uninstall {release}")

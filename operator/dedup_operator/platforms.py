@@ -23,14 +23,14 @@ from dedup.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
 from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, UnknownKind
 from dedup_operator.objects.accounts import accounts, needs_deadlines
-from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
+from dedup_operator.objects.names import COMPONENT, LABEL, Owner, labels, name_of
 from dedup_operator.objects.readiness import readiness, readiness_name
 from dedup_operator.objects.reports import failures, failures_in, failures_name, report, report_name, with_failure
 from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of, values
 from dedup_operator.objects.verifications import verification
-from dedup_operator.releases import DEPLOYED, Releases, secrets_of, state_of
+from dedup_operator.releases import DEPLOYED, RELEASE, Releases, secrets_of, state_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
 
 WORKLOADS: Final[tuple[str, ...]] = ("StatefulSet", "Deployment")
@@ -304,7 +304,8 @@ class KubernetesPlatform:
             self._releases.uninstall(release, namespace)
         if system.chart == STRIMZI and self._workloads(system):
             return False
-        self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner))
+        marks = labels(self._owner, RELEASE, uid=str(self._owner.uid))
+        self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner), marks)
         return True
 
     def _adopt(self, release: str) -> None:

@@ -42,7 +42,7 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import read, snapshot, snapshot_name
 from dedup_operator.platforms import KubernetesPlatform
-from dedup_operator.releases import Releases
+from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
 from dedup_operator.statuses import read as read_status
@@ -53,6 +53,8 @@ LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
+REMAINS: Final[Key] = ("", "")
+"""In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
 MOST: Final = 10**9
 """Attempts and failures: nobody comes so far."""
 USE: Final = "dedup.dev/use"
@@ -87,6 +89,9 @@ class Reconciler:
 
         A status that cannot be read stays as it is: whoever wrote it goes on from it. An Event and the log tell of it.
         """
+        if key == REMAINS:
+            sweep(self.cluster, self._namespaces)
+            return None
         live = self.cluster.get("DedupExperiment", *key)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None

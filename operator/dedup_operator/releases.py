@@ -16,7 +16,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -26,6 +26,7 @@ from pyhelm3 import errors as helm_errors
 
 from dedup_operator import clocks
 from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable
+from dedup_operator.objects.names import COMPONENT, LABEL, UID
 
 HELM_S: Final = 180
 AT_A_TIME: Final = 4
@@ -33,6 +34,8 @@ AT_A_TIME: Final = 4
 CHECK_S: Final = 0.5
 """How long Helm may go on, at most, when this operator may not act any more."""
 DEPLOYED: Final = "deployed"
+RELEASE: Final = "release"
+"""Of which component Helm's records are, by labels that Helm gives them from the first moment."""
 _PASSES: Final = re.compile(
     r"unreachable|connection (refused|reset)|time(d )?out|deadline exceeded|\bEOF\b|TLS handshake|too many requests"
     r"|unable to handle the request|internal error|another operation|etcdserver|context canceled"
@@ -51,10 +54,10 @@ _FORBIDDEN: Final = " is forbidden: "
 class Releases(Protocol):
     """What is asked of Helm."""
 
-    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object, labels: Mapping[str, str]) -> None:
         """Install a chart of ours; Refused with Helm's words if the API server or the chart says no.
 
-        Forbidden, which is Refused too, if it is a right that is missing.
+        Forbidden, which is Refused too, if it is a right that is missing. The labels are of Helm's record.
         """
 
     def uninstall(self, release: str, namespace: str) -> None:
@@ -77,22 +80,26 @@ class HelmReleases:
         at_a_time: int = AT_A_TIME,
         patience_s: float = HELM_S,
     ) -> None:
-        self._charts, self._held = charts, held
+        self._charts, self._helm, self._held = charts, helm, held
         self._turns, self._patience_s = threading.BoundedSemaphore(at_a_time), patience_s
-        self._command = _Helm(helm, ("--kubeconfig", str(kubeconfig)) if kubeconfig else ())
+        self._options = ("--kubeconfig", str(kubeconfig)) if kubeconfig else ()
 
-    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object, labels: Mapping[str, str]) -> None:
+        marked = ",".join(f"{key}={value}" for key, value in labels.items())
         self._run(
-            self._command.install_or_upgrade(
+            self._command("--labels", marked).install_or_upgrade(
                 release, self._charts / chart, values, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
             )
         )
 
     def uninstall(self, release: str, namespace: str) -> None:
         try:
-            self._run(self._command.uninstall(release, namespace=namespace, timeout=f"{HELM_S}s"))
+            self._run(self._command().uninstall(release, namespace=namespace, timeout=f"{HELM_S}s"))
         except _Absent:
             pass
+
+    def _command(self, *options: str) -> "_Helm":
+        return _Helm(self._helm, (*options, *self._options))
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -185,3 +192,19 @@ def state_of(cluster: Cluster, release: str, namespace: str) -> str | None:
     """Helm's word for the release: deployed, failed, pending-install, …; None if there is none."""
     secrets = secrets_of(cluster, release, namespace)
     return str(secrets[-1]["metadata"]["labels"].get("status", "unknown")) if secrets else None
+
+
+def sweep(cluster: Cluster, namespaces: Sequence[str]) -> None:
+    """Take away those of Helm's records that nobody owns and whose experiment is gone; "" is all namespaces.
+
+    Their installation was cut short, and their experiment deleted before anybody told Kubernetes whose they are.
+    """
+    for namespace in namespaces:
+        for secret in cluster.list("Secret", namespace, f"owner=helm,{COMPONENT}={RELEASE}"):
+            meta = secret["metadata"]
+            name, uid = (meta["labels"].get(each) for each in (LABEL, UID))
+            if name is None or uid is None or meta.get("ownerReferences"):
+                continue
+            live = cluster.get("DedupExperiment", meta["namespace"], name)
+            if live is None or live["metadata"]["uid"] != uid:
+                cluster.delete("Secret", meta["namespace"], meta["name"])

@@ -7,8 +7,9 @@ and lists everything anew when it has to, so no event is needed for correctness;
 An operator that does not hold its lease watches like any other and looks at nothing. The keys wait in the queue, each
 once; so when it gains the lease, it looks at whatever changed while it was not its own to look at.
 
-There is no finalizer and no handler of deletions. Kubernetes takes away what belongs to an experiment, with this
-operator or without it.
+There is no finalizer. Kubernetes takes away what belongs to an experiment, with this operator or without it. One thing
+may not belong to it yet when it is deleted, Helm's record of an installation that was cut short: an operator looks for
+that, when it begins and after every deletion.
 """
 
 import logging
@@ -27,7 +28,7 @@ from dedup_operator.leases import Holding
 from dedup_operator.metrics import Metrics, served
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
-from dedup_operator.reconciliations import Reconciler
+from dedup_operator.reconciliations import REMAINS, Reconciler
 
 CHILDREN: Final = (
     ("batch", "v1", "jobs"),
@@ -58,8 +59,9 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
     made = kopf.OperatorRegistry()
 
     async def seen(namespace: str | None, name: str | None, event: Any, **_: Any) -> None:
-        queue.add((str(namespace), str(name)))
-        for key in noticed(event["object"], event["type"] == "DELETED"):
+        gone = event["type"] == "DELETED"
+        queue.add(REMAINS if gone else (str(namespace), str(name)))
+        for key in noticed(event["object"], gone):
             queue.add(key)
 
     async def child_seen(namespace: str | None, labels: Any, **_: Any) -> None:
@@ -121,6 +123,7 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease:
 def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: Sequence[str], port: int) -> None:
     """Watch and work until a signal ends it. Without namespaces: everywhere."""
     queue, metrics = WorkQueue[Key](), reconciler.metrics
+    queue.add(REMAINS)  # by operators before this one
     threads = [
         threading.Thread(target=work, args=(queue, reconciler, metrics, lease), name=f"worker-{number}", daemon=True)
         for number in range(workers)

@@ -63,7 +63,7 @@ def told(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
     with suppress(KeyboardInterrupt):
         for outcome in outcomes:
             done.append(outcome)
-            if not outcome.known:
+            if not outcome.good:
                 print(f"{title}: {outcome.point}: {outcome.why}", flush=True)
             if time.monotonic() > next_s or len(done) == of:
                 print(f"{title}: {len(done):,} of {of:,} points", flush=True)
@@ -157,7 +157,7 @@ def main() -> int:
         cases = on_a_whole_cluster()
     if cases:
         asked.out.write_text("\n".join([page, *whole.section(cases), ""]), encoding="utf-8")
-    bad = sum(not outcome.known for each in parts for outcome in each.outcomes)
+    bad = sum(not outcome.good for each in parts for outcome in each.outcomes)
     failed = sum(case.ended in ("failure", "error") for case in cases)
     print(f"{asked.out}: {bad} points led elsewhere than a calm course; {failed} tests on a cluster failed")
     return 1 if bad or failed else 0

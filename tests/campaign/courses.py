@@ -10,7 +10,7 @@ from tests.campaign.stories import Story, Turn
 from tests.operator.worlds import SETTINGS, Crash, Played, World
 
 from dedup_operator.clusters import Cluster, ClusterError, Object
-from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
+from dedup_operator.reconciliations import LOOK_AGAIN_S, REMAINS, Reconciler
 from dedup_operator.sights import ended
 
 NAME: Final = "e"
@@ -138,6 +138,11 @@ class Course:
         """The user deletes the resource."""
         self.world.cluster.delete("DedupExperiment", self.world.namespace, NAME)
         self.over = True
+
+    def sweep(self) -> None:
+        """An operator hears of the deletion, or begins after it."""
+        way, where = self.way(), self.world.namespace
+        Reconciler(way, Helm(way, []), SETTINGS, lambda: self.world.now_s, (where,)).look(REMAINS)
 
     def ago(self, writes: int) -> Cluster:
         """What there was so many writes ago."""

@@ -114,7 +114,7 @@ class Helm:
     """Every installation that was begun."""
     refuses: Exception | None = None
 
-    def install(self, release: str, namespace: str, kind: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, kind: str, values: Object, marks: Mapping[str, str]) -> None:
         if self.refuses is not None:
             raise self.refuses
         with self.way.helm(kind, _spoken):
@@ -122,7 +122,7 @@ class Helm:
             if any(each["metadata"]["labels"]["status"].startswith("pending") for each in found):
                 raise Unreachable(BUSY)
             self.installed.append(release)
-            self._install(release, namespace, values, str(len(found) + 1))
+            self._install(release, namespace, values, {**marks, "version": str(len(found) + 1)})
 
     def uninstall(self, release: str, namespace: str) -> None:
         with self.way.helm(release, _spoken):
@@ -133,9 +133,9 @@ class Helm:
             for secret in secrets:
                 self.way.delete("Secret", namespace, secret["metadata"]["name"])
 
-    def _install(self, release: str, namespace: str, values: Object, version: str) -> None:
-        name = f"sh.helm.release.v1.{release}.v{version}"
-        labels = {"owner": "helm", "name": release, "version": version, "status": "pending-install"}
+    def _install(self, release: str, namespace: str, values: Object, marks: Mapping[str, str]) -> None:
+        name = f"sh.helm.release.v1.{release}.v{marks['version']}"
+        labels = {**marks, "owner": "helm", "name": release, "status": "pending-install"}
         meta = {"name": name, "namespace": namespace, "labels": labels}
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "helm.sh/release.v1"}
         if not self.way.create(made):

@@ -53,12 +53,6 @@ class Outcome(NamedTuple):
     def good(self) -> bool:
         return self.same and not self.seconds and not self.orphans
 
-    @property
-    def known(self) -> bool:
-        """Nothing is wrong but what decision 015 tells of: Helm's record of a release that was being installed."""
-        helms = self.point.how is LEFT and self.point.request.by_helm and self.why.startswith("Secret sh.helm.release")
-        return self.good or (helms and self.same and not self.seconds and self.orphans == 1)
-
 
 class Calm(NamedTuple):
     """A course without a break."""
@@ -169,6 +163,8 @@ def judged(point: Point, course: Course, calm: Course) -> Outcome:
     If controllers were quicker than the user in stopping a run, it had one attempt more or less: both are right. Where
     the user comes at any request, whatever was done may be done once more.
     """
+    if point.how in (DELETED, LEFT):
+        course.sweep()
     orphans = course.orphans()
     if point.how in (DELETED, LEFT):
         return Outcome(point, True, len(course.wrongs), len(orphans), "; ".join([*course.wrongs, *orphans]))

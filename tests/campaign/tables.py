@@ -81,5 +81,4 @@ def _wrongs(part: Part) -> Iterator[str]:
         yield "Not as in a calm course:"
         yield ""
     for outcome in wrongs:
-        known = " (decision 015)" if outcome.known else ""
-        yield f"- {outcome.point}: {outcome.why}{known}"
+        yield f"- {outcome.point}: {outcome.why}"

@@ -43,7 +43,7 @@ def helm(folder: Path, words: str) -> HelmReleases:
 @pytest.mark.parametrize("words", PASSING)
 def test_what_passes_is_tried_again(words: str, tmp_path: Path) -> None:
     with pytest.raises(Unreachable):
-        helm(tmp_path, words).install("r", "lab", "kafka", {})
+        helm(tmp_path, words).install("r", "lab", "kafka", {}, {})
     with pytest.raises(Unreachable):
         helm(tmp_path, words).uninstall("r", "lab")
 
@@ -51,4 +51,4 @@ def test_what_passes_is_tried_again(words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", REFUSALS)
 def test_a_refusal_is_told_in_its_words(words: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="helm: Error: "):
-        helm(tmp_path, words).install("r", "lab", "kafka", {})
+        helm(tmp_path, words).install("r", "lab", "kafka", {}, {})

@@ -44,7 +44,7 @@ WRITES: Final[dict[str, tuple[Any, ...]]] = {
     "patch": ("Job", "n", "a", {}),
     "replace_status": ({"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "status": {}},),
 }
-RELEASES: Final[dict[str, tuple[Any, ...]]] = {"install": ("r", "n", "kafka", {}), "uninstall": ("r", "n")}
+RELEASES: Final[dict[str, tuple[Any, ...]]] = {"install": ("r", "n", "kafka", {}, {}), "uninstall": ("r", "n")}
 TEN_MINUTES_S: Final = 600.0
 SEEDS: Final = range(20)
 

@@ -6,6 +6,7 @@ nothing else; what is run makes objects that keep their bounds (hostile_bounds),
 
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,9 +229,9 @@ class WatchedHelm(ScriptedHelm):
 
     told: list[Installed] = field(default_factory=list)
 
-    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object, marks: Mapping[str, str]) -> None:
         self.told.append(Installed(release, namespace, chart, copy.deepcopy(values)))
-        super().install(release, namespace, chart, values)
+        super().install(release, namespace, chart, values, marks)
 
 
 class Stage:

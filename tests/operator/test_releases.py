@@ -12,6 +12,7 @@ from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Refused,
 from dedup_operator.releases import HelmReleases
 from dedup_runners.waiting import until
 
+MARKS: Final = {"dedup.dev/experiment": "e", "dedup.dev/uid": "6f1c"}
 HANGS: Final = "touch {0}/begun; exec sleep 300"
 WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
@@ -42,10 +43,11 @@ def is_there(folder: Path) -> bool:
 def test_it_installs_and_uninstalls(tmp_path: Path) -> None:
     config = tmp_path / "config"
     releases = HelmReleases(Path("charts"), helm=helm(tmp_path, "cat >{0}/values; echo '{{}}'"), kubeconfig=config)
-    releases.install("r", "lab", "kafka", {"brokers": 3})
+    releases.install("r", "lab", "kafka", {"brokers": 3}, MARKS)
     called = (tmp_path / "called").read_text()
     assert called.startswith("upgrade r charts/kafka --history-max 2 --install")
-    assert f"--namespace lab --kubeconfig {config}" in called
+    assert "--namespace lab" in called
+    assert called.endswith(f"--labels dedup.dev/experiment=e,dedup.dev/uid=6f1c --kubeconfig {config}\n")
     assert (tmp_path / "values").read_text() == '{"brokers": 3}'
     releases.uninstall("r", "lab")
     assert (tmp_path / "called").read_text().startswith("uninstall r --timeout 180s --namespace lab")
@@ -57,7 +59,7 @@ def test_it_is_killed_when_the_lease_is_lost(tmp_path: Path, what: str) -> None:
     begun = tmp_path / "begun"
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, HANGS), held=lambda: not begun.exists())
     with pytest.raises(NotHolder, match="ended with the lease"):
-        releases.install("r", "lab", "kafka", {}) if what == "install" else releases.uninstall("r", "lab")
+        releases.install("r", "lab", "kafka", {}, MARKS) if what == "install" else releases.uninstall("r", "lab")
     assert not is_there(tmp_path)
 
 
@@ -66,14 +68,14 @@ def test_it_is_not_asked_to_end_which_it_might_not(tmp_path: Path) -> None:
     deaf = f"trap '' TERM INT; {HANGS.replace('exec ', '')}"
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, deaf), held=lambda: not begun.exists())
     with pytest.raises(NotHolder):
-        releases.install("r", "lab", "kafka", {})
+        releases.install("r", "lab", "kafka", {}, MARKS)
     assert not is_there(tmp_path)
 
 
 def test_it_is_not_begun_when_the_lease_was_lost_before(tmp_path: Path) -> None:
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, HANGS), held=lambda: False)
     with pytest.raises(NotHolder):
-        releases.install("r", "lab", "kafka", {})
+        releases.install("r", "lab", "kafka", {}, MARKS)
     assert not (tmp_path / "pid").exists()
 
 
@@ -85,7 +87,7 @@ def busy(tmp_path: Path) -> Iterator[HelmReleases]:
         tmp_path, helm=helm(tmp_path, script), held=lambda: not (tmp_path / "lost").exists(), at_a_time=1, patience_s=1
     )
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(releases.install, "first", "lab", "kafka", {})
+        first = pool.submit(releases.install, "first", "lab", "kafka", {}, MARKS)
         until(lambda: begun(tmp_path) == ["first"], 30, "the first works")
         yield releases
         (tmp_path / "enough").touch()
@@ -99,7 +101,7 @@ def begun(folder: Path) -> list[str]:
 
 def test_it_waits_for_its_turn(busy: HelmReleases, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="others were at work for 1 s"):
-        busy.install("second", "lab", "kafka", {})
+        busy.install("second", "lab", "kafka", {}, MARKS)
     assert begun(tmp_path) == ["first"]
     (tmp_path / "enough").touch()
     until(lambda: installed(busy), 30, "its turn")
@@ -108,7 +110,7 @@ def test_it_waits_for_its_turn(busy: HelmReleases, tmp_path: Path) -> None:
 
 def installed(releases: HelmReleases) -> bool:
     try:
-        releases.install("second", "lab", "kafka", {})
+        releases.install("second", "lab", "kafka", {}, MARKS)
     except Unreachable:
         return False
     return True
@@ -117,7 +119,7 @@ def installed(releases: HelmReleases) -> bool:
 def test_it_waits_for_nothing_when_the_lease_is_lost(busy: HelmReleases, tmp_path: Path) -> None:
     (tmp_path / "lost").touch()
     with pytest.raises(NotHolder):
-        busy.install("second", "lab", "kafka", {})
+        busy.install("second", "lab", "kafka", {}, MARKS)
     assert begun(tmp_path) == ["first"]
 
 

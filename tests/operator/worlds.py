@@ -7,7 +7,7 @@ Helm leaves. No pod runs. `Crashing` stands between the operator and its cluster
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -200,11 +200,11 @@ class ScriptedHelm:
     installed: list[str] = field(default_factory=list)
     refuses: Exception | None = None
 
-    def install(self, release: str, namespace: str, chart: str, values: Object) -> None:
+    def install(self, release: str, namespace: str, chart: str, values: Object, marks: Mapping[str, str]) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.installed.append(release)
-        labels = {"owner": "helm", "name": release, "version": "1"}
+        labels = {**marks, "owner": "helm", "name": release, "version": "1"}
         secret = {"name": f"sh.helm.release.v1.{release}.v1", "namespace": namespace}
         pending = {**secret, "labels": {**labels, "status": "pending-install"}}
         self.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": pending, "type": "helm.sh/release.v1"})

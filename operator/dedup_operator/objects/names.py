@@ -16,6 +16,7 @@ from dedup_operator.crd import GROUP, KIND, VERSION
 LABEL: Final = f"{GROUP}/experiment"
 COMPONENT: Final = f"{GROUP}/component"
 EXECUTION: Final = f"{GROUP}/execution"
+UID: Final = f"{GROUP}/uid"
 PREFIX: Final = "d-"
 DIGITS: Final = 10
 

@@ -1,0 +1,91 @@
+"""What an installation leaves that was cut short before its experiment was deleted: an operator takes it away.
+
+Kubernetes does that with whatever has an owner. Helm's record has none until Helm has ended.
+"""
+
+from typing import Any, Final
+
+import pytest
+from tests.operator.test_reconciliations import applied
+from tests.operator.worlds import NAMESPACE, Crash, World
+
+from dedup_operator.clusters import Object
+from dedup_operator.reconciliations import REMAINS
+
+RECORD: Final = "sh.helm.release.v1.d-theirs.v1"
+
+
+def cut_short() -> World:
+    """The operator died when Helm had begun."""
+    world = applied()
+    for moment in range(1, 100):
+        operator, _ = world.operator(crash_at=moment)
+        try:
+            while not records(world):
+                operator.look((NAMESPACE, "e"))
+        except Crash:
+            pass
+        if records(world):
+            return world
+    raise AssertionError("nothing was installed")
+
+
+def records(world: World) -> list[Object]:
+    return world.cluster.list("Secret", NAMESPACE, "owner=helm")
+
+
+def look_for_remains(world: World) -> None:
+    operator, _ = world.operator()
+    assert operator.look(REMAINS) is None
+
+
+def test_the_record_of_an_experiment_that_is_gone_goes() -> None:
+    world = cut_short()
+    (record,) = records(world)
+    assert not record["metadata"].get("ownerReferences")
+    world.cluster.delete("DedupExperiment", NAMESPACE, "e")
+    look_for_remains(world)
+    assert records(world) == []
+
+
+def test_that_of_one_that_is_there_stays_and_it_goes_on() -> None:
+    world = cut_short()
+    before = records(world)
+    look_for_remains(world)
+    assert records(world) == before
+    world.run()
+    assert (world.status()["verdict"], world.orphans()) == ("Pass", [])
+
+
+def test_another_experiment_of_that_name_is_not_whose_it_is() -> None:
+    world = cut_short()
+    again = world.live()
+    world.cluster.delete("DedupExperiment", NAMESPACE, "e")
+    world.cluster.create({**again, "metadata": {**again["metadata"], "uid": "7a2d"}})
+    look_for_remains(world)
+    assert records(world) == []
+
+
+OURS: Final = {"dedup.dev/component": "release", "dedup.dev/experiment": "gone", "dedup.dev/uid": "5e3b"}
+OTHERS: Final[list[dict[str, Any]]] = [
+    {"labels": {"owner": "helm", "name": "theirs"}},
+    {"labels": {**OURS, "name": "theirs"}},
+    {"labels": {"owner": "helm", "dedup.dev/component": "release"}},
+    {"labels": {"owner": "helm", **OURS}, "ownerReferences": [{"kind": "ConfigMap", "name": "c", "uid": "1"}]},
+]
+
+
+@pytest.mark.parametrize("meta", OTHERS)
+def test_what_is_somebody_elses_stays(meta: dict[str, Any]) -> None:
+    world = applied()
+    world.cluster.create({"kind": "Secret", "metadata": {"name": RECORD, "namespace": NAMESPACE, **meta}})
+    look_for_remains(world)
+    assert world.cluster.get("Secret", NAMESPACE, RECORD) is not None
+
+
+def test_its_innocent_twin_goes() -> None:
+    world = applied()
+    labels = {"owner": "helm", **OURS}
+    world.cluster.create({"kind": "Secret", "metadata": {"name": RECORD, "namespace": NAMESPACE, "labels": labels}})
+    look_for_remains(world)
+    assert world.cluster.get("Secret", NAMESPACE, RECORD) is None
