@@ -7,10 +7,12 @@ chooses others, and `make campaign` tries them all).
 
 import base64
 import datetime
+import gc
 import gzip
 import json
 import random
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -353,3 +355,6 @@ def test_events_call_the_workers(
         stop.set()
         watcher.join(WAIT_S)
         queue.close()
+        with warnings.catch_warnings():  # kopf's loop may end before its connections do, and they say so when they go
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
