@@ -239,7 +239,7 @@ def _end(verdict: Judgement, why: str) -> Iterator[Said]:
 def _why(situation: Situation) -> str:
     said = situation.told.message if situation.told else "there is no report"
     assert situation.state is not None
-    if situation.state.failures:
+    if situation.state.failures and situation.state.last_failure not in said:
         said = f"{said or 'concluded'}; what failed last: {situation.state.last_failure}"
     return said or "every expectation was met"
 

@@ -1,5 +1,6 @@
 """The operator at work in a cluster: installed from its chart, asked by `kubectl apply`, answering by a status."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{c
 PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leases.coordination.k8s.io")
 """Kinds that come and go by themselves."""
 
+LIST: Final = "import sys; from dedup.stores import below, place; print(*below(place(sys.argv[1])))"
+
 
 class Missed(Exception):
     """A stage went by between two looks."""
@@ -80,12 +83,20 @@ class Operated:
         code, found = ask(self.place.client, "GET", path_of(crd.KIND, self.place.namespace, name))
         return found if code == 200 else None
 
+    def status(self, name: str) -> Document:
+        """What is said of an experiment; nothing of one that is not there, or that nobody has looked at."""
+        return dict((self.live(name) or {}).get("status", {}))
+
+    def patch(self, name: str, spec: Document) -> None:
+        """`kubectl patch`, as docs/resource.md has it."""
+        self.place.kubectl("patch", crd.PLURAL, name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
     def verdict(self, name: str) -> Document:
         """The status of an experiment that has come to its end."""
         kept: list[Document] = []
 
         def ended() -> bool:
-            status = (self.live(name) or {}).get("status", {})
+            status = self.status(name)
             kept[:] = [status]
             return condition(status, "Finished") == "True"
 
@@ -114,9 +125,13 @@ class Operated:
         """How the `dedup` command is told where the experiments are."""
         return ["--kubeconfig", self.place.cluster.kubeconfig, "--namespace", self.place.namespace]
 
+    def files(self, root: str) -> list[str]:
+        """What is in the store below an address of it."""
+        return self.place.ask(LIST, root).split()
+
     def fetched(self, name: str, folder: Path) -> Path:
         """Everything of an experiment in the store, by `dedup results`, whose exit code is the verdict's."""
-        status = (self.live(name) or {})["status"]
+        status = self.status(name)
         with self.store_here() as address:
             keys = {**whole_runs.KEYS, resources.ENDPOINT: address, **api_servers.direct()}
             code, said, problem = harness.dedup(
@@ -134,10 +149,11 @@ class Operated:
         """The operator's own."""
         return self.helm.namespace
 
-    def install(self) -> None:
-        """The operator's chart as a release, whose pod is ready."""
+    def install(self, watch: Document | None = None) -> None:
+        """The operator's chart as a release, whose pod is ready. It watches this namespace, or as is said."""
         settings = self.place.settings
-        self.helm.upgrade({"watch": {"namespaces": [settings.namespace]}, "settings": {"charts": settings.charts}})
+        watched = watch or {"namespaces": [settings.namespace]}
+        self.helm.upgrade({"watch": watched, "settings": {"charts": settings.charts}})
         until(lambda: self.ready() == 1, READY_S, "the operator is ready", 0.5)
 
     def ready(self) -> int:
@@ -152,7 +168,7 @@ class Operated:
         name, tasks = document["metadata"]["name"], schedule(parse(document, source="test"))
 
         def there() -> bool:
-            status = (self.live(name) or {}).get("status", {})
+            status = self.status(name)
             if condition(status, "Finished") == "True":
                 raise Missed(f"{name} is over, and was never seen at {stage}")
             if stage is Stage.CONSUME:
@@ -188,6 +204,11 @@ class Operated:
         except Exception:
             return self.objects() - before
         return set()
+
+
+def reason(status: Document, kind: str) -> str | None:
+    """Why a condition is what it is, in one word."""
+    return next((each["reason"] for each in status.get("conditions", ()) if each["type"] == kind), None)
 
 
 def condition(status: Document, kind: str) -> str | None:

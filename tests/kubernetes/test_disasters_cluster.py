@@ -1,7 +1,8 @@
 """Disasters while the operator carries out an experiment, with real pods, on one Kafka that is there already.
 
 In each stage in which the operator waits: it is killed; the experiment is deleted; the API server is silent for a
-minute. And some more. `make test` tries two of all these, chosen by a seed (DEDUP_SEED); DEDUP_CAMPAIGN=1 tries all.
+minute. And while a run goes on: people suspend the experiment, run it anew, upgrade the operator; the operator goes and
+stays away. `make test` tries two of all these, chosen by a seed (DEDUP_SEED); DEDUP_CAMPAIGN=1 tries all.
 """
 
 import os
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +23,12 @@ from tests.campaign.points import sampled
 from tests.campaign.stories import PASSING
 from tests.kubernetes import operated
 from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.operated import Document, Missed, Operated, condition
+from tests.kubernetes.operated import Document, Missed, Operated, condition, reason
 from tests.kubernetes.requests import ask
 from tests.lab import harness
 
 from dedup.stages import Stage
+from dedup_operator import sights
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.systems import release_of
 from dedup_runners.waiting import until
@@ -42,8 +45,18 @@ EFFECTS: Final = {"job.batch": 2, "sparkapplication.sparkoperator.k8s.io": 1}
 """What did something and is there to the end: one run and the report; the verification."""
 STAGES: Final = [stage for stage in Stage if stage not in PASSING]
 GONE: Final = ["operator", "its namespace", "namespace of the experiment"]
-DISASTERS: Final = [*product(["kill", "deletion", "silence"], STAGES), *product(["gone"], GONE)]
+PEOPLE: Final = ["suspend", "run anew", "upgrade"]
+DISASTERS: Final = [
+    *product(["kill", "deletion", "silence"], STAGES),
+    *product(["people"], PEOPLE),
+    *product(["gone"], GONE),
+]
 SAMPLED: Final = sampled(DISASTERS, 2)
+
+
+def chosen(disaster: str, what: str) -> pytest.MarkDecorator:
+    """For the one test of such a kind."""
+    return pytest.mark.cluster if (disaster, what) in SAMPLED else in_campaigns
 
 
 def those(disaster: str) -> list[Any]:
@@ -96,6 +109,29 @@ class Shared(NamedTuple):
                 return name, before
         raise AssertionError(f"{stage} was missed {ATTEMPTS} times")
 
+    def in_a_run(self, what: str) -> tuple[str, set[str]]:
+        """A new experiment of which a run has something in the store."""
+        name, before = self.at_work(what, Stage.PRODUCE)
+        root = self.operator.status(name)["artifacts"]["uri"]
+        until(lambda: self.attempts(root), GONE_S, "the run has begun", 0.5)
+        return name, before
+
+    def at_most_one_run(self, name: str) -> Document:
+        """The status at its end, before which no two runs are ever seen to go on."""
+
+        def over() -> bool:
+            at_work = [each for each in self.operator.run_pods(name) if each["status"].get("phase") not in sights.ENDS]
+            assert len(at_work) <= 1
+            return condition(self.operator.status(name), "Finished") == "True"
+
+        until(over, operated.VERDICT_S, f"{name} is Finished")
+        return self.operator.status(name)
+
+    def attempts(self, root: str) -> set[str]:
+        """The attempts at runs of which there is something in the store."""
+        paths = (name.split("/") for name in self.operator.files(root))
+        return {path[2] for path in paths if path[0] == "runs" and len(path) > 2}
+
     def end(self, name: str, before: set[str]) -> End:
         """How it ends, and what was made for it until then; it is deleted."""
         status = self.operator.verdict(name)
@@ -118,18 +154,28 @@ def shared(operator: Operated) -> Iterator[Shared]:
     helm.uninstall()
 
 
-def kill(operator: Operated) -> None:
-    """Its pods at once, as if their node had lost them."""
+@contextmanager
+def replaced(operator: Operated) -> Iterator[None]:
+    """The pods that the operator has are gone when this is over."""
     core = CoreV1Api(operator.place.client)
 
     def there() -> set[str]:
         found = core.list_namespaced_pod(operator.namespace, label_selector=operated.SELECTOR).items
         return {each.metadata.uid for each in found}
 
-    killed = there()
-    assert killed, "there is one to be killed"
-    core.delete_collection_namespaced_pod(operator.namespace, label_selector=operated.SELECTOR, grace_period_seconds=0)
-    until(lambda: not killed & there(), GONE_S, "the operator is gone")
+    old = there()
+    assert old, "there is one to be replaced"
+    yield
+    until(lambda: not old & there(), GONE_S, "the operator is gone")
+
+
+def kill(operator: Operated) -> None:
+    """Its pods at once, as if their node had lost them."""
+    core = CoreV1Api(operator.place.client)
+    with replaced(operator):
+        core.delete_collection_namespaced_pod(
+            operator.namespace, label_selector=operated.SELECTOR, grace_period_seconds=0
+        )
 
 
 @contextmanager
@@ -180,6 +226,52 @@ def test_a_minute_without_answers_changes_nothing(stage: Stage, shared: Shared, 
     with silent(cluster):
         threading.Event().wait(SILENT_S)
     assert shared.end(name, before) == CALM
+
+
+@chosen("people", "suspend")
+def test_a_suspension_ends_the_run_which_is_done_again(shared: Shared) -> None:
+    operator = shared.operator
+    name, before = shared.in_a_run("suspended")
+    operator.patch(name, {"suspend": True})
+    until(lambda: reason(operator.status(name), "Reconciling") == "Suspended", GONE_S, "it is suspended")
+    until(lambda: not operator.run_pods(name), GONE_S, "the run has ended")
+    operator.patch(name, {"suspend": False})
+    status = shared.at_most_one_run(name)
+    assert shared.attempts(status["artifacts"]["uri"]) == {"attempt-1", "attempt-2"}
+    assert shared.end(name, before) == CALM
+
+
+@chosen("people", "run anew")
+def test_another_run_token_ends_the_run_and_begins_again(shared: Shared) -> None:
+    name, before = shared.in_a_run("replaced")
+    first = shared.operator.status(name)["artifacts"]["uri"]
+    shared.operator.patch(name, {"runToken": "2"})
+    status = shared.at_most_one_run(name)
+    assert status["observedRunToken"] == "2"
+    assert status["artifacts"]["uri"] != first
+    assert [shared.attempts(root) for root in (first, status["artifacts"]["uri"])] == [{"attempt-1"}] * 2
+    assert shared.end(name, before) == CALM
+
+
+@chosen("people", "upgrade")
+def test_an_upgrade_of_the_operator_changes_nothing(shared: Shared) -> None:
+    """It watches all namespaces from then on: one is answered that it did not know before."""
+    operator = shared.operator
+    name, before = shared.in_a_run("upgraded")
+    there = operator.place.settings.model_copy(update={"namespace": operator.namespace})
+    elsewhere = replace(operator, place=replace(operator.place, settings=there))
+    waiting = shared.document("elsewhere")
+    waiting["spec"]["suspend"] = True
+    elsewhere.apply(waiting)
+    with replaced(operator):
+        operator.install(watch={"all": True})
+    try:
+        assert shared.end(name, before) == CALM
+        until(lambda: elsewhere.status("elsewhere"), GONE_S, "the one elsewhere is answered")
+    finally:
+        elsewhere.delete("elsewhere")
+        with replaced(operator):
+            operator.install()
 
 
 @in_campaigns

@@ -4,6 +4,7 @@ The experiments are those of examples/kubernetes/ as they are. How long each too
 """
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Final
 import pytest
 import yaml
 from pydantic.alias_generators import to_snake
-from tests.kubernetes import operated
+from tests.kubernetes import guarded, operated
 from tests.kubernetes.cluster import api_servers
 from tests.kubernetes.operated import Document, Operated, condition
 from tests.kubernetes.requests import ask
@@ -33,9 +34,13 @@ MOST_SEEDS: Final = 4
 
 
 Tell = Callable[[str], None]
+Fetched = Callable[[str, Path], object]
+"""Everything of an experiment, from where it keeps it, into a folder."""
 
 
-def carried_out(operator: Operated, document: Document, folder: Path, tell: Tell) -> Document:
+def carried_out(
+    operator: Operated, document: Document, folder: Path, tell: Tell, fetched: Fetched | None = None
+) -> Document:
     """Apply it, wait for its end, and delete it: nothing may be left of it but what lies in the store. Its status.
 
     Before that everything is fetched from the store, and judged here: the counts are those that Spark found there.
@@ -49,18 +54,19 @@ def carried_out(operator: Operated, document: Document, folder: Path, tell: Tell
         for row in system["variants"]
     ]
     tell(f"{name}: {status['verdict']} after {time.monotonic() - began:.0f} s; {', '.join(told)}")
-    fetched = operator.fetched(name, folder)
+    (fetched or operator.fetched)(name, folder)
     if status["verdict"] == "Pass":  # else a run may be void, and its counts are not in the sums
-        judged_here(fetched, status)
+        judged_here(folder, status)
     assert operator.place.kubectl("wait", "--for=condition=Finished", "--timeout=10s", f"dedup/{name}")
     code, said, problem = harness.dedup("logs", name, *operator.told(), environment=api_servers.direct())
     assert code == 0 and "conductor" in said, problem
-    root, began = status["artifacts"]["uri"], time.monotonic()
+    began = time.monotonic()
     assert operator.objects() - before, "there is something that could be left"
     operator.delete(name)
     assert operator.left(before) == set()
     tell(f"{name}: nothing is left after {time.monotonic() - began:.0f} s")
-    assert "summary.json" in operator.place.ask(LIST, root).split()
+    if root := status["artifacts"].get("uri"):
+        assert "summary.json" in operator.files(root)
     return status
 
 
@@ -81,9 +87,6 @@ def judged_here(folder: Path, status: Document) -> None:
     assert here.keys() == there.keys()
     for group, counts in there.items():
         assert {name: here[group][to_snake(name)] for name in counts} == counts
-
-
-LIST: Final = "import sys; from dedup.stores import below, place; print(*below(place(sys.argv[1])))"
 
 
 def of(status: Document, system: str, variant: str) -> Document:
@@ -129,6 +132,58 @@ def test_an_example_leaves_duplicates_without_deduplication_and_none_with_it(
             return
         assert status["verdict"] == "Inconclusive"
     raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
+
+
+MORE: Final = harness.ROOT / "examples" / "kubernetes" / "more"
+INSTALL: Final = harness.ROOT / "docs" / "install.md"
+
+
+def test_a_kafka_that_is_there_asks_for_tls_and_a_log_in(operator: Operated, tmp_path: Path, tell: Tell) -> None:
+    """With a wrong password the verdict says what is wrong. What the Secret holds is to be read nowhere."""
+    document = document_of(MORE / "kafka-existing.yaml", 0)
+    existing = document["spec"]["systems"][0]["deploy"]["existing"]
+    authority, login = (existing[kind]["secretRef"]["name"] for kind in ("tls", "sasl"))
+    with guarded.kafka(operator.place, tmp_path) as existing["bootstrap"]:
+        with guarded.secrets(operator.place, authority, login):
+            status = carried_out(operator, document, tmp_path / "fetched", tell)
+        assert (status["verdict"], condition(status, "FaultsInjected")) == ("Pass", "True")
+        assert of(status, "kafka", "dedup")["counts"]["send"] == document["spec"]["workload"]["messages"]
+        document["metadata"]["name"] = "turned-away"
+        with guarded.secrets(operator.place, authority, login, password="another$one"):
+            operator.apply(document)
+            wrong = operator.verdict("turned-away")
+            operator.fetched("turned-away", tmp_path / "wrong")
+            operator.delete("turned-away")
+        assert wrong["verdict"] == "Error" and "the Secret's username and password" in words(wrong, "Finished"), wrong
+    fetched = [path for folder in ("fetched", "wrong") for path in (tmp_path / folder).rglob("*") if path.is_file()]
+    told = "".join([operator.log(), str(status), str(wrong), *(path.read_text(errors="replace") for path in fetched)])
+    assert guarded.USER not in told and guarded.PASSWORD not in told and "another$one" not in told
+
+
+def test_histories_on_a_volume(operator: Operated, tmp_path: Path, tell: Tell) -> None:
+    """They are copied from there as docs/install.md says, and are there when the experiment is gone."""
+    document, place = document_of(MORE / "kafka-on-a-volume.yaml", 0), operator.place
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"name": document["spec"]["artifacts"]["pvc"]["claimName"]}
+    place.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": spec}))
+    (pod,) = re.findall(r"<<'END'\n(apiVersion: v1\nkind: Pod\n.*?)^END", INSTALL.read_text(), re.DOTALL | re.MULTILINE)
+    image = place.settings.runner_image
+    place.apply(pod.replace("registry.example/dedup/dedup-runner:dev", f"{image.repository}:{image.tag}"))
+
+    def copied(name: str, folder: Path) -> None:
+        where = operator.status(name)["artifacts"]
+        assert where["claimName"] == claim["name"]
+        place.kubectl("wait", "--for=condition=Ready", "pod/copier", "--timeout=50s")
+        place.kubectl("cp", f"copier:/store/{where['folder']}", str(folder))
+
+    try:
+        status = carried_out(operator, document, tmp_path / "first", tell, copied)
+        assert status["verdict"] == "Pass"
+        assert of(status, "kafka", "control")["counts"]["valuesWithDuplicates"]
+        place.kubectl("cp", f"copier:/store/{status['artifacts']['folder']}", str(tmp_path / "again"))
+        assert (tmp_path / "again" / "summary.json").exists()
+    finally:
+        place.kubectl("delete", "pod/copier", f"pvc/{claim['name']}", "--grace-period=0")
 
 
 def test_deduplication_flipped_off_behind_its_back_is_a_fail(operator: Operated, tmp_path: Path, tell: Tell) -> None:

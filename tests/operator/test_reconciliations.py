@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -121,6 +122,18 @@ def test_a_run_that_fails_is_told_and_the_others_go_on() -> None:
     (finished,) = (each for each in world.status()["conditions"] if each["type"] == "Finished")
     assert "kafka-control-001: Played: as the script says" in finished["message"]
     assert set(filter(None, world.player.jobs.values())) == {"kafka-control-001", "kafka-dedup-001"}
+
+
+def test_what_failed_last_is_told_once() -> None:
+    """By the report, as a reason; or after what it says."""
+    failure = "Produce kafka-control-001: Played: as the script says"
+    for reason, message in ((failure, failure), ("unlike", f"unlike; what failed last: {failure}")):
+        world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/variant") == "control")
+        assert isinstance(world.cluster, FakeCluster)
+        world.cluster.logs = partial(document, TOLD.model_copy(update={"reasons": [reason]}))
+        world.run()
+        (finished,) = (each for each in world.status()["conditions"] if each["type"] == "Finished")
+        assert finished["message"] == message
 
 
 def failures_told(world: World) -> dict[str, str] | None:
