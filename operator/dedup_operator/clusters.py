@@ -12,7 +12,7 @@ ClusterError
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kubernetes.client import ApiClient
@@ -107,6 +107,23 @@ class Cluster(Protocol):
 
     def log(self, namespace: str, pod: str) -> str:
         """The last lines of what the pod's only container said."""
+
+
+def list_in(cluster: Cluster, kind: str, namespaces: Sequence[str], selector: str = "") -> list[Object]:
+    """What there is in those of the namespaces that may be read; Forbidden if there is none that may.
+
+    A watched namespace that is deleted takes our rights in it along, and that is of no harm to the others.
+    """
+    found: list[Object] = []
+    refused: list[Forbidden] = []
+    for namespace in namespaces:
+        try:
+            found += cluster.list(kind, namespace, selector)
+        except Forbidden as error:
+            refused.append(error)
+    if refused and len(refused) == len(namespaces):
+        raise refused[0]
+    return found
 
 
 def path_of(kind: str, namespace: str, name: str = "") -> str:

@@ -32,7 +32,16 @@ from dedup.stages import (
 from dedup.stages import Status as Seen
 from dedup_operator import retentions, sights
 from dedup_operator.admissions import Key, Queue, ordinal
-from dedup_operator.clusters import Cluster, ClusterError, Forbidden, NotHolder, Object, Refused, UnknownKind
+from dedup_operator.clusters import (
+    Cluster,
+    ClusterError,
+    Forbidden,
+    NotHolder,
+    Object,
+    Refused,
+    UnknownKind,
+    list_in,
+)
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
@@ -51,6 +60,8 @@ from dedup_operator.stories import Tiding, story
 AT_ONCE_S: Final = 0.0
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
+SWEEP_AGAIN_S: Final = 600.0
+"""A deletion that no event told of, or a record that Helm wrote when the experiment was gone."""
 QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
@@ -82,7 +93,7 @@ class Reconciler:
         self.queue = Queue(self._listed, defaults.concurrent_experiments, now)
 
     def _listed(self) -> list[Object]:
-        return [made for where in self._namespaces for made in self.cluster.list("DedupExperiment", where, "")]
+        return list_in(self.cluster, "DedupExperiment", self._namespaces)
 
     def look(self, key: Key) -> float | None:
         """Take a step. Seconds after which to look again, or None when only an event can change anything.
@@ -91,7 +102,7 @@ class Reconciler:
         """
         if key == REMAINS:
             sweep(self.cluster, self._namespaces)
-            return None
+            return SWEEP_AGAIN_S
         live = self.cluster.get("DedupExperiment", *key)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None

@@ -25,7 +25,7 @@ from pyhelm3 import Command
 from pyhelm3 import errors as helm_errors
 
 from dedup_operator import clocks
-from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable
+from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable, list_in
 from dedup_operator.objects.names import COMPONENT, LABEL, UID
 
 HELM_S: Final = 180
@@ -197,14 +197,20 @@ def state_of(cluster: Cluster, release: str, namespace: str) -> str | None:
 def sweep(cluster: Cluster, namespaces: Sequence[str]) -> None:
     """Take away those of Helm's records that nobody owns and whose experiment is gone; "" is all namespaces.
 
-    Their installation was cut short, and their experiment deleted before anybody told Kubernetes whose they are.
+    Their installation was cut short, and their experiment deleted before anybody told Kubernetes whose they are. A
+    refusal keeps nobody from the others, and is raised in the end.
     """
-    for namespace in namespaces:
-        for secret in cluster.list("Secret", namespace, f"owner=helm,{COMPONENT}={RELEASE}"):
-            meta = secret["metadata"]
-            name, uid = (meta["labels"].get(each) for each in (LABEL, UID))
-            if name is None or uid is None or meta.get("ownerReferences"):
-                continue
+    refused: Refused | None = None
+    for secret in list_in(cluster, "Secret", namespaces, f"owner=helm,{COMPONENT}={RELEASE}"):
+        meta = secret["metadata"]
+        name, uid = (meta["labels"].get(each) for each in (LABEL, UID))
+        if not name or not uid or meta.get("ownerReferences"):
+            continue
+        try:
             live = cluster.get("DedupExperiment", meta["namespace"], name)
             if live is None or live["metadata"]["uid"] != uid:
                 cluster.delete("Secret", meta["namespace"], meta["name"])
+        except Refused as error:
+            refused = error
+    if refused is not None:
+        raise refused

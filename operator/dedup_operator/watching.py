@@ -9,7 +9,7 @@ once; so when it gains the lease, it looks at whatever changed while it was not 
 
 There is no finalizer. Kubernetes takes away what belongs to an experiment, with this operator or without it. One thing
 may not belong to it yet when it is deleted, Helm's record of an installation that was cut short: an operator looks for
-that, when it begins and after every deletion.
+that when it begins, after every deletion, and now and then.
 """
 
 import logging
@@ -68,6 +68,7 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
         queue.add((str(namespace), str(labels[LABEL])))
 
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        queue.add(REMAINS)  # of operators before this one
         settings.posting.enabled = False
         settings.peering.standalone = True
         # Whatever kinds there are is asked once. A namespaced operator has no right to watch definitions.
@@ -123,7 +124,6 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease:
 def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: Sequence[str], port: int) -> None:
     """Watch and work until a signal ends it. Without namespaces: everywhere."""
     queue, metrics = WorkQueue[Key](), reconciler.metrics
-    queue.add(REMAINS)  # by operators before this one
     threads = [
         threading.Thread(target=work, args=(queue, reconciler, metrics, lease), name=f"worker-{number}", daemon=True)
         for number in range(workers)

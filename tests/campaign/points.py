@@ -163,7 +163,7 @@ def judged(point: Point, course: Course, calm: Course) -> Outcome:
     If controllers were quicker than the user in stopping a run, it had one attempt more or less: both are right. Where
     the user comes at any request, whatever was done may be done once more.
     """
-    if point.how in (DELETED, LEFT):
+    if point.how is LEFT:
         course.sweep()
     orphans = course.orphans()
     if point.how in (DELETED, LEFT):

@@ -327,10 +327,21 @@ def test_helm_installs_a_kafka_of_strimzis_that_goes_with_its_experiment(
         assert cluster.list("Kafka", namespace, "") == cluster.list("Secret", namespace, "owner=helm") == []
 
 
+def record(namespace: str, uid: str) -> Object:
+    """What Helm has written of an installation that was cut short."""
+    labels = {"owner": "helm", "dedup.dev/component": "release", "dedup.dev/experiment": "e", "dedup.dev/uid": uid}
+    meta = {"name": f"sh.helm.release.v1.d-{uid}.v1", "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+
+
 def test_events_call_the_workers(
     cluster: PlayedCluster, namespace: str, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kopf's watches, the queue and a worker, as the program has them: nobody but events asks to look."""
+    """kopf's watches, the queue and a worker, as the program has them: nobody but events asks to look.
+
+    At the start, and when an experiment is deleted, they have what Helm left of those that are gone taken away.
+    """
+    cluster.create(record(namespace, "5e3b"))
     world = World(cluster, namespace)
     queue, player = WorkQueue[Key](), Player(cluster, namespace)
     operator, _ = world.operator()
@@ -349,8 +360,12 @@ def test_events_call_the_workers(
     monkeypatch.setattr(reconciliations, "LOOK_AGAIN_S", 3600.0)
     watcher.start()
     try:
+        until(lambda: not cluster.list("Secret", namespace, "owner=helm"), WAIT_S, "the old record is gone", 0.2)
         world.apply(changed(*SMALL))
         until(lambda: verdict_after_a_move() == "Pass", 2 * WAIT_S, "the verdict", 0.2)
+        cluster.create(record(namespace, world.live()["metadata"]["uid"]))
+        cluster.delete("DedupExperiment", namespace, "e")
+        until(lambda: not cluster.list("Secret", namespace, "owner=helm"), WAIT_S, "Helm's records are gone", 0.2)
     finally:
         stop.set()
         watcher.join(WAIT_S)

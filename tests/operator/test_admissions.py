@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 from tests.core.specs import changed
 from tests.operator.test_reconciliations import SMALL
+from tests.operator.test_remains import Strict
 from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 
 from dedup_operator.admissions import KEPT_S, Entry, Queue, Stand, entry_of, ordinal, place
@@ -215,3 +216,13 @@ def test_namespaces_that_are_watched_are_counted_together() -> None:
 def test_a_queue_that_lists_nothing_lets_one_begin() -> None:
     live: Object = {"metadata": {"namespace": "n", "name": "a", "uid": "u"}, "spec": {}}
     assert Queue(list, 1, lambda: 0.0).place(live) == 0
+
+
+def test_a_watched_namespace_that_was_deleted_keeps_nobody_waiting() -> None:
+    """The operator's rights in it are gone with it."""
+    crowd = Crowd()
+    crowd.apply("a")
+    watched, strict = ("was-deleted", NAMESPACE), Strict(crowd.cluster, closed="was-deleted")
+    operator = Reconciler(strict, ScriptedHelm(crowd.cluster), SETTINGS, lambda: crowd.world.now_s, watched)
+    operator.look((NAMESPACE, "a"))
+    assert crowd.world.live("a")["status"]["phase"] == "Provisioning"

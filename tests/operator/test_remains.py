@@ -9,8 +9,9 @@ import pytest
 from tests.operator.test_reconciliations import applied
 from tests.operator.worlds import NAMESPACE, Crash, World
 
-from dedup_operator.clusters import Object
-from dedup_operator.reconciliations import REMAINS
+from dedup_operator.clusters import Cluster, Forbidden, Object, Refused
+from dedup_operator.reconciliations import REMAINS, SWEEP_AGAIN_S
+from dedup_operator.releases import sweep
 
 RECORD: Final = "sh.helm.release.v1.d-theirs.v1"
 
@@ -36,7 +37,7 @@ def records(world: World) -> list[Object]:
 
 def look_for_remains(world: World) -> None:
     operator, _ = world.operator()
-    assert operator.look(REMAINS) is None
+    assert operator.look(REMAINS) == SWEEP_AGAIN_S
 
 
 def test_the_record_of_an_experiment_that_is_gone_goes() -> None:
@@ -71,6 +72,7 @@ OTHERS: Final[list[dict[str, Any]]] = [
     {"labels": {"owner": "helm", "name": "theirs"}},
     {"labels": {**OURS, "name": "theirs"}},
     {"labels": {"owner": "helm", "dedup.dev/component": "release"}},
+    {"labels": {"owner": "helm", **OURS, "dedup.dev/experiment": ""}},
     {"labels": {"owner": "helm", **OURS}, "ownerReferences": [{"kind": "ConfigMap", "name": "c", "uid": "1"}]},
 ]
 
@@ -89,3 +91,47 @@ def test_its_innocent_twin_goes() -> None:
     world.cluster.create({"kind": "Secret", "metadata": {"name": RECORD, "namespace": NAMESPACE, "labels": labels}})
     look_for_remains(world)
     assert world.cluster.get("Secret", NAMESPACE, RECORD) is None
+
+
+class Strict:
+    """A cluster that refuses a deletion, or all there is to read in one namespace."""
+
+    def __init__(self, inner: Cluster, keeps: str = "", closed: str = "") -> None:
+        self._inner, self._keeps, self._closed = inner, keeps, closed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
+        if namespace == self._closed:
+            raise Forbidden(f"{kind} in {namespace} is forbidden")
+        return self._inner.list(kind, namespace, selector, fields, most)
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        if name == self._keeps:
+            raise Refused(f"{name} stays")
+        self._inner.delete(kind, namespace, name)
+
+
+def two_left(world: World) -> None:
+    for number in (1, 2):
+        meta = {"name": f"{RECORD}{number}", "namespace": NAMESPACE, "labels": {"owner": "helm", **OURS}}
+        world.cluster.create({"kind": "Secret", "metadata": meta})
+
+
+def test_one_that_cannot_go_is_not_in_the_others_way() -> None:
+    world = applied()
+    two_left(world)
+    with pytest.raises(Refused, match="v11 stays"):
+        sweep(Strict(world.cluster, keeps=f"{RECORD}1"), [NAMESPACE])
+    assert [each["metadata"]["name"] for each in records(world)] == [f"{RECORD}1"]
+
+
+def test_nor_is_a_namespace_that_is_gone() -> None:
+    world = applied()
+    two_left(world)
+    strict = Strict(world.cluster, closed="was-deleted")
+    sweep(strict, ["was-deleted", NAMESPACE])
+    assert records(world) == []
+    with pytest.raises(Forbidden):
+        sweep(strict, ["was-deleted"])
