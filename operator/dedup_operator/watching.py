@@ -15,14 +15,15 @@ that when it begins, after every deletion, and now and then.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import kopf
 
 from dedup_operator import clocks
 from dedup_operator.admissions import Key, Stand
-from dedup_operator.clusters import ClusterError, Conflict, NotHolder, Refused, Unreachable
+from dedup_operator.clusters import Cluster, ClusterError, Conflict, Forbidden, NotHolder, Refused, Unreachable
 from dedup_operator.crd import GROUP, PLURAL, VERSION
 from dedup_operator.leases import Holding
 from dedup_operator.metrics import Metrics, served
@@ -37,6 +38,8 @@ CHILDREN: Final = (
 )
 LEAVE_S: Final = 12.0
 """For whatever is under way when it ends: a request takes 10 s at most."""
+ASK_S: Final = 60.0
+"""How often it is asked whether a namespace may be read that could not be."""
 log = logging.getLogger("dedup_operator")
 
 
@@ -140,10 +143,65 @@ def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: S
     server = served(port, text, lambda: all(thread.is_alive() for thread in threads))
     handlers = registry(queue, lambda live, gone: reconciler.queue.noticed(live, gone=gone))
     try:
-        kopf.run(registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=list(namespaces))
+        watch(handlers, reconciler.cluster, namespaces)
     finally:
         leave(queue, lease, threads)
         server.shutdown()
+
+
+def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequence[str]) -> None:
+    """kopf's watches, until a signal ends them.
+
+    kopf ends when it may not read one of several namespaces, such as one that was deleted: our role in it went with it.
+    So those are left out, and watched when they may be read again. If none may, kopf's error ends the program.
+    """
+    while True:
+        there = [each for each in namespaces if may_read(cluster, each)] or list(namespaces)
+        away, again = [each for each in namespaces if each not in there], threading.Event()
+        if away:
+            log.warning("not watched, since they may not be read (deleted, or no role of ours): %s", ", ".join(away))
+        with _asking(cluster, away, again):
+            try:
+                kopf.run(
+                    registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=there, stop_flag=again
+                )
+            except Exception as error:
+                if [each for each in there if may_read(cluster, each)] in ([], there):
+                    raise
+                log.warning("the watches ended (%s) and are begun again", error)
+            else:
+                if not again.is_set():
+                    return
+
+
+def may_read(cluster: Cluster, namespace: str) -> bool:
+    """Whether experiments in a namespace may be listed; so far as is known, when nobody answers."""
+    try:
+        cluster.list("DedupExperiment", namespace, "", most=1)
+    except Forbidden:
+        return False
+    except ClusterError:
+        return True
+    return True
+
+
+@contextmanager
+def _asking(cluster: Cluster, away: Sequence[str], found: threading.Event) -> Iterator[None]:
+    """Meanwhile it is asked now and then whether one of them may be read; `found` tells it."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while away and not over.wait(ASK_S):
+            if any(may_read(cluster, each) for each in away):
+                found.set()
+                return
+
+    asker = threading.Thread(target=ask, name="namespaces", daemon=True)
+    asker.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def leave(

@@ -97,13 +97,13 @@ class Strict:
     """A cluster that refuses a deletion, or all there is to read in one namespace."""
 
     def __init__(self, inner: Cluster, keeps: str = "", closed: str = "") -> None:
-        self._inner, self._keeps, self._closed = inner, keeps, closed
+        self._inner, self._keeps, self.closed = inner, keeps, closed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
-        if namespace == self._closed:
+        if namespace == self.closed:
             raise Forbidden(f"{kind} in {namespace} is forbidden")
         return self._inner.list(kind, namespace, selector, fields, most)
 
