@@ -13,6 +13,8 @@ that when it begins, after every deletion, and now and then.
 """
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +41,7 @@ CHILDREN: Final = (
 LEAVE_S: Final = 12.0
 """For whatever is under way when it ends: a request takes 10 s at most."""
 ASK_S: Final = 60.0
-"""How often it is asked whether a namespace may be read that could not be."""
+"""How often it is asked which namespaces may be read. kopf's watches of one that may not go on for five minutes."""
 log = logging.getLogger("dedup_operator")
 
 
@@ -156,52 +158,55 @@ def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequenc
     So those are left out, and watched when they may be read again. If none may, kopf's error ends the program.
     """
     while True:
-        there = [each for each in namespaces if may_read(cluster, each)] or list(namespaces)
-        away, again = [each for each in namespaces if each not in there], threading.Event()
-        if away:
+        there = readable(cluster, namespaces)
+        if away := [each for each in namespaces if each not in there]:
             log.warning("not watched, since they may not be read (deleted, or no role of ours): %s", ", ".join(away))
-        with _asking(cluster, away, again):
-            try:
-                kopf.run(
-                    registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=there, stop_flag=again
-                )
-            except Exception as error:
-                if [each for each in there if may_read(cluster, each)] in ([], there):
-                    raise
-                log.warning("the watches ended (%s) and are begun again", error)
-            else:
-                if not again.is_set():
-                    return
+        with _asking(cluster, namespaces, there) as others:
+            kopf.run(registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=there)
+        if not others.is_set():
+            return
 
 
-def may_read(cluster: Cluster, namespace: str) -> bool:
-    """Whether experiments in a namespace may be listed; so far as is known, when nobody answers."""
-    try:
-        cluster.list("DedupExperiment", namespace, "", most=1)
-    except Forbidden:
-        return False
-    except ClusterError:
+def readable(cluster: Cluster, namespaces: Sequence[str]) -> list[str]:
+    """Those in which experiments may be listed, so far as is known when nobody answers; all, if they may in none."""
+
+    def may(namespace: str) -> bool:
+        try:
+            cluster.list("DedupExperiment", namespace, "", most=1)
+        except Forbidden:
+            return False
+        except ClusterError:
+            return True
         return True
-    return True
+
+    return [each for each in namespaces if may(each)] or list(namespaces)
 
 
 @contextmanager
-def _asking(cluster: Cluster, away: Sequence[str], found: threading.Event) -> Iterator[None]:
-    """Meanwhile it is asked now and then whether one of them may be read; `found` tells it."""
-    over = threading.Event()
+def _asking(cluster: Cluster, namespaces: Sequence[str], there: Sequence[str]) -> Iterator[threading.Event]:
+    """Meanwhile it is asked now and then whether others may be read than are there; if so that is told, and kopf ended.
+
+    kopf would find out too, by an error in one of its watches, and then need a minute to end the others.
+    """
+    over, others = threading.Event(), threading.Event()
 
     def ask() -> None:
-        while away and not over.wait(ASK_S):
-            if any(may_read(cluster, each) for each in away):
-                found.set()
-                return
+        while not over.wait(ASK_S) and not others.is_set():
+            if readable(cluster, namespaces) != there:
+                others.set()
+                _end_kopf()
 
     asker = threading.Thread(target=ask, name="namespaces", daemon=True)
     asker.start()
     try:
-        yield
+        yield others
     finally:
         over.set()
+
+
+def _end_kopf() -> None:
+    """As from outside: for a flag of ours kopf would wait in a thread, which never ends when a signal comes instead."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def leave(

@@ -1,7 +1,7 @@
 """The examples are what a newcomer copies: each parses, says what it shows, and carries the numbers of S0.
 
 Those in examples/kubernetes are the same experiments made small, with a place for their histories. Those in its folder
-more/ show what they do not: nothing of the tests' cluster could carry them out.
+more/ show what they do not.
 """
 
 from pathlib import Path

@@ -2,8 +2,9 @@
 
 Names follow from intents, so no attempt has two Jobs; and a status is written only over the one that was read, so the
 verdict is that of a calm course. More does not hold: between an intent and its deed, each takes the other for one that
-has crashed, and does the run again beside it. That needs a Lease. And a task's time limit is told from when it began,
-by whoever looks: operators whose clocks differ by as much as the limit end each other's runs, so all need one clock.
+has crashed, and does the run again beside it. The Lease is there for that (test_fences.py). And a task's time limit is
+told from when it began, by whoever looks: operators whose clocks differ by as much as the limit end each other's runs,
+so all need one clock.
 """
 
 from collections import Counter
@@ -54,7 +55,7 @@ def test_one_operator_with_the_same_machinery_does_everything_once() -> None:
     assert course.findings() == calm.findings()
 
 
-def test_what_happens_today_is_told(tell: Callable[[str], None]) -> None:
+def test_what_would_happen_without_the_lease_is_told(tell: Callable[[str], None]) -> None:
     calm = points.calm(SHORT).course
     for ahead_s in (0.0, APART_S, -APART_S):
         told: Counter[str] = Counter()
@@ -63,4 +64,4 @@ def test_what_happens_today_is_told(tell: Callable[[str], None]) -> None:
             told["two runs at once"] += bool(course.wrongs)
             told["second effects"] += bool(course.seconds(calm))
             told["tasks that failed"] += course.findings()["failures"] != calm.findings()["failures"]
-        tell(f"clocks {ahead_s:g} s apart, of {ORDERS} orders: {dict(told)}")
+        tell(f"without the lease, clocks {ahead_s:g} s apart, of {ORDERS} orders: {dict(told)}")

@@ -9,7 +9,7 @@ import pytest
 from tests.operator.test_reconciliations import applied
 from tests.operator.worlds import NAMESPACE, Crash, World
 
-from dedup_operator.clusters import Cluster, Forbidden, Object, Refused
+from dedup_operator.clusters import Cluster, Forbidden, Object, Refused, Unreachable
 from dedup_operator.reconciliations import REMAINS, SWEEP_AGAIN_S
 from dedup_operator.releases import sweep
 
@@ -94,17 +94,19 @@ def test_its_innocent_twin_goes() -> None:
 
 
 class Strict:
-    """A cluster that refuses a deletion, or all there is to read in one namespace."""
+    """A cluster that refuses a deletion, or all there is to read in one namespace; of another nobody answers."""
 
-    def __init__(self, inner: Cluster, keeps: str = "", closed: str = "") -> None:
-        self._inner, self._keeps, self.closed = inner, keeps, closed
+    def __init__(self, inner: Cluster, keeps: str = "", closed: str = "", silent: str = "") -> None:
+        self._inner, self._keeps, self.closed, self._silent = inner, keeps, closed, silent
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
-        if namespace == self.closed:
+        if self.closed and namespace == self.closed:
             raise Forbidden(f"{kind} in {namespace} is forbidden")
+        if self._silent and namespace == self._silent:
+            raise Unreachable(namespace)
         return self._inner.list(kind, namespace, selector, fields, most)
 
     def delete(self, kind: str, namespace: str, name: str) -> None:

@@ -1,7 +1,7 @@
 """What is watched when a namespace is deleted that is watched among others: the others."""
 
+import threading
 from collections.abc import Callable
-from typing import Any
 
 import kopf
 import pytest
@@ -10,60 +10,64 @@ from tests.operator.worlds import NAMESPACE, FakeCluster
 
 from dedup_operator import watching
 from dedup_operator.clusters import Cluster
-from dedup_operator.watching import watch
+from dedup_operator.watching import readable, watch
 
 BOUND_S = 10.0
 BOTH = [NAMESPACE, "other"]
-Then = Callable[[Any], None]
 
 
-class Ended(Exception):
-    """kopf's own error."""
+def watched(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *then: Callable[[], object], namespaces: list[str]
+) -> list[list[str]]:
+    """Which namespaces kopf was asked to watch, one time after the other, until it was told to stop.
 
-
-def watched(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *then: Then, namespaces: list[str]) -> list[list[str]]:
-    """Which namespaces kopf was asked to watch, one time after the other; what happens at each is told by `then`."""
+    What happens at each is told by `then`; after the last comes a signal.
+    """
     asked: list[list[str]] = []
+    noticed = threading.Event()
 
-    def run(*, namespaces: list[str], stop_flag: Any, **_: Any) -> None:
+    def run(*, namespaces: list[str], **_: object) -> None:
         asked.append(namespaces)
-        then[len(asked) - 1](stop_flag)
+        if len(asked) <= len(then):
+            noticed.clear()
+            then[len(asked) - 1]()
+            assert noticed.wait(BOUND_S), "it is noticed"
 
+    monkeypatch.setattr(watching, "_end_kopf", noticed.set)
     monkeypatch.setattr(kopf, "run", run)
     monkeypatch.setattr(watching, "ASK_S", 0.001)
     watch(kopf.OperatorRegistry(), cluster, namespaces)
     return asked
 
 
-def fail(_stop: Any) -> None:
-    raise Ended("403")
-
-
-def signalled(_stop: Any) -> None:
-    """A signal ends it."""
-
-
 def test_a_namespace_that_is_deleted_is_left_out_until_it_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = Strict(FakeCluster())
 
-    def deleted(_stop: Any) -> None:
+    def deleted() -> None:
         strict.closed = "other"
-        raise Ended("403")
 
-    def back(stop: Any) -> None:
+    def back() -> None:
         strict.closed = ""
-        assert stop.wait(BOUND_S), "it is asked for again"
 
-    asked = watched(monkeypatch, strict, deleted, back, signalled, namespaces=BOTH)
-    assert asked == [BOTH, [NAMESPACE], BOTH]
+    assert watched(monkeypatch, strict, deleted, back, namespaces=BOTH) == [BOTH, [NAMESPACE], BOTH]
 
 
-def test_one_that_was_not_there_at_the_start_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    strict = Strict(FakeCluster(), closed="other")
-    assert watched(monkeypatch, strict, signalled, namespaces=BOTH) == [[NAMESPACE]]
+@pytest.mark.parametrize(
+    ("namespaces", "closed", "asked"),
+    [
+        (BOTH, "", BOTH),
+        (BOTH, "other", [NAMESPACE]),
+        ([NAMESPACE], NAMESPACE, [NAMESPACE]),
+        ([], NAMESPACE, []),
+    ],
+)
+def test_a_signal_ends_it(
+    namespaces: list[str], closed: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = Strict(FakeCluster(), closed=closed)
+    assert watched(monkeypatch, strict, namespaces=namespaces) == [asked]
 
 
-@pytest.mark.parametrize(("namespaces", "closed"), [(BOTH, ""), ([NAMESPACE], NAMESPACE), ([NAMESPACE], ""), ([], "")])
-def test_any_other_error_ends_it(namespaces: list[str], closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Ended):
-        watched(monkeypatch, Strict(FakeCluster(), closed=closed), fail, namespaces=namespaces)
+def test_who_does_not_answer_has_not_refused() -> None:
+    strict = Strict(FakeCluster(), silent="other")
+    assert readable(strict, BOTH) == BOTH
