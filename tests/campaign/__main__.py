@@ -12,6 +12,7 @@ cluster failed.
 import argparse
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -129,6 +130,14 @@ def on_a_whole_cluster() -> list[Case]:
         return whole.on_a_cluster(Path(folder))
 
 
+def commit() -> str:
+    """Of which it is: `git describe`, "-dirty" behind it if something was changed since."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=OUT.parent, capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip() or "unknown"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="break every request, once each way")
     parser.add_argument("--fake", action="store_true", help="the fake cluster only")
@@ -146,10 +155,13 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
     asked = parser.parse_args()
+    said = f"Commit {commit()}, Python {platform.python_version()}"
     parts = [on_the_fake(to_the_end=asked.to_the_end)]
     if not asked.fake:
         parts.append(on_an_api_server(asked.sample))
-    said = f"Python {platform.python_version()}" + (f", seed {points.seed()}" if asked.sample else "")
+    said = f"Commit {commit()}, Python {platform.python_version()}" + (
+        f", seed {points.seed()}" if asked.sample else ""
+    )
     page = written(parts, head=f"{HEAD}\n\n{said}.")
     asked.out.write_text(page, encoding="utf-8")
     cases = list({case.name: case for report in asked.report or () for case in whole.cases(report)}.values())

@@ -38,7 +38,7 @@ from dedup_operator.objects.snapshots import snapshot
 from dedup_operator.objects.systems import release_of, values
 from dedup_operator.objects.verifications import verification
 from dedup_operator.reconciliations import Reconciler
-from dedup_operator.sights import Told
+from dedup_operator.sights import Told, ToldFaults
 from dedup_operator.statuses import Judgement, Kept, Status, Sums, SystemStatus, VariantStatus
 
 UID: Final = "6f1c0000-0000-4000-8000-000000000000"
@@ -341,15 +341,24 @@ def test_a_status_fits_into_64_kib_at_the_largest_experiment_and_the_most_talkat
     ]
     systems = [SystemStatus(name=each.name, variants=variants) for each in experiment.spec.systems]
     words = letter * 100_000
-    told = Told(spec_digest="0" * 64, verdict=Judgement.INCONCLUSIVE, reasons=[words] * 8, systems=systems, uri=words)
+    faults = ToldFaults(planned=2**53, runs=2**53, struck=0, missed=words)
+    told = Told(
+        spec_digest="0" * 64,
+        verdict=Judgement.INCONCLUSIVE,
+        reasons=[words] * 8,
+        systems=systems,
+        uri=words,
+        faults=faults,
+    )
     numbers = dict.fromkeys(("attempt", "restarts", "failed_in_a_row", "failures"), 2**53)
     state = State(digest="0" * 64, since_unix_s=2**53 - 0.5, last_failure=letter * 500, **numbers)
     over = state.model_copy(update={"cursor": len(tasks)})
     token, now = "t" * 63, datetime(2026, 11, 22, tzinfo=UTC)
-    for lengths in ({"uri": 1024, "endpoint": 300, "region": 253}, {"claim_name": 253, "folder": 1024}):
-        kept = Kept(**{name: letter * length for name, length in lengths.items()})
+    s3 = Kept(uri="u" * 1024, endpoint=letter * 300, region=letter * 253)  # buckets, prefixes and folders are ASCII
+    for kept in (s3, Kept(claim_name="c" * 253, folder="f" * 1024)):
         finished = status_of(Situation(2**53, token, tasks, over, told, changed=True, artifacts=kept), Status(), now)
-        between = status_of(Situation(2**53, token, tasks, state, changed=True, artifacts=kept), finished, now)
+        waiting = Situation(2**53, token, tasks, state, heard=words, changed=True, artifacts=kept)
+        between = status_of(waiting, finished, now)
         for status in (finished, between, stalled(finished, 2**53, words, now), noted(finished, 2**53, True, now)):
             written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
             assert len(json.dumps(written, ensure_ascii=False).encode()) <= 64 << 10
