@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import kopf
@@ -158,7 +158,10 @@ def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequenc
     So those are left out, and watched when they may be read again. If none may, kopf's error ends the program.
     """
     while True:
-        there = readable(cluster, namespaces)
+        try:
+            there = readable(cluster, namespaces)
+        except ClusterError:
+            there = list(namespaces)
         if away := [each for each in namespaces if each not in there]:
             log.warning("not watched, since they may not be read (deleted, or no role of ours): %s", ", ".join(away))
         with _asking(cluster, namespaces, there) as others:
@@ -168,15 +171,13 @@ def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequenc
 
 
 def readable(cluster: Cluster, namespaces: Sequence[str]) -> list[str]:
-    """Those in which experiments may be listed, so far as is known when nobody answers; all, if they may in none."""
+    """Those in which experiments may be listed; all, if they may in none. Nothing is known if one is not answered."""
 
     def may(namespace: str) -> bool:
         try:
             cluster.list("DedupExperiment", namespace, "", most=1)
         except Forbidden:
             return False
-        except ClusterError:
-            return True
         return True
 
     return [each for each in namespaces if may(each)] or list(namespaces)
@@ -192,9 +193,10 @@ def _asking(cluster: Cluster, namespaces: Sequence[str], there: Sequence[str]) -
 
     def ask() -> None:
         while not over.wait(ASK_S) and not others.is_set():
-            if readable(cluster, namespaces) != there:
-                others.set()
-                _end_kopf()
+            with suppress(ClusterError):
+                if readable(cluster, namespaces) != there:
+                    others.set()
+                    _end_kopf()
 
     asker = threading.Thread(target=ask, name="namespaces", daemon=True)
     asker.start()

@@ -9,7 +9,7 @@ from tests.operator.test_remains import Strict
 from tests.operator.worlds import NAMESPACE, FakeCluster
 
 from dedup_operator import watching
-from dedup_operator.clusters import Cluster
+from dedup_operator.clusters import Cluster, Unreachable
 from dedup_operator.watching import readable, watch
 
 BOUND_S = 10.0
@@ -68,6 +68,8 @@ def test_a_signal_ends_it(
     assert watched(monkeypatch, strict, namespaces=namespaces) == [asked]
 
 
-def test_who_does_not_answer_has_not_refused() -> None:
-    strict = Strict(FakeCluster(), silent="other")
-    assert readable(strict, BOTH) == BOTH
+def test_where_nobody_answers_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = Strict(FakeCluster(), closed="other", silent=NAMESPACE)
+    with pytest.raises(Unreachable):
+        readable(strict, BOTH)
+    assert watched(monkeypatch, strict, namespaces=BOTH) == [BOTH]
