@@ -2,6 +2,14 @@
 
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
+# One has the tests on clusters, the other all others (docs/decisions/018).
+TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
+
+# Says in one line what the tests on a cluster install on this machine (DEDUP_INSTALL=no refuses it).
+INTENDED := $(PYTHON) -m tests.kubernetes.cluster.packages
+
+# How many minutes a share of the slow tests and the tests of the last change may take together.
+MINUTES ?= 40
 
 # How large the demonstration is: runs of each variant on each system, and messages a run.
 RUNS ?= 2
@@ -25,11 +33,20 @@ setup: ## Make .venv with the dedup command in it; returns at once when nothing 
 demo: setup ## Kafka and Pulsar, with and without deduplication, while their connections are killed
 	.venv/bin/dedup run examples/kafka-vs-pulsar.yaml --runs $(RUNS) --messages $(MESSAGES)
 
-test: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others
-	$(PYTEST) -n 2 --dist loadscope --no-loadscope-reorder
+test: setup $(if $(ROOM),,lint) ## Lint, every fast test, and of the slow ones one of a kind (ROOM=core: its fast tests alone)
+	$(if $(ROOM),,@$(INTENDED))
+	$(PYTEST) $(TWO_PROCESSES) $(if $(ROOM),tests/$(ROOM) --tier fast,--tier quick)
 
-test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes (5 minutes)
-	$(PYTEST) -m "not live and not spark and not kubernetes and not cluster"
+test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes
+	$(PYTEST) $(TWO_PROCESSES) --tier fast
+
+test-share: setup ## After `make test`: a fifth of the slow tests, and those of the last change as far as MINUTES go
+	@$(INTENDED)
+	$(PYTEST) $(TWO_PROCESSES) --tier share --minutes $(MINUTES)
+
+test-all: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others (an hour)
+	@$(INTENDED)
+	$(PYTEST) $(TWO_PROCESSES) --store-durations
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m ruff check
@@ -80,5 +97,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint format campaign bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: images image-parts test-strimzi lock clean

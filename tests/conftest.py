@@ -1,10 +1,11 @@
 """What every test shares: the settings of Hypothesis, and honesty about what was not run.
 
 A test that needs something this machine lacks is not run, and that must not pass for success unseen. So the last lines
-of every session say what was not run here and why, in words, whether a requirement was missing, a test skipped itself
-or the command line left tests out.
+of every session say what was not run here and why, in words, whether a requirement was missing, a test skipped itself,
+the command line left tests out or they are of another tier (tests/tiers.py).
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Generator
 from functools import cache
@@ -70,7 +71,15 @@ OF_CLUSTERS: Final = "_cluster.py"
 """How files end whose tests run on a cluster."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers", "which tests are run (tests/tiers.py)")
+    group.addoption("--tier", choices=["fast", "quick", "share", "all"], default="all")
+    group.addoption("--minutes", type=float, default=0.0, help="what a share and the tests of a change may take")
+    group.addoption("--store-durations", action="store_true", help="write what each slow test took")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _keep_tier(config, items)
     for item in items:
         lacks = {lack for marker, find in REQUIREMENTS.items() if item.get_closest_marker(marker) and (lack := find())}
         for lack in lacks:
@@ -84,6 +93,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.path.name.endswith(OF_CLUSTERS))
+
+
+LEFT_OUT: Final = pytest.StashKey[dict[str, str]]()
+"""Why tests of another tier were left out, and what was chosen instead, for the closing lines."""
+
+
+def _keep_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of other tiers out, and say so."""
+    if (tier := config.getoption("--tier")) == "all":
+        return
+    from tests import tiers
+
+    found = [tiers.Case(item.nodeid, frozenset(mark.name for mark in item.iter_markers())) for item in items]
+    choice = tiers.chosen(tier, found, config.getoption("--minutes"))
+    left_out = [item for item in items if item.nodeid not in choice.nodes]
+    items[:] = [item for item in items if item.nodeid in choice.nodes]
+    said = {f"not run here: {len(left_out)} tests: {choice.why_not}": choice.line}
+    config.stash[LEFT_OUT] = said
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = said
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each process of tests has chosen the same; the last lines are written by the one that started them."""
+    if said := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[LEFT_OUT] = said
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -123,6 +159,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None
         reasons["left out by the command line"] = left_out
     for reason, number in sorted(reasons.items()):
         terminalreporter.write_line(f"not run here: {number} {'test' if number == 1 else 'tests'}: {reason}")
+    for left_out, line in terminalreporter.config.stash.get(LEFT_OUT, {}).items():
+        if line:
+            terminalreporter.write_line(line)
+        terminalreporter.write_line(left_out)
+    if terminalreporter.config.getoption("--store-durations"):
+        from tests import tiers
+
+        every = (report for reports in terminalreporter.stats.values() for report in reports)
+        tiers.DURATIONS.write_text(json.dumps(tiers.recorded(every), indent=0) + "\n")
 
 
 def _reason(report: Any) -> str:

@@ -25,7 +25,7 @@ from dedup_operator import crd
 from dedup_operator.statuses import Condition, Judgement, Phase, Status, Sums, SystemStatus, VariantStatus
 from dedup_runners.waiting import until
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.smoke]
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 WAIT_S: Final = 120

@@ -79,6 +79,7 @@ def applied(cluster: PlayedCluster, namespace: str, *changes: tuple[str, Any]) -
     return world
 
 
+@pytest.mark.smoke
 def test_an_experiment_goes_from_apply_to_its_verdict(cluster: PlayedCluster, namespace: str) -> None:
     world = applied(cluster, namespace)
     assert not world.run()

@@ -28,6 +28,27 @@ def test_what_can_be_installed_is_no_hindrance(as_root: Path) -> None:
     packages.check(NEEDED)
 
 
+def test_who_refuses_installations_is_told_what_is_missing(as_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(as_root / "apt-get", "exit 100")
+    monkeypatch.setenv(packages.INSTALL, packages.REFUSED)
+    with pytest.raises(EnvironmentError_, match=r"got no no-such.* DEDUP_INSTALL=no; .*install runtime-package"):
+        packages.check(NEEDED)
+    assert packages.intended() is None
+    packages.check({"sh": "dash"})
+
+
+def test_what_will_be_installed_is_said_before(as_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(as_root / "apt-get", "")
+    monkeypatch.setattr(packages, "CLUSTER", NEEDED)
+    said = packages.intended()
+    assert (
+        said is not None and "apt-get will install" in said and "runtime-package" in said and "DEDUP_INSTALL=no" in said
+    )
+    monkeypatch.setattr(packages, "CLUSTER", {"sh": "dash"})
+    monkeypatch.setattr(packages, "IMAGES", {"sh": "dash"})
+    assert packages.intended() is None, "nothing is missing"
+
+
 def test_programs_of_others_know_nothing_of_our_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python that debootstrap installs would take its own warnings for errors."""
     monkeypatch.setenv("PYTHONWARNINGS", "error")

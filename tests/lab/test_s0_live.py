@@ -27,7 +27,15 @@ MOST_SEEDS = 3
 """Of an experiment, until no fault comes while all is acknowledged."""
 
 
-@pytest.mark.parametrize("name", ["kafka-kill-tcp", "kafka-kill-leader", "pulsar-kill-tcp", "pulsar-kill-topic-owner"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("kafka-kill-tcp", marks=pytest.mark.smoke),
+        "kafka-kill-leader",
+        pytest.param("pulsar-kill-tcp", marks=pytest.mark.smoke),
+        "pulsar-kill-topic-owner",
+    ],
+)
 def test_duplicates_without_deduplication_and_none_with_it(name: str, tmp_path: Path) -> None:
     found = harness.document(name, messages=MESSAGES)
     ended = met(found, tmp_path)

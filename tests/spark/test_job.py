@@ -30,6 +30,7 @@ def assert_agree(said: Verification, naive: Verification, what: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.smoke
 def test_agrees_with_the_oracle_on_golden_histories(spark_judges: Judge, tmp_path: Path) -> None:
     goldens = golden_histories()
     folders = [tmp_path / f"it's [{golden.name}] 100% + {{a,b}}" for golden in goldens]

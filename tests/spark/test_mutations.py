@@ -269,6 +269,7 @@ def test_exactly_what_was_put_in_is_found(mutate: Callable[[Clean], Found], tmp_
 
 
 @pytest.mark.spark
+@pytest.mark.smoke
 def test_spark_finds_exactly_that_too(spark_judges: Judge, tmp_path: Path, tell: Callable[[str], None]) -> None:
     expected = {folder: wanted for mutate in MUTATIONS for folder, wanted in mutated(mutate, tmp_path).items()}
     runs, problems = spark_judges(list(expected), chunk_rows=1)

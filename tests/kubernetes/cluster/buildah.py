@@ -22,8 +22,6 @@ from tests.kubernetes.cluster.processes import AGAIN, run
 
 from dedup_lab.caches import remove_stale, root
 
-PROGRAMS: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
-"""The programs that building images needs of this machine, and the Debian package of each."""
 TIMEOUT_S: Final = 1800.0
 KEPT: Final = 3
 """How many states of an image are kept."""
@@ -41,7 +39,7 @@ class Buildah:
     """Builds images (images.py says what a builder is) into a store in our cache."""
 
     def __init__(self) -> None:
-        packages.install(PROGRAMS)
+        packages.install(packages.IMAGES)
         self._store = root() / "kubernetes" / "buildah"
         self._notes = self._store / "notes"
         for folder in (self._notes, _NOTES):

@@ -15,6 +15,9 @@ from typing import Final
 
 from dedup.errors import EnvironmentError_
 
+INSTALL: Final = "DEDUP_INSTALL"
+"""An environment variable: what it says of installing packages on this machine. Unset: they may be."""
+REFUSED: Final = "no"
 INSTALL_TIMEOUT_S: Final = 600.0
 PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 CNI_FOLDERS: Final = (Path("/usr/lib/cni"), Path("/usr/libexec/cni"), Path("/opt/cni/bin"))
@@ -33,6 +36,8 @@ CLUSTER: Final = {
     "hostname": "hostname",
 }
 """The programs that a cluster needs, and the Debian package of each."""
+IMAGES: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
+"""The programs that building images needs, and the Debian package of each."""
 
 
 def check(programs: Mapping[str, str]) -> None:
@@ -44,13 +49,33 @@ def check(programs: Mapping[str, str]) -> None:
             rule="pods are run by root on Linux only",
             todo="run as root on Linux, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
-    if (lacking := _lacking(programs)) and shutil.which("apt-get") is None:
+    if not (lacking := _lacking(programs)):
+        return
+    if shutil.which("apt-get") is None:
         raise EnvironmentError_(
             where="cluster",
             got=f"no {', '.join(lacking)}",
             rule=f"it is made of what Debian has in {', '.join(_packages(lacking))}",
             todo="install them, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
+    if os.environ.get(INSTALL) == REFUSED:
+        raise EnvironmentError_(
+            where="cluster",
+            got=f"no {', '.join(lacking)}, and {INSTALL}={REFUSED}",
+            rule="what is missing is installed only where that is allowed",
+            todo=f"install {', '.join(_packages(lacking))}, or unset {INSTALL}",
+        )
+
+
+def intended() -> str | None:
+    """What the tests of a cluster will install on this machine, in one line; None: nothing, or none is run here."""
+    try:
+        check(CLUSTER | IMAGES)
+    except EnvironmentError_:
+        return None
+    if not (lacking := _lacking(CLUSTER | IMAGES)):
+        return None
+    return f"apt-get will install {', '.join(_packages(lacking))}; {INSTALL}={REFUSED} leaves those tests out instead"
 
 
 def install(programs: Mapping[str, str]) -> None:
@@ -109,3 +134,8 @@ def _lacking(programs: Mapping[str, str]) -> dict[str, str]:
 
 def _packages(programs: Mapping[str, str]) -> list[str]:
     return sorted(set(programs.values()))
+
+
+if __name__ == "__main__":
+    if line := intended():
+        print(line)

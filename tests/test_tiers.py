@@ -1,0 +1,77 @@
+"""Which tests a session runs: five shares run every slow test, and a change brings its own along."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+from tests import tiers
+from tests.tiers import SHARES, Case, Choice
+
+LIVE: Final = frozenset({"live"})
+CLUSTER: Final = frozenset({"cluster"})
+SLOW: Final = [
+    *(Case(f"tests/lab/test_{name}_live.py::test_{number}", LIVE) for name in "abcdefg" for number in (1, 2)),
+    *(Case(f"tests/kubernetes/test_{name}_cluster.py::test_it", CLUSTER) for name in "hijklm"),
+    *(Case(f"tests/lab/test_long_live.py::test_long[{case}]", LIVE) for case in "nop"),
+]
+FAST: Final = Case("tests/core/test_fast.py::test_fast", frozenset())
+SMOKE: Final = Case("tests/lab/test_smoke_live.py::test_smoke", LIVE | {"smoke"})
+SECONDS: Final = {test.node: 150.0 if "long" in test.node else 20.0 for test in SLOW}
+
+
+def share(number: int, changed: Iterable[str] = (), minutes: float = 0.0) -> Choice:
+    return tiers.of_share(SLOW, number, frozenset(changed), minutes, SECONDS)
+
+
+def test_five_shares_run_every_slow_test_once() -> None:
+    nodes = [node for number in range(SHARES) for node in share(number).nodes]
+    assert sorted(nodes) == sorted(test.node for test in SLOW)
+
+
+def test_tests_of_a_file_share_their_fixtures_unless_they_take_too_long() -> None:
+    found = [share(number).nodes for number in range(SHARES)]
+    of_a = {test.node for test in SLOW if "test_a_live" in test.node}
+    long = {test.node for test in SLOW if "test_long" in test.node}
+    assert any(of_a <= nodes for nodes in found)
+    assert len([nodes for nodes in found if nodes & long]) == 3
+
+
+def test_a_change_brings_its_tests_along_as_far_as_the_time_goes() -> None:
+    changed = sorted({test.file for test in SLOW if "lab" in test.file})
+    assert share(0, changed, minutes=0.0).nodes == share(0).nodes
+    everything = share(0, changed, minutes=60.0).nodes
+    assert everything - share(0).nodes == {test.node for test in SLOW if "lab" in test.node} - share(0).nodes
+    some = share(0, changed, minutes=3.5)
+    assert share(0).nodes < some.nodes < everything
+    assert not any("long" in node for node in some.nodes - share(0).nodes), "the shortest first"
+    assert "of the slow tests" in some.line and "that the change concerns" in some.line
+
+
+def test_fast_tests_and_smoke_tests_are_quick_and_in_no_share() -> None:
+    every = [FAST, SMOKE, *SLOW]
+    assert tiers.chosen("fast", every, 0.0).nodes == {FAST.node}
+    assert tiers.chosen("quick", every, 0.0).nodes == {FAST.node, SMOKE.node}
+    for number in range(SHARES):
+        assert not tiers.of_share(every, number, {FAST.file, SMOKE.file}, 60.0, SECONDS).nodes & {FAST.node, SMOKE.node}
+
+
+@pytest.mark.parametrize(
+    ("ages_h", "found"),
+    [([0], 1), ([0, 0.5, 0.9], 1), ([0, 1.5], 2), ([0, 0.2, 5, 5.1, 9], 3)],
+)
+def test_a_pause_of_an_hour_ends_a_working_session(ages_h: list[float], found: int) -> None:
+    assert tiers.sessions([str(int(1_000_000 - age * 3600)) for age in ages_h]) == found
+
+
+def test_a_test_is_of_a_change_of_what_it_uses_and_of_no_other() -> None:
+    file = "tests/lab/test_s0_live.py"
+    assert tiers.concerned(file, {file})
+    assert tiers.concerned(file, {"tests/lab/harness.py"}), "a helper"
+    assert tiers.concerned(file, {"lab/dedup_lab/platform.py"})
+    assert not tiers.concerned(file, {"operator/dedup_operator/leases.py", "README.md"})
+
+
+def test_a_chart_has_tests_of_its_name() -> None:
+    changed = {"charts/pulsar/values.yaml"}
+    assert tiers.concerned("tests/kubernetes/test_chart_pulsar_cluster.py", changed)
+    assert not tiers.concerned("tests/kubernetes/test_chart_kafka_cluster.py", changed)

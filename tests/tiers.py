@@ -1,0 +1,241 @@
+"""Which tests a session runs. All of them take an hour; a change needs an answer sooner.
+
+A test is *slow* if it starts brokers, Spark or Kubernetes (its marks say so); all others are *fast*. One slow test of a
+kind is marked `smoke`, too. So there are four tiers:
+
+    fast    the fast tests                                              make test-fast, make test ROOM=core
+    quick   the fast ones and the smoke tests                           make test
+    share   one fifth of the other slow tests, and those of a change    make test-share; .ci/run, after make test
+    all     everything                                                  make test-all
+
+Which fifth is run rotates with the working sessions that the history shows (a pause of an hour between two commits ends
+one), so that five landings run everything. A slow test is of a change if its file changed, if it uses a product file or
+a helper of tests that changed, or if its name is that of a chart that changed. These are added to the share, shortest
+first, as long as the time allows that the command line gives.
+
+Shares are balanced by what each test took (durations.json, in seconds; `make test-all` writes it anew). A file
+goes to one share as a whole, since its tests share fixtures, unless it takes too long for that. The two processes of a
+session (docs/decisions/018) are balanced each by itself.
+"""
+
+import ast
+import json
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).parent.parent
+DURATIONS: Final = Path(__file__).with_name("durations.json")
+SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster"})
+SMOKE: Final = "smoke"
+SHARES: Final = 5
+PAUSE_S: Final = 3600
+"""A pause between two commits that ends a working session."""
+SESSION_S: Final = 4 * 3600
+"""What was committed so long before the newest commit is not of its change."""
+LONGEST_UNIT_S: Final = 240.0
+UNKNOWN_S: Final = 30.0
+"""What a test is taken for that nobody has timed yet."""
+
+ANOTHER_SHARE: Final = "tests that make test runs, and slow ones of other shares: make test-all runs all"
+SLOW_ONES: Final = "slow tests: make test-all runs them"
+
+
+class Case(NamedTuple):
+    """One collected test: its node id and the names of its marks."""
+
+    node: str
+    marks: frozenset[str]
+
+    @property
+    def file(self) -> str:
+        return self.node.split("::")[0]
+
+    @property
+    def slow(self) -> bool:
+        return bool(self.marks & SLOW)
+
+    @property
+    def quick(self) -> bool:
+        return not self.slow or SMOKE in self.marks
+
+
+class Choice(NamedTuple):
+    """The node ids that a session runs, why the others are left out, and a line on what was chosen."""
+
+    nodes: frozenset[str]
+    why_not: str
+    line: str
+
+
+def chosen(tier: str, tests: Sequence[Case], minutes: float) -> Choice:
+    """What `tier` runs of `tests`. `minutes` bounds a share with its change; the share itself is always run."""
+    if tier == "fast":
+        return Choice(frozenset(test.node for test in tests if not test.slow), SLOW_ONES, "")
+    if tier == "quick":
+        return Choice(frozenset(test.node for test in tests if test.quick), SLOW_ONES, "")
+    number = sessions(_git("log", "--format=%ct").split()) % SHARES
+    return of_share(tests, number, changed_tests(tests), minutes, durations())
+
+
+def of_share(
+    tests: Sequence[Case], number: int, changed: Collection[str], minutes: float, seconds: Mapping[str, float]
+) -> Choice:
+    """Share `number` of the slow ones of these tests, and of the files in `changed` as much as the time allows."""
+    slow = [test for test in tests if not test.quick]
+    units = units_of(slow, seconds)
+    share = shares(units)
+    own = {name for name in units if share[name] == number}
+    more = sorted((units[name].seconds, name) for name in units if name not in own and units[name].file in changed)
+    added = set(own)
+    for _, name in more:
+        if wall_s(units[each] for each in {*added, name}) <= minutes * 60:
+            added.add(name)
+    nodes = frozenset(node for name in added for node in units[name].nodes)
+    tests_of_change = sum(len(units[name].nodes) for _, name in more)
+    here = sum(len(units[name].nodes) for _, name in more if name in added)
+    of_own = sum(len(units[name].nodes) for name in own)
+    line = (
+        f"share {number + 1} of {SHARES} of the slow tests ({of_own} of {len(slow)}), and {here} of "
+        f"{tests_of_change} others that the change concerns; "
+        f"about {wall_s(units[each] for each in added) / 60:.0f} minutes"
+    )
+    return Choice(nodes, ANOTHER_SHARE, line)
+
+
+class Unit(NamedTuple):
+    """Tests that stay together: of one file, unless that takes too long."""
+
+    file: str
+    nodes: tuple[str, ...]
+    seconds: float
+    on_cluster: bool
+
+
+def units_of(tests: Iterable[Case], seconds: Mapping[str, float]) -> dict[str, Unit]:
+    """The units by name: a file, or one of its functions, or one case of such a function."""
+    by_file: dict[str, list[Case]] = {}
+    for test in tests:
+        by_file.setdefault(test.file, []).append(test)
+    return {unit.nodes[0]: unit for own in by_file.values() for unit in _split(own, seconds)}
+
+
+def _split(own: Sequence[Case], seconds: Mapping[str, float]) -> Iterator[Unit]:
+    total = sum(seconds.get(test.node, UNKNOWN_S) for test in own)
+    for key in (lambda test: test.node.split("[")[0], lambda test: test.node):
+        if total <= LONGEST_UNIT_S or len(own) == 1:
+            break
+        parts: dict[str, list[Case]] = {}
+        for test in own:
+            parts.setdefault(key(test), []).append(test)
+        if len(parts) > 1:
+            for part in parts.values():
+                yield from _split(part, seconds)
+            return
+    yield Unit(own[0].file, tuple(test.node for test in own), total, "cluster" in own[0].marks)
+
+
+def shares(units: Mapping[str, Unit]) -> dict[str, int]:
+    """The share of each unit: the longest first, each to the share that has least yet, clusters' by themselves."""
+    taken: dict[str, int] = {}
+    for on_cluster in (True, False):
+        loads = [0.0] * SHARES
+        own = [name for name, unit in units.items() if unit.on_cluster is on_cluster]
+        for name in sorted(own, key=lambda name: (-units[name].seconds, name)):
+            taken[name] = loads.index(min(loads))
+            loads[taken[name]] += units[name].seconds
+    return taken
+
+
+def wall_s(units: Iterable[Unit]) -> float:
+    """How long two processes take: one has all tests on clusters, and then helps the other."""
+    every = list(units)
+    on_cluster = sum(unit.seconds for unit in every if unit.on_cluster)
+    return max(on_cluster, sum(unit.seconds for unit in every) / 2)
+
+
+def sessions(committed_unix_s: Iterable[str]) -> int:
+    """How many working sessions these times of commits show, newest first."""
+    times = [int(each) for each in committed_unix_s]
+    return 1 + sum(later - earlier >= PAUSE_S for later, earlier in pairwise(times))
+
+
+def durations() -> dict[str, float]:
+    """Seconds by node id, as they were recorded."""
+    found: dict[str, float] = json.loads(DURATIONS.read_text())
+    return found
+
+
+def recorded(reports: Iterable[Any]) -> dict[str, float]:
+    """Seconds by node id, from the reports of a session: of slow tests, with the fixtures that each waited for."""
+    found: dict[str, float] = {}
+    for report in reports:
+        if SLOW & set(getattr(report, "keywords", ())) and not report.skipped:
+            found[report.nodeid] = found.get(report.nodeid, 0.0) + report.duration
+    return {node: round(seconds, 1) for node, seconds in sorted(found.items())}
+
+
+# What a change concerns.
+
+
+def changed_tests(tests: Iterable[Case]) -> set[str]:
+    """The files of tests that the change since the last session concerns."""
+    changed = _changed_files()
+    return {file for file in {test.file for test in tests} if concerned(file, changed)}
+
+
+def concerned(file: str, changed: Collection[str]) -> bool:
+    """Whether a file of tests, or something that it uses directly or by a helper of tests, is among those changed."""
+    charts = {Path(each).parts[1] for each in changed if each.startswith("charts/")}
+    named = any(f"chart_{chart.split('-')[-1]}" in file for chart in charts)
+    return named or not changed_of(file).isdisjoint(changed)
+
+
+@cache
+def changed_of(file: str) -> frozenset[str]:
+    """The files whose change concerns a file of tests: itself, its helpers, and what these import of the product."""
+    seen, ahead = {file}, [file]
+    while ahead:
+        for imported in _imports(ahead.pop()):
+            if imported not in seen:
+                seen.add(imported)
+                ahead += [imported] if imported.startswith("tests/") else []
+    return frozenset(seen)
+
+
+@cache
+def _imports(file: str) -> frozenset[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found for name in names if (found := _file_of(name)))
+
+
+@cache
+def _file_of(module: str) -> str | None:
+    path = module.replace(".", "/")
+    for room in ("", "core/", "runners/", "spark/", "lab/", "operator/"):
+        for file in (f"{room}{path}.py", f"{room}{path}/__init__.py"):
+            if (ROOT / file).is_file():
+                return file
+    return None
+
+
+def _changed_files() -> frozenset[str]:
+    """What the commits of the last session changed, and what is not committed yet."""
+    newest = int(_git("log", "-1", "--format=%ct"))
+    before = _git("rev-list", "-1", f"--before={newest - SESSION_S}", "HEAD").strip()
+    committed = _git("diff", "--name-only", "--diff-filter=d", before or "HEAD")
+    return frozenset(committed.splitlines())
+
+
+def _git(*arguments: str) -> str:
+    asked = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return asked.stdout
