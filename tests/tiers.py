@@ -125,12 +125,12 @@ def units_of(tests: Iterable[Case], seconds: Mapping[str, float]) -> dict[str, U
 
 def _split(own: Sequence[Case], seconds: Mapping[str, float]) -> Iterator[Unit]:
     total = sum(seconds.get(test.node, UNKNOWN_S) for test in own)
-    for key in (lambda test: test.node.split("[")[0], lambda test: test.node):
+    for end in ("[", None):
         if total <= LONGEST_UNIT_S or len(own) == 1:
             break
         parts: dict[str, list[Case]] = {}
         for test in own:
-            parts.setdefault(key(test), []).append(test)
+            parts.setdefault(test.node.split(end)[0] if end else test.node, []).append(test)
         if len(parts) > 1:
             for part in parts.values():
                 yield from _split(part, seconds)
