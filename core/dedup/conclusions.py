@@ -39,16 +39,22 @@ OURS: Final = frozenset({"dedup", "python"})
 
 
 class Strength(Record):
-    """What the clean effective runs of a treatment exclude."""
+    """What the runs of a treatment exclude: the clean effective ones, and those that failed."""
 
     clean_runs: int
+    failed_runs: int = Field(0, description="with a witness, effective or not: what else is in doubt excuses none")
     rate_bound: float = Field(description="per-run anomaly rate excluded at 95 % confidence; 1 if nothing is")
 
     def __str__(self) -> str:
+        sure = "(95 % confidence, if runs are independent)"
+        if self.failed_runs:
+            judged = self.clean_runs + self.failed_runs
+            bound = f": fewer than {self.rate_bound:.1%} of runs do {sure}" if self.clean_runs else ""
+            return f"{self.failed_runs:,} of {judged:,} runs went wrong{bound}"
         if not self.clean_runs:
             return "no clean effective run"
         runs = "1 clean effective run" if self.clean_runs == 1 else f"{self.clean_runs:,} clean effective runs"
-        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong (95 % confidence)"
+        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong {sure}"
 
 
 class GroupVerdict(Record):
@@ -200,8 +206,7 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
         reasons += _doubts_of_control(group, against, confidence)
     elif is_treatment(group.variant.expect):
         reasons += _doubts_of_treatment(group, own, confidence)
-    clean = [verdict for verdict in group.effective if verdict.verdict is Verdict.PASS]
-    strength = Strength(clean_runs=len(clean), rate_bound=statistics.rate_bound(len(clean)))
+    strength = _strength(group)
     p_value = float(max(p_values)) if group.is_control and p_values else None
     if not reasons:
         reasons += _merits(group, own, strength, p_value)
@@ -218,6 +223,13 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
         verdict=worst(reason.verdict for reason in reasons),
         reasons=tuple(reasons),
     )
+
+
+def _strength(group: _Group) -> Strength:
+    clean = sum(judged.verdict is Verdict.PASS for judged in group.effective)
+    failed = sum(judged.verdict is Verdict.FAIL for judged in group.verdicts)
+    bound = statistics.rate_bound(clean + failed, failed)
+    return Strength(clean_runs=clean, failed_runs=failed, rate_bound=bound)
 
 
 def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:

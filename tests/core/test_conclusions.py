@@ -46,7 +46,8 @@ def test_a_convincing_experiment_passes_and_says_why() -> None:
     assert (concluded.verdict, concluded.exit_code) == (Verdict.PASS, 0)
     assert [reason.text for reason in concluded.reasons] == [
         "kafka: control: copies in 2 of 2 effective runs (Fisher's p against the treatment: 0.167)",
-        "kafka: dedup: 2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence)",
+        "kafka: dedup: 2 clean effective runs: fewer than 77.6% of runs go wrong "
+        "(95 % confidence, if runs are independent)",
     ]
     control, treatment = concluded.systems
     assert (control.runs, control.effective_runs, control.runs_with_copies, control.strength) == (2, 2, 2, None)
@@ -320,6 +321,46 @@ def test_what_may_differ_between_runs() -> None:
 def test_a_strength_in_words() -> None:
     assert str(Strength(clean_runs=0, rate_bound=1.0)) == "no clean effective run"
     assert str(Strength(clean_runs=1, rate_bound=0.95)).startswith("1 clean effective run: fewer than 95.0%")
+    assert str(Strength(clean_runs=45, failed_runs=5, rate_bound=0.199)) == (
+        "5 of 50 runs went wrong: fewer than 19.9% of runs do (95 % confidence, if runs are independent)"
+    )
+    assert str(Strength(clean_runs=0, failed_runs=2, rate_bound=1.0)) == "2 of 2 runs went wrong"
+
+
+def failing(made: Experiment, number: int, **changes: Any) -> list[Evidence]:
+    """Evidence of every run; so many of the treatment's show duplicates, and differ in `changes`."""
+    bad = {run.run_id for run in plan(made) if run.variant == "dedup" and run.number <= number}
+    return [
+        evidence(
+            run,
+            duplicates() if run.run_id in bad or run.variant == "control" else {},
+            deduplication=run.variant == "dedup",
+            spec_digest=made.digest(),
+            **(changes if run.run_id in bad else {}),
+        )
+        for run in plan(made)
+    ]
+
+
+def test_runs_that_failed_widen_the_bound() -> None:
+    """Five of 50: 19.9 %, not the 6.4 % of 45 clean runs. The twin has 50 clean ones."""
+    made = experiment(runs=50)
+    strength = group(conclude(made, failing(made, 5)), "dedup").strength
+    assert strength is not None
+    assert (strength.clean_runs, strength.failed_runs) == (45, 5)
+    assert f"{strength.rate_bound:.1%}" == "19.9%"
+    clean = group(conclude(made, all_evidence(made)), "dedup").strength
+    assert clean == Strength(clean_runs=50, failed_runs=0, rate_bound=rate_bound(50))
+
+
+def test_a_failed_run_that_is_not_effective_widens_the_bound_too() -> None:
+    """A witness stands beside a broker that died by itself: to leave the run out would flatter the system."""
+    made = experiment(runs=4)
+    treatment = group(conclude(made, failing(made, 1, problems=("a broker died by itself",))), "dedup")
+    assert (treatment.effective_runs, treatment.strength) == (
+        3,
+        Strength(clean_runs=3, failed_runs=1, rate_bound=rate_bound(4, 1)),
+    )
 
 
 def test_a_fault_that_leaked_once_is_an_error() -> None:
