@@ -170,21 +170,29 @@ def judge_attempts(attempts: Sequence[Evidence], demand: Demand, run: Run) -> Ru
 
 
 def differences(manifests: Sequence[Manifest]) -> list[str]:
-    """What differs between runs of one system and must not: settings but for the switch, versions but for ours."""
-    seen: dict[str, set[str]] = {}
-    for manifest in manifests:
-        names = (manifest.run_id, manifest.topic)
-        for key, value in manifest.producer.effective_config.items():
-            if key not in SWITCHES | ADDRESSES and not any(name in value for name in names):
-                seen.setdefault(f"the producer's {key}", set()).add(value)
-        for key, value in manifest.versions.items():
-            if key not in OURS:
-                seen.setdefault(f"the version of {key}", set()).add(value)
-        library = f"{manifest.producer.library} {manifest.producer.library_version}"
-        seen.setdefault("the client library", set()).add(library)
+    """What differs between runs of one system and must not: settings but for the switch, versions but for ours.
+
+    A setting or a version that one run has and another lacks differs, too.
+    """
+    known = [_compared(manifest) for manifest in manifests]
+    seen = {
+        what: {each.get(what, "none") for each in known} for what in dict.fromkeys(key for of in known for key in of)
+    }
     return [
         f"{what} is not the same in all runs: {', '.join(sorted(each))}" for what, each in seen.items() if len(each) > 1
     ]
+
+
+def _compared(manifest: Manifest) -> dict[str, str]:
+    """What must be the same in all runs of a system, by what it is. A name made from the run's own is like any such."""
+    names, producer = (manifest.run_id, manifest.topic), manifest.producer
+    settings = {
+        f"the producer's {key}": "named after the run" if any(name in value for name in names) else value
+        for key, value in producer.effective_config.items()
+        if key not in SWITCHES | ADDRESSES
+    }
+    versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
+    return settings | versions | {"the client library": f"{producer.library} {producer.library_version}"}
 
 
 def _in(run: Run, system: System, variant: Variant) -> bool:
