@@ -27,6 +27,9 @@ from dedup.fault_kinds import Fault as Fault
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
+from dedup.variants import Expectation as Expectation
+from dedup.variants import Switch as Switch
+from dedup.variants import Variant as Variant
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
@@ -38,23 +41,6 @@ _ADDED: Final = {"allowPrivilegedFaults": False} | dict.fromkeys(("deploy", "dro
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that say where and when, and nothing of what the experiment does."""
 _CHANGES: Final = "the command line's changes"
-
-
-class Expectation(StrEnum):
-    """What a variant promises; each is a set of counts that must be zero (design.md §7)."""
-
-    EXACTLY_ONCE = "ExactlyOnce"
-    AT_LEAST_ONCE = "AtLeastOnce"
-    AT_MOST_ONCE = "AtMostOnce"
-    DUPLICATES = "Duplicates"
-    NONE = "None"
-
-
-class Switch(StrEnum):
-    """A setting that is on or off; an enum, because a third state may come."""
-
-    ENABLED = "Enabled"
-    DISABLED = "Disabled"
 
 
 class Kafka(Part):
@@ -182,14 +168,6 @@ class Workload(Part):
     messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
     in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
     partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
-
-
-class Variant(Part):
-    """One setting of the thing under test, and what it is expected to do."""
-
-    name: Name = Field(description="what results call this variant; unique among the variants")
-    deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
-    expect: Expectation = Field(description="what the histories must show for the experiment to pass")
 
 
 class Timeouts(Part):
