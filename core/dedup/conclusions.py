@@ -17,8 +17,6 @@ from dedup.experiments import Expectation, Experiment, System, Variant
 from dedup.manifests import Manifest, Record
 from dedup.plans import Run, deduplicates, plan
 from dedup.verdicts import (
-    COPIES,
-    FORBIDDEN,
     Code,
     Demand,
     Evidence,
@@ -104,7 +102,7 @@ class _Group(Record):
 
     @property
     def forbids_copies(self) -> bool:
-        return COPIES in FORBIDDEN[self.variant.expect]
+        return self.variant.expect.forbids_copies
 
 
 def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> ExperimentVerdict:

@@ -30,6 +30,7 @@ from dedup.refusals import meant, readable, refusal, short
 from dedup.variants import Expectation as Expectation
 from dedup.variants import Switch as Switch
 from dedup.variants import Variant as Variant
+from dedup.variants import check_switches
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
@@ -267,6 +268,7 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
+        check_switches(self.variants)
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(

@@ -331,6 +331,11 @@ def test_which_expectations_are_claims(expectation: Expectation) -> None:
 
 
 @pytest.mark.parametrize("expectation", Expectation)
+def test_the_experiment_file_knows_which_expectations_forbid_copies(expectation: Expectation) -> None:
+    assert expectation.forbids_copies is ("values_with_duplicates" in FORBIDDEN[expectation])
+
+
+@pytest.mark.parametrize("expectation", Expectation)
 def test_a_run_that_did_nothing_cannot_pass(expectation: Expectation) -> None:
     nothing = dict.fromkeys(("send", "ack", "positive_ack", "received"), 0)
     verdict = judged(nothing, Demand(expectation=expectation), messages=0)
