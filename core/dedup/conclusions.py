@@ -210,8 +210,8 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
     reasons = [*unfair, *_of_runs(group.verdicts)]
     if group.is_control:
         reasons += _doubts_of_control(group, against, confidence)
-    elif is_treatment(group.variant.expect):
-        reasons += _doubts_of_treatment(group, own, confidence)
+    else:
+        reasons += _doubts_of_comparison(group, own, confidence)
     strength = _strength(group)
     p_value = float(max(p_values)) if group.is_control and p_values else None
     if not reasons:
@@ -277,13 +277,18 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
             )
 
 
-def _doubts_of_treatment(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
-    """Too few effective runs for the confidence that was asked for, even had all of them been the best possible."""
+def _doubts_of_comparison(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
+    """Nothing to compare it with, or too few effective runs for the confidence, even had all been the best possible."""
     if confidence is None:
         return
-    runs = len(group.effective)
-    controls = [len(other.effective) for other in own if other.is_control] if group.forbids_copies else []
-    if statistics.best_p(min(controls, default=runs), runs) > statistics.significance(confidence):
+    runs, controls = len(group.effective), [len(other.effective) for other in own if other.is_control]
+    if not controls or not any(other.forbids_copies for other in own):
+        yield _doubt(
+            Code.NOTHING_COMPARED,
+            f"{group.system.name}: {group.variant.name}: {confidence:g} % confidence is that a control and a treatment "
+            f"differ, and there is no {'treatment' if controls else 'control'}: nothing was compared",
+        )
+    elif group.forbids_copies and statistics.best_p(min(controls), runs) > statistics.significance(confidence):
         yield _too_few(group, runs, confidence)
 
 
@@ -314,7 +319,9 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
     else:
         yield merit(Code.STRENGTH, f"{strength}")
         if not any(other.is_control for other in own):
-            yield merit(Code.NO_CONTROL, "no control: that the fault can cause anything was not shown")
+            yield merit(Code.NO_CONTROL, "no control: that duplicates can appear at all was not shown")
+    if any(reason.code == Code.CALM for judged in group.verdicts for reason in judged.reasons):
+        yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
 
 
 def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:

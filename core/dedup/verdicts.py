@@ -83,6 +83,7 @@ class Code(StrEnum):
     UNCERTAIN_SENDS = "uncertain_sends"
     CONTROL_CLEAN = "control_clean"
     CONTROL_UNCONVINCING = "control_unconvincing"
+    NOTHING_COMPARED = "nothing_compared"
     TOO_FEW_RUNS = "too_few_runs"
     CLEAN = "clean"
     FAULT_STRUCK = "fault_struck"
@@ -92,6 +93,7 @@ class Code(StrEnum):
     CONTROL_CONVINCING = "control_convincing"
     STRENGTH = "strength"
     NO_CONTROL = "no_control"
+    CALM = "calm"
     NO_MANIFEST = "no_manifest"
     TRUSTED = "trusted"
 
@@ -428,6 +430,9 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
     )
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, _struck(fault))
+    if not manifest.faults:
+        what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
+        yield merit(Code.CALM, f"{what} says nothing about failures")
     if evidence.bare:
         yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
     else:

@@ -252,11 +252,26 @@ def test_a_confidence_without_anything_to_compare_with_is_never_reached() -> Non
     assert codes(conclude(made, all_evidence(made))) == [Code.CONTROL_UNCONVINCING]
 
 
-@pytest.mark.parametrize(("runs", "verdict"), [(2, "inconclusive"), (3, "pass")])
-@pytest.mark.parametrize("expect", ["ExactlyOnce", "AtLeastOnce"])
-def test_without_a_control_a_treatment_needs_as_many_runs_as_with_one(runs: int, verdict: str, expect: str) -> None:
-    made = experiment(variants=[TREATMENT | {"expect": expect}], runs=runs, confidencePercent=95)
-    assert conclude(made, all_evidence(made)).verdict == verdict
+@pytest.mark.parametrize("expect", ["ExactlyOnce", "AtLeastOnce", "AtMostOnce", "None"])
+def test_a_confidence_without_a_control_is_never_reached(expect: str) -> None:
+    """A treatment was compared with itself, so that three clean runs passed for 95 % confidence."""
+    made = experiment(variants=[TREATMENT | {"expect": expect}], runs=50, confidencePercent=95)
+    concluded = conclude(made, all_evidence(made))
+    assert (concluded.verdict, codes(concluded)) == (Verdict.INCONCLUSIVE, [Code.NOTHING_COMPARED])
+    assert "there is no control: nothing was compared" in concluded.reasons[0].text
+    made = experiment(variants=[TREATMENT | {"expect": expect}], runs=50)
+    assert conclude(made, all_evidence(made)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("expect", ["AtLeastOnce", "None"])
+def test_a_control_beside_what_allows_copies_is_not_compared_with_it(expect: str) -> None:
+    other = {"name": "other", "deduplication": "Enabled", "expect": expect}
+    made = experiment(variants=[CONTROL, other], runs=3, confidencePercent=95)
+    concluded = conclude(made, all_evidence(made))
+    assert codes(concluded) == [Code.CONTROL_UNCONVINCING, Code.NOTHING_COMPARED]
+    assert "there is no treatment" in concluded.reasons[1].text
+    made = experiment(variants=[CONTROL, TREATMENT, other], runs=3, confidencePercent=95)
+    assert conclude(made, all_evidence(made)).verdict is Verdict.PASS
 
 
 def test_the_weakest_treatment_decides_the_controls_p_value() -> None:

@@ -423,7 +423,10 @@ def test_without_a_manifest_pass_becomes_inconclusive_unless_it_is_trusted() -> 
         verdict = judge_alone(bare(), expectation)
         assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.NO_MANIFEST])
         verdict = judge_alone(bare(), expectation, trusted=True)
-        assert (verdict.verdict, codes(verdict)) == (Verdict.PASS, [Code.CLEAN, Code.TRUSTED, Code.AGREEMENT])
+        assert (verdict.verdict, codes(verdict)) == (
+            Verdict.PASS,
+            [Code.CLEAN, Code.CALM, Code.TRUSTED, Code.AGREEMENT],
+        )
 
 
 def test_without_a_manifest_fail_stands_and_a_contradiction_is_the_files_own() -> None:
