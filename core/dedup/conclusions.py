@@ -17,8 +17,6 @@ from dedup.experiments import Expectation, Experiment, System, Variant
 from dedup.manifests import Manifest, Record
 from dedup.plans import Run, deduplicates, plan
 from dedup.verdicts import (
-    COPIES,
-    FORBIDDEN,
     Code,
     Demand,
     Evidence,
@@ -39,16 +37,22 @@ OURS: Final = frozenset({"dedup", "python"})
 
 
 class Strength(Record):
-    """What the clean effective runs of a treatment exclude."""
+    """What the runs of a treatment exclude: the clean effective ones, and those that failed."""
 
     clean_runs: int
+    failed_runs: int = Field(0, description="with a witness, effective or not: what else is in doubt excuses none")
     rate_bound: float = Field(description="per-run anomaly rate excluded at 95 % confidence; 1 if nothing is")
 
     def __str__(self) -> str:
+        sure = "(95 % confidence, if runs are independent)"
+        if self.failed_runs:
+            judged = self.clean_runs + self.failed_runs
+            bound = f": fewer than {self.rate_bound:.1%} of runs do {sure}" if self.clean_runs else ""
+            return f"{self.failed_runs:,} of {judged:,} runs went wrong{bound}"
         if not self.clean_runs:
             return "no clean effective run"
         runs = "1 clean effective run" if self.clean_runs == 1 else f"{self.clean_runs:,} clean effective runs"
-        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong (95 % confidence)"
+        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong {sure}"
 
 
 class GroupVerdict(Record):
@@ -98,7 +102,7 @@ class _Group(Record):
 
     @property
     def forbids_copies(self) -> bool:
-        return COPIES in FORBIDDEN[self.variant.expect]
+        return self.variant.expect.forbids_copies
 
 
 def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> ExperimentVerdict:
@@ -164,21 +168,29 @@ def judge_attempts(attempts: Sequence[Evidence], demand: Demand, run: Run) -> Ru
 
 
 def differences(manifests: Sequence[Manifest]) -> list[str]:
-    """What differs between runs of one system and must not: settings but for the switch, versions but for ours."""
-    seen: dict[str, set[str]] = {}
-    for manifest in manifests:
-        names = (manifest.run_id, manifest.topic)
-        for key, value in manifest.producer.effective_config.items():
-            if key not in SWITCHES | ADDRESSES and not any(name in value for name in names):
-                seen.setdefault(f"the producer's {key}", set()).add(value)
-        for key, value in manifest.versions.items():
-            if key not in OURS:
-                seen.setdefault(f"the version of {key}", set()).add(value)
-        library = f"{manifest.producer.library} {manifest.producer.library_version}"
-        seen.setdefault("the client library", set()).add(library)
+    """What differs between runs of one system and must not: settings but for the switch, versions but for ours.
+
+    A setting or a version that one run has and another lacks differs, too.
+    """
+    known = [_compared(manifest) for manifest in manifests]
+    seen = {
+        what: {each.get(what, "none") for each in known} for what in dict.fromkeys(key for of in known for key in of)
+    }
     return [
         f"{what} is not the same in all runs: {', '.join(sorted(each))}" for what, each in seen.items() if len(each) > 1
     ]
+
+
+def _compared(manifest: Manifest) -> dict[str, str]:
+    """What must be the same in all runs of a system, by what it is. A name made from the run's own is like any such."""
+    names, producer = (manifest.run_id, manifest.topic), manifest.producer
+    settings = {
+        f"the producer's {key}": "named after the run" if any(name in value for name in names) else value
+        for key, value in producer.effective_config.items()
+        if key not in SWITCHES | ADDRESSES
+    }
+    versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
+    return settings | versions | {"the client library": f"{producer.library} {producer.library_version}"}
 
 
 def _in(run: Run, system: System, variant: Variant) -> bool:
@@ -198,10 +210,9 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
     reasons = [*unfair, *_of_runs(group.verdicts)]
     if group.is_control:
         reasons += _doubts_of_control(group, against, confidence)
-    elif is_treatment(group.variant.expect):
-        reasons += _doubts_of_treatment(group, own, confidence)
-    clean = [verdict for verdict in group.effective if verdict.verdict is Verdict.PASS]
-    strength = Strength(clean_runs=len(clean), rate_bound=statistics.rate_bound(len(clean)))
+    else:
+        reasons += _doubts_of_comparison(group, own, confidence)
+    strength = _strength(group)
     p_value = float(max(p_values)) if group.is_control and p_values else None
     if not reasons:
         reasons += _merits(group, own, strength, p_value)
@@ -218,6 +229,13 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
         verdict=worst(reason.verdict for reason in reasons),
         reasons=tuple(reasons),
     )
+
+
+def _strength(group: _Group) -> Strength:
+    clean = sum(judged.verdict is Verdict.PASS for judged in group.effective)
+    failed = sum(judged.verdict is Verdict.FAIL for judged in group.verdicts)
+    bound = statistics.rate_bound(clean + failed, failed)
+    return Strength(clean_runs=clean, failed_runs=failed, rate_bound=bound)
 
 
 def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:
@@ -259,13 +277,18 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
             )
 
 
-def _doubts_of_treatment(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
-    """Too few effective runs for the confidence that was asked for, even had all of them been the best possible."""
+def _doubts_of_comparison(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
+    """Nothing to compare it with, or too few effective runs for the confidence, even had all been the best possible."""
     if confidence is None:
         return
-    runs = len(group.effective)
-    controls = [len(other.effective) for other in own if other.is_control] if group.forbids_copies else []
-    if statistics.best_p(min(controls, default=runs), runs) > statistics.significance(confidence):
+    runs, controls = len(group.effective), [len(other.effective) for other in own if other.is_control]
+    if not controls or not any(other.forbids_copies for other in own):
+        yield _doubt(
+            Code.NOTHING_COMPARED,
+            f"{group.system.name}: {group.variant.name}: {confidence:g} % confidence is that a control and a treatment "
+            f"differ, and there is no {'treatment' if controls else 'control'}: nothing was compared",
+        )
+    elif group.forbids_copies and statistics.best_p(min(controls), runs) > statistics.significance(confidence):
         yield _too_few(group, runs, confidence)
 
 
@@ -296,7 +319,9 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
     else:
         yield merit(Code.STRENGTH, f"{strength}")
         if not any(other.is_control for other in own):
-            yield merit(Code.NO_CONTROL, "no control: that the fault can cause anything was not shown")
+            yield merit(Code.NO_CONTROL, "no control: that duplicates can appear at all was not shown")
+    if any(reason.code == Code.CALM for judged in group.verdicts for reason in judged.reasons):
+        yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
 
 
 def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:

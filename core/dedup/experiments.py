@@ -27,6 +27,10 @@ from dedup.fault_kinds import Fault as Fault
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
+from dedup.variants import Expectation as Expectation
+from dedup.variants import Switch as Switch
+from dedup.variants import Variant as Variant
+from dedup.variants import check_switches
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
@@ -38,23 +42,6 @@ _ADDED: Final = {"allowPrivilegedFaults": False} | dict.fromkeys(("deploy", "dro
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that say where and when, and nothing of what the experiment does."""
 _CHANGES: Final = "the command line's changes"
-
-
-class Expectation(StrEnum):
-    """What a variant promises; each is a set of counts that must be zero (design.md §7)."""
-
-    EXACTLY_ONCE = "ExactlyOnce"
-    AT_LEAST_ONCE = "AtLeastOnce"
-    AT_MOST_ONCE = "AtMostOnce"
-    DUPLICATES = "Duplicates"
-    NONE = "None"
-
-
-class Switch(StrEnum):
-    """A setting that is on or off; an enum, because a third state may come."""
-
-    ENABLED = "Enabled"
-    DISABLED = "Disabled"
 
 
 class Kafka(Part):
@@ -184,14 +171,6 @@ class Workload(Part):
     partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
 
 
-class Variant(Part):
-    """One setting of the thing under test, and what it is expected to do."""
-
-    name: Name = Field(description="what results call this variant; unique among the variants")
-    deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
-    expect: Expectation = Field(description="what the histories must show for the experiment to pass")
-
-
 class Timeouts(Part):
     """Bounds on the stages: a stage that takes longer is cancelled and counts as an error."""
 
@@ -289,6 +268,7 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
+        check_switches(self.variants)
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(

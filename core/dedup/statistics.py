@@ -2,19 +2,23 @@
 
 Two questions are asked. *Could the control's duplicates be chance?* Fisher's exact test answers it: if duplicates fell
 on runs without regard to deduplication, how likely would the control have at least as many runs with copies as it had?
-*What do clean runs exclude?* If a run went wrong with probability r, then n clean runs would be seen with probability
-(1 - r)^n; the largest r for which that is still 5 % bounds the rate: 1 - 0.05^(1/n), about 3/n for large n. Both count
-runs, never messages: the million messages of one run share one fault and are one observation.
+*Which rates of bad runs are excluded?* If a run went wrong with probability r, then at most k bad runs of n would be
+seen with a probability that falls as r rises; the largest r for which it is still 5 % bounds the rate (Clopper and
+Pearson, one-sided). For k = 0 that is 1 - 0.05^(1/n), about 3/n for large n. Both count runs, never messages: the
+million messages of one run share one fault and are one observation. And both assume that runs are independent of each
+other, each going wrong with the same probability.
 
 Probabilities are fractions, because a boundary case is a common one: three duplicating control runs against three clean
 ones give exactly 1/20, which is enough for 95 % and would not be after rounding the wrong way.
 """
 
 from fractions import Fraction
-from math import comb
+from math import comb, exp, log, log1p, pow
 
 BOUND_PERCENT = 95
 """The confidence of `rate_bound`, fixed by design.md §7."""
+BISECTIONS = 60
+"""So many halvings of an interval leave nothing that a float could show."""
 
 
 def fisher_p(control_with: int, control_runs: int, treatment_with: int, treatment_runs: int) -> Fraction:
@@ -55,8 +59,28 @@ def runs_needed(confidence_percent: float) -> int:
     return runs
 
 
-def rate_bound(clean_runs: int) -> float:
-    """The per-run anomaly rate that so many clean effective treatment runs exclude at 95 % confidence; 1 for none."""
-    if clean_runs < 0:
-        raise ValueError(f"{clean_runs} clean runs")
-    return 1 - (1 - BOUND_PERCENT / 100) ** (1 / clean_runs) if clean_runs else 1.0
+def rate_bound(runs: int, bad_runs: int = 0) -> float:
+    """The rate of bad runs that `bad_runs` of so many effective runs exclude at 95 % confidence; 1 if none is excluded.
+
+    One-sided upper bound of Clopper and Pearson. ValueError for counts that no experiment can have.
+    """
+    if not 0 <= bad_runs <= runs:
+        raise ValueError(f"{bad_runs} of {runs} are no counts of runs")
+    if bad_runs == runs:
+        return 1.0
+    doubt = 1 - BOUND_PERCENT / 100
+    if bad_runs == 0:
+        return 1 - pow(doubt, 1 / runs)
+    below, above = bad_runs / runs, 1.0
+    for _ in range(BISECTIONS):
+        rate = (below + above) / 2
+        if _at_most(bad_runs, runs, rate) > doubt:
+            below = rate
+        else:
+            above = rate
+    return above
+
+
+def _at_most(bad_runs: int, runs: int, rate: float) -> float:
+    """The probability of at most so many bad runs, if each goes wrong with probability `rate`: not 0, not 1."""
+    return sum(exp(log(comb(runs, bad)) + bad * log(rate) + (runs - bad) * log1p(-rate)) for bad in range(bad_runs + 1))

@@ -21,10 +21,13 @@ from typing import Final
 from pydantic import Field
 
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
+from dedup.demands import Demand as Demand
+from dedup.demands import demand_of as demand_of
+from dedup.demands import departures
 from dedup.errors import EXIT_ERROR
-from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
+from dedup.experiments import Expectation
 from dedup.manifests import FaultRecord, Manifest, Record
-from dedup.plans import Run, deduplicates
+from dedup.plans import Run
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
 
 ORACLE_LIMIT: Final = 1_000_000
@@ -80,6 +83,7 @@ class Code(StrEnum):
     UNCERTAIN_SENDS = "uncertain_sends"
     CONTROL_CLEAN = "control_clean"
     CONTROL_UNCONVINCING = "control_unconvincing"
+    NOTHING_COMPARED = "nothing_compared"
     TOO_FEW_RUNS = "too_few_runs"
     CLEAN = "clean"
     FAULT_STRUCK = "fault_struck"
@@ -89,6 +93,7 @@ class Code(StrEnum):
     CONTROL_CONVINCING = "control_convincing"
     STRENGTH = "strength"
     NO_CONTROL = "no_control"
+    CALM = "calm"
     NO_MANIFEST = "no_manifest"
     TRUSTED = "trusted"
 
@@ -124,19 +129,6 @@ class Evidence(Record):
     def said(self) -> Verification | None:
         """The answer that the verdict rests on: Spark's, unless another judge alone was asked."""
         return {Engine.ORACLE: self.oracle, Engine.LOCAL: self.local}.get(self.alone or Engine.SPARK, self.spark)
-
-
-class Demand(Record):
-    """What a run is held against. What is None is not known (a history without its experiment) and not checked."""
-
-    expectation: Expectation
-    planned: Run | None = None
-    messages: int | None = None
-    spec_digest: str | None = None
-    deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
-    faults: tuple[str, ...] | None = None
-    uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
-    trusted: bool = Field(False, description="a history without a manifest is taken at its word")
 
 
 class RunVerdict(Record):
@@ -194,21 +186,6 @@ SHOWN: Final = 3
 def is_treatment(expectation: Expectation) -> bool:
     """Whether a clean run of such a variant is a claim about the system (and not a control, or no claim at all)."""
     return expectation not in (Expectation.DUPLICATES, Expectation.NONE)
-
-
-def demand_of(experiment: Experiment, run: Run) -> Demand:
-    """What an experiment demands of one of its runs."""
-    variant = next(each for each in experiment.spec.variants if each.name == run.variant)
-    system = next(each for each in experiment.spec.systems if each.name == run.system)
-    latency = (LATENCY_FAULT,) if system.network.latency_s else ()
-    return Demand(
-        expectation=variant.expect,
-        planned=run,
-        messages=experiment.spec.workload.messages,
-        spec_digest=experiment.digest(),
-        deduplication=deduplicates(variant),
-        faults=(*latency, *(fault.name for fault in experiment.spec.faults)),
-    )
 
 
 def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
@@ -290,7 +267,7 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
     if manifest is None:
         yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
         return
-    if differences := list(_not_the_planned(manifest, evidence, demand)):
+    if differences := list(departures(manifest, evidence.run_id, demand)):
         yield _error(Code.ANOTHER_RUN, f"the manifest is not of the planned run: {_listed(differences)}")
     if damaged := [line for line in evidence.damages if line.startswith("received")]:
         yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
@@ -314,26 +291,6 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
             else "the tester contradicts itself, so it accuses"
         )
         yield _error(Code.SELF_CHECK, f"{who} nobody: {_listed(found)}")
-
-
-def _not_the_planned(manifest: Manifest, evidence: Evidence, demand: Demand) -> Iterator[str]:
-    planned = demand.planned
-    pairs: list[tuple[str, object, object]] = [
-        ("run_id", manifest.run_id, evidence.run_id if planned is None else planned.run_id),
-        ("messages", manifest.messages, demand.messages),
-        ("spec_digest", manifest.spec_digest, demand.spec_digest),
-        ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
-    ]
-    if planned is not None:
-        pairs += [
-            ("system", manifest.system, planned.system),
-            ("variant", manifest.variant, planned.variant),
-            ("run", manifest.run, planned.number),
-            ("seed", manifest.seed, planned.seed),
-        ]
-    for name, found, wanted in pairs:
-        if wanted is not None and found != wanted:
-            yield f"{name} is {found}, planned {wanted}"
 
 
 # Witnesses, and the evidence that each kind rests on.
@@ -473,6 +430,9 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
     )
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, _struck(fault))
+    if not manifest.faults:
+        what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
+        yield merit(Code.CALM, f"{what} says nothing about failures")
     if evidence.bare:
         yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
     else:

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
-from dedup.verdicts import Reason, Verdict, is_treatment
+from dedup.verdicts import Code, Reason, Verdict, is_treatment
 from dedup_lab.findings import show_bins, show_findings
 from dedup_lab.results import Results
 
@@ -74,7 +74,7 @@ def groups_table(groups: tuple[GroupRow, ...]) -> Table:
     for heading, *row in zip(COLUMNS, *(cells(group.sums) for group in groups), strict=True):
         table.add_row(heading, *row)
     table.add_section()
-    table.add_row("verdict", *(coloured(group.verdict) for group in groups))
+    table.add_row("verdict", *(_verdict(group) for group in groups))
     return table
 
 
@@ -86,7 +86,7 @@ def show_runs(runs: list[RunRow], console: Console) -> None:
         table.add_column(heading, justify="right" if name else "left", no_wrap=True)
     for run in runs:
         numbers = [_number(run, name) for name in RUN_COLUMNS.values() if name]
-        table.add_row(run.run_id, *numbers, coloured(run.verdict))
+        table.add_row(run.run_id, *numbers, _verdict(run))
     console.print(table)
     for run in runs:
         if _doubtful(run):
@@ -108,6 +108,12 @@ def show_blocks(group: GroupRow, console: Console) -> None:
 
 def coloured(verdict: Verdict) -> str:
     return f"[{COLOURS[verdict]} bold]{verdict}[/]"
+
+
+def _verdict(row: RunRow | GroupRow) -> str:
+    """A pass without any fault is not one under failure, and its cell says so."""
+    calm = any(reason.code == Code.CALM for reason in row.reasons)
+    return coloured(row.verdict) + (", calm" if calm else "")
 
 
 def _number(run: RunRow, name: str) -> str:

@@ -19,6 +19,7 @@ from dedup.deployments import Deploy, Existing
 from dedup.experiments import LATENCY_FAULT, MAX_RUNS, Fault, Spec, System, Workload
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
+from dedup.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 
 LIMITS: Final = {
     "gt": (">", "more than"),
@@ -110,6 +111,16 @@ def _existing(kind: str, name: str, needed: tuple[str, ...], also: tuple[str, ..
     )
 
 
+def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
+    """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`."""
+    return Rule(
+        f"!self.variants.exists(variant, variant.expect in {others}) || "
+        f"self.variants.all(variant, !(variant.expect in {these}) || variant.deduplication == '{wanted}')",
+        f"{words} deduplication; write {wanted}, or change what the variants expect",
+        field="variants",
+    )
+
+
 def _settings(kind: str, names: Iterable[str]) -> Rule:
     """The client's own settings are on the list for that kind of system."""
     known = ", ".join(f"'{name}'" for name in names)
@@ -119,6 +130,9 @@ def _settings(kind: str, names: Iterable[str]) -> Rule:
         field="client.properties",
     )
 
+
+_CONTROL: Final = f"['{Expectation.DUPLICATES}']"
+_TREATMENT: Final = str([each.value for each in Expectation if each.forbids_copies])
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
@@ -233,6 +247,8 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
             field="faults",
         ),
+        _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),
+        _switch(_TREATMENT, _CONTROL, "Enabled", TREATMENT_SWITCH),
         Rule(
             "self.systems.all(one, self.systems.all(other, one.name == other.name || "
             "self.variants.all(this, self.variants.all(that, "

@@ -342,6 +342,13 @@ PLACES: Final = [
 ]
 
 
+def test_a_control_has_the_switch_off_and_the_treatment_beside_it_on() -> None:
+    assert refusal(changed(("spec/variants/1/deduplication", "Disabled"))) == (
+        "e.yaml: spec.variants[1].deduplication: got Disabled; beside a control (expect: Duplicates), one that forbids "
+        "duplicates is the treatment, with deduplication; write Enabled, or change what the variants expect"
+    )
+
+
 @settings(max_examples=40)
 @given(place=st.sampled_from(PLACES), value=JSON)
 def test_any_value_anywhere_is_accepted_or_refused_in_one_line(place: str, value: object) -> None:

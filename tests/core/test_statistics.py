@@ -78,6 +78,24 @@ def test_what_clean_runs_exclude(clean: int, bound: float) -> None:
         assert (1 - rate_bound(clean)) ** clean == pytest.approx(0.05)
 
 
-def test_a_negative_number_of_runs() -> None:
-    with pytest.raises(ValueError, match="-1 clean runs"):
-        rate_bound(-1)
+@pytest.mark.parametrize(
+    ("bad", "runs", "bound"),
+    [(1, 2, 0.97468), (1, 10, 0.39416), (5, 50, 0.19884), (1, 1000, 0.00473), (500, 1000, 0.52648), (3, 3, 1.0)],
+)
+def test_bad_runs_widen_what_is_excluded(bad: int, runs: int, bound: float) -> None:
+    """The one-sided upper bounds of Clopper and Pearson, as tables and other programs have them."""
+    assert rate_bound(runs, bad) == pytest.approx(bound, abs=1e-4)
+    assert rate_bound(runs, bad) > rate_bound(runs, bad - 1)
+
+
+@pytest.mark.parametrize(("runs", "bad"), [(2, 1), (10, 4), (50, 5)])
+def test_at_the_bound_so_few_bad_runs_have_a_chance_of_5_percent(runs: int, bad: int) -> None:
+    rate = Fraction(rate_bound(runs, bad))
+    chance = sum(comb(runs, each) * rate**each * (1 - rate) ** (runs - each) for each in range(bad + 1))
+    assert float(chance) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("runs", "bad"), [(-1, 0), (-1, -1), (2, 3), (2, -1)])
+def test_runs_that_no_experiment_can_have(runs: int, bad: int) -> None:
+    with pytest.raises(ValueError, match="no counts of runs"):
+        rate_bound(runs, bad)

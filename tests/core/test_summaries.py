@@ -49,7 +49,9 @@ def test_a_row_for_each_variant() -> None:
         0,
         (),
     )
-    assert treatment.strength == "2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence)"
+    assert treatment.strength == (
+        "2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence, if runs are independent)"
+    )
     assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
 
 

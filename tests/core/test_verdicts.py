@@ -331,6 +331,11 @@ def test_which_expectations_are_claims(expectation: Expectation) -> None:
 
 
 @pytest.mark.parametrize("expectation", Expectation)
+def test_the_experiment_file_knows_which_expectations_forbid_copies(expectation: Expectation) -> None:
+    assert expectation.forbids_copies is ("values_with_duplicates" in FORBIDDEN[expectation])
+
+
+@pytest.mark.parametrize("expectation", Expectation)
 def test_a_run_that_did_nothing_cannot_pass(expectation: Expectation) -> None:
     nothing = dict.fromkeys(("send", "ack", "positive_ack", "received"), 0)
     verdict = judged(nothing, Demand(expectation=expectation), messages=0)
@@ -418,7 +423,10 @@ def test_without_a_manifest_pass_becomes_inconclusive_unless_it_is_trusted() -> 
         verdict = judge_alone(bare(), expectation)
         assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.NO_MANIFEST])
         verdict = judge_alone(bare(), expectation, trusted=True)
-        assert (verdict.verdict, codes(verdict)) == (Verdict.PASS, [Code.CLEAN, Code.TRUSTED, Code.AGREEMENT])
+        assert (verdict.verdict, codes(verdict)) == (
+            Verdict.PASS,
+            [Code.CLEAN, Code.CALM, Code.TRUSTED, Code.AGREEMENT],
+        )
 
 
 def test_without_a_manifest_fail_stands_and_a_contradiction_is_the_files_own() -> None:

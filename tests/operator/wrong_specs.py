@@ -12,6 +12,7 @@ from tests.operator.wrong import Wrong
 from tests.operator.wrong_places import BUCKET, PLACES, S3
 from tests.operator.wrong_settings import SETTINGS
 from tests.operator.wrong_systems import RIGHT_SYSTEMS, SYSTEMS
+from tests.operator.wrong_variants import RIGHT_VARIANTS, VARIANTS
 
 from dedup.client_settings import ALLOWED
 
@@ -345,12 +346,6 @@ ACROSS: Final = (
         'spec.systems[1]: Duplicate value: {"name":"kafka"}',
     ),
     Wrong(
-        "two variants of one name",
-        (("spec/variants/1/name", "control"),),
-        "another of the variants has this name",
-        'spec.variants[1]: Duplicate value: {"name":"control"}',
-    ),
-    Wrong(
         "two faults of one name",
         (("spec/faults/-", {"name": "cut", "at": {"message": 1}, "moveLeader": {}}),),
         "another of the faults has this name",
@@ -399,10 +394,11 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *ACROSS)
+WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *VARIANTS, *ACROSS)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     **RIGHT_SYSTEMS,
+    **RIGHT_VARIANTS,
     "as it is": (),
     "no faults": (("spec/faults", ABSENT),),
     "the last message": ((f"{FAULT}/at/message", 1000),),

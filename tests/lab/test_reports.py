@@ -1,0 +1,36 @@
+"""The tables that a person sees: a pass of calm runs is told from one under failure."""
+
+import io
+
+from rich.console import Console
+from tests.core.evidences import all_evidence, experiment
+
+from dedup.conclusions import conclude
+from dedup.plans import plan
+from dedup.summaries import Summary, summarise
+from dedup_lab.reports import show_summary
+
+
+def shown(summary: Summary) -> str:
+    said = io.StringIO()
+    show_summary(summary, Console(file=said, width=100))
+    return said.getvalue()
+
+
+def test_a_pass_without_any_fault_is_called_calm_in_every_table() -> None:
+    made = experiment(faults=[], variants=[{"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}])
+    found = [
+        each.model_copy(update={"manifest": each.manifest.model_copy(update={"faults": ()}), "vacuous": {}})
+        for each in all_evidence(made)
+        if each.manifest is not None
+    ]
+    said = shown(summarise(made, conclude(made, found), found))
+    assert said.count("pass, calm") == 1 + len(plan(made))
+    assert "no fault was injected: calm runs say nothing about failures" in said
+
+
+def test_a_pass_with_a_fault_is_not() -> None:
+    made = experiment()
+    found = all_evidence(made)
+    said = shown(summarise(made, conclude(made, found), found))
+    assert "pass" in said and "calm" not in said
