@@ -20,36 +20,19 @@ from typing import Final
 
 from pydantic import Field
 
+from dedup import bare
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
-from dedup.errors import EXIT_ERROR
 from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.plans import Run, deduplicates
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+from dedup.verdict_kinds import EXIT_CODES as EXIT_CODES
+from dedup.verdict_kinds import PRECEDENCE as PRECEDENCE
+from dedup.verdict_kinds import Verdict as Verdict
+from dedup.verdict_kinds import worst as worst
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
-
-
-class Verdict(StrEnum):
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-    ERROR = "error"
-
-    @property
-    def exit_code(self) -> int:
-        """What a command that ends with this verdict exits with (2 is left to wrong command lines)."""
-        return EXIT_CODES[self]
-
-
-EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.ERROR: EXIT_ERROR}
-PRECEDENCE: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of the whole, from those of its parts. Of no parts at all: error, for nothing never passes."""
-    return min(verdicts, key=PRECEDENCE.index, default=Verdict.ERROR)
 
 
 class Code(StrEnum):
@@ -223,6 +206,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         if said is not None:
             reasons += [_accusation(said, name) for name in accused]
             reasons += _doubts(evidence, said.counts, demand, bool(accused))
+            reasons += _bare_doubts(said, demand, accused, void) if evidence.bare else ()
     idle = any(
         reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
         for reason in reasons
@@ -307,7 +291,10 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         )
     if spark is not None and oracle is not None and (differences := list(disagreements(spark, oracle))):
         yield _error(Code.DISAGREEMENT, f"Spark and the oracle disagree, so neither accuses: {_listed(differences)}")
-    if found := [*contradictions(manifest, said), *unwitnessed(said, FORBIDDEN[demand.expectation])]:
+    if found := [
+        *contradictions(manifest, said, gaps=not evidence.bare),
+        *unwitnessed(said, FORBIDDEN[demand.expectation]),
+    ]:
         who = (
             "these files contradict themselves, so they accuse"
             if evidence.bare
@@ -340,15 +327,18 @@ def _not_the_planned(manifest: Manifest, evidence: Evidence, demand: Demand) -> 
 
 
 def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[str]:
-    """The forbidden counts above 0 whose evidence is whole."""
+    """The forbidden counts above 0 whose evidence is whole. Of bare files, only trust says that they are."""
+    files = not evidence.bare or demand.trusted
     whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
-    reached = manifest.consumer.reached_end
-    complete = manifest.producer.complete
+    reached = manifest.consumer.reached_end and files and not (evidence.bare and said.gaps)
+    complete = manifest.producer.complete and files
     sound = {
         LOSS: reached and whole["outcomes"],
         "ack_mismatch": reached and whole["outcomes"],
         "phantom": complete and whole["sent"],
         "failed_but_received": complete and whole["sent"] and whole["outcomes"],
+        # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
+        **dict.fromkeys(BACKWARD, files or not said.counts.phantom),
     }
     for name in FORBIDDEN[demand.expectation]:
         if getattr(said.counts, name) and sound.get(name, True):
@@ -447,12 +437,15 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
             f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
             "they could hide what was looked for",
         )
-    if evidence.bare and not demand.trusted and not witnessed:
-        yield _inconclusive(
-            Code.NO_MANIFEST,
-            "it came without a manifest: nothing shows that the files are whole, that the topic was read to its end or "
-            "what the broker was set to; --trust-csv takes them at their word",
-        )
+
+
+def _bare_doubts(said: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
+    for name in FORBIDDEN[demand.expectation]:
+        if getattr(said.counts, name) and name not in accused and not void:
+            why = bare.why_unproven(demand.trusted, said.gaps)
+            yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(said, name).text}: {why}")
+    if not demand.trusted and not accused:
+        yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
 
 
 # Why a run that nothing speaks against may pass.
@@ -474,7 +467,7 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, _struck(fault))
     if evidence.bare:
-        yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
+        yield merit(Code.TRUSTED, bare.why_trusted(said.gaps))
     else:
         on = "on" if force.in_force else "off"
         yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
