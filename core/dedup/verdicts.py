@@ -93,7 +93,7 @@ class Evidence(Record):
     damages: tuple[str, ...] = Field((), description="dedup.histories.damages")
     spark: Verification | None = None
     oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
-    local: Verification | None = Field(None, description="asked alone or not at all: it is Spark's method")
+    local: Verification | None = Field(None, description="Spark's method in one process, asked instead of Spark")
     vacuous: dict[str, str | None] = Field(
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
@@ -104,9 +104,14 @@ class Evidence(Record):
     )
 
     @property
+    def judge(self) -> Engine:
+        """Whose answer the verdict rests on: Spark's, unless another judge alone was asked, or the local engine."""
+        return self.alone or (Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK)
+
+    @property
     def said(self) -> Verification | None:
-        """The answer that the verdict rests on: Spark's, unless another judge alone was asked."""
-        return {Engine.ORACLE: self.oracle, Engine.LOCAL: self.local}.get(self.alone or Engine.SPARK, self.spark)
+        """The answer that the verdict rests on."""
+        return {Engine.SPARK: self.spark, Engine.LOCAL: self.local, Engine.ORACLE: self.oracle}[self.judge]
 
 
 class Demand(Record):
@@ -270,7 +275,7 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
-    manifest, said, spark, oracle = evidence.manifest, evidence.said, evidence.spark, evidence.oracle
+    manifest, said, oracle, judge = evidence.manifest, evidence.said, evidence.oracle, JUDGES[evidence.judge]
     if manifest is None:
         yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
         return
@@ -281,16 +286,16 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
     if evidence.problem is not None:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
     if said is None:
-        why = "the history is damaged" if evidence.damages else "it has to judge every history"
-        who = "the judge that was asked" if evidence.alone else "Spark"
-        yield _error(Code.UNVERIFIED, f"{who} did not verify this history; {why}")
+        who = "the judge that was asked" if evidence.alone else judge
+        silent = f"{who} did not verify this history; it has to judge every history"
+        yield _error(Code.UNVERIFIED, "no judge verified it: it is damaged" if evidence.damages else silent)
         return
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
         )
-    if spark is not None and oracle is not None and (differences := list(disagreements(spark, oracle))):
-        yield _error(Code.DISAGREEMENT, f"Spark and the oracle disagree, so neither accuses: {_listed(differences)}")
+    if oracle is not None and (differences := list(disagreements(said, oracle))):
+        yield _error(Code.DISAGREEMENT, f"{judge} and the oracle disagree, so neither accuses: {_listed(differences)}")
     if found := [
         *contradictions(manifest, said, gaps=not evidence.bare),
         *unwitnessed(said, FORBIDDEN[demand.expectation]),
@@ -472,11 +477,11 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         on = "on" if force.in_force else "off"
         yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
     if evidence.alone:
-        yield merit(Code.ONE_JUDGE, "one judge alone judged, as asked")
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged, as asked")
     elif evidence.oracle:
-        yield merit(Code.AGREEMENT, "Spark and the oracle agree")
+        yield merit(Code.AGREEMENT, f"{JUDGES[evidence.judge]} and the oracle agree")
     else:
-        yield merit(Code.ONE_JUDGE, f"Spark alone judged (above {ORACLE_LIMIT:,} messages)")
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged (above {ORACLE_LIMIT:,} messages)")
 
 
 def _struck(fault: FaultRecord) -> str:

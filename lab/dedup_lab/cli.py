@@ -95,7 +95,7 @@ Judge = Annotated[
     typer.Option(
         help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
         "oracle: slow, and 1.5 GB of memory for a million messages.  "
-        r"\[default: Spark, and the oracle up to a million messages a run]",
+        r"\[default: two judges compared, local and the oracle; above a million messages a run Spark alone]",
         show_default=False,
     ),
 ]

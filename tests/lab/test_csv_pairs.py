@@ -16,6 +16,7 @@ from tests.lab.conftest import Command, one_line
 from dedup.anomalies import Counts
 from dedup.verdicts import WORDS
 from dedup_lab import judging
+from dedup_spark.opinions import second_opinion
 
 ISSUE = (
     "send, ack, positive_ack, negative_ack, received, not_received, received_no_ack, values_with_duplicates, "
@@ -53,7 +54,7 @@ def test_it_passes_if_it_is_trusted_and_says_on_what(dedup: Command, tmp_path: P
     assert (code, only(document)["verdict"]) == (0, "pass")
     assert only(document)["reasons"][1:] == [
         "it came without a manifest, and was taken at its word as asked",
-        "one judge alone judged, as asked",
+        "the oracle alone judged, as asked",
     ]
 
 
@@ -321,7 +322,50 @@ def test_the_oracle_alone_needs_no_java_and_says_that_nobody_checked_it(
     said = dedup("verify", tmp_path / "run", "--engine", "oracle")
     assert said.code == 0
     assert "the oracle alone was asked: no other judge checked it" in said.err
-    assert dedup("verify", tmp_path / "run").code == 4
+
+
+def test_a_small_history_is_judged_by_two_judges_without_java(
+    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    write_history(tmp_path / "run", ONE)
+    said = dedup("verify", tmp_path / "run")
+    assert said.code == 0
+    assert "judged by the local engine and the oracle" in said.err
+    assert "the local engine and the oracle agree" in said.err
+    said = dedup("verify", tmp_path / "run", "--engine", "spark")
+    assert (said.code, "Java" in one_line(said)) == (4, True)
+
+
+@pytest.mark.parametrize("limit", ["ORACLE_LIMIT", "LOCAL_ROWS"])
+def test_a_large_history_is_judged_by_spark(
+    limit: str, dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(judging, limit, 0)
+    write_history(tmp_path / "run", ONE)
+    said = dedup("verify", tmp_path / "run")
+    assert (said.code, "Java" in one_line(said)) == (4, True)
+
+
+def test_the_two_judges_of_a_small_history_are_compared(
+    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An oracle that makes a copy up is no evidence against anyone."""
+
+    def inventive(folder: Any, evidence: Any) -> Any:
+        said = second_opinion(folder, evidence)["oracle"]
+        assert not isinstance(said, str)
+        counts = said.counts.model_copy(update={"values_with_duplicates": 1, "extra_copies": 1})
+        return {"oracle": said.model_copy(update={"counts": counts})}
+
+    monkeypatch.setattr(judging, "second_opinion", inventive)
+    write_history(tmp_path / "run", ONE)
+    said = dedup("verify", tmp_path / "run")
+    assert said.code == 4
+    assert "the local engine and the oracle disagree" in said.err
 
 
 @pytest.mark.spark
