@@ -5,9 +5,9 @@
 tables of a run folder and is then judged like any other: there is no second set of rules.
 
 Files that people bring are damaged in ways that ours are not, and what cannot be read must never be half-read: every
-line has to be what the header promises, to the line end of the last one. A pair that comes with a manifest is held
-against it. One without gets a manifest made from its rows. That takes the files at their word (all that was sent and
-all that could be read, to the end), so that its witnesses count; what else they do not say it does not make up.
+line has to be what the header promises, to the line end of the last one. Columns that the header need not name are not
+read. A pair that comes with a manifest is held against it. One without gets a manifest made from its rows; what those
+prove when nothing says that they are all there, dedup/bare.py tells.
 """
 
 import csv
@@ -100,19 +100,22 @@ class _Header:
         if not lines[0]:
             raise _error(path, "an empty file", f"its first line is {wanted}", "write it again, with its rows")
         names, first = (_cells(path, number, line) for number, line in enumerate(lines, 1))
-        if sorted(set(names) - {STREAM}) != sorted(COLUMNS[path.name]) or len(set(names)) != len(names):
+        known = {*COLUMNS[path.name], STREAM}
+        misspelt = [name for name in names if name not in known and name.strip().lower() in known]
+        if misspelt or not set(COLUMNS[path.name]) <= set(names) or len(set(names)) != len(names):
             raise _error(
                 f"{path}: line 1",
                 short(",".join(names)),
-                f"the header names {wanted}, each once, and may name {STREAM}",
-                "write that header, or take other columns out",
+                f"the header names {wanted}, each once and in small letters, and may name {STREAM} and others",
+                "write that header",
             )
         if not lines[1]:
             raise _error(path, "a header without rows", "a history without rows proves nothing", "add the rows")
         if last != b"\n":
             with path.open("rb") as file:
                 where = f"{path}: line {sum(1 for _ in file)}"
-            raise _error(where, "a last line without a line end", "it may have been cut off", "write the file again")
+            todo = f"write the file again, or if it is whole, end its last line: echo >> {path.name}"
+            raise _error(where, "a last line without a line end", "it may have been cut off", todo)
         position = dict(zip(names, first, strict=False)).get("position", "")
         return cls(path, names, pulsar=":" in position)
 
@@ -153,19 +156,25 @@ def _check_checksums(folder: Path, manifest: Manifest) -> None:
 def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
     """The columns of a file, some rows at a time, each with the number of its first line."""
     texts = {"outcome"} | ({"position"} if header.pulsar else set())
-    types = {name: pa.string() if name in texts else pa.int64() for name in header.names}
+    names = [name for name in header.names if name in {*COLUMNS[header.path.name], STREAM}]
+    types = {name: pa.string() if name in texts else pa.int64() for name in names}
     line = 2
     try:
         with pyarrow.csv.open_csv(
             header.path,
             # One thread: only then does an error name its line.
             read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
-            parse_options=pyarrow.csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
+            parse_options=pyarrow.csv.ParseOptions(
+                ignore_empty_lines=False,
+                newlines_in_values=len(names) < len(header.names),  # texts of others may have them
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=types, include_columns=names, null_values=[], strings_can_be_null=False
+            ),
         ) as reader:
             for batch in reader:
-                columns = dict(zip(header.names, batch.columns, strict=True))
-                for name in header.names:
+                columns = dict(zip(names, batch.columns, strict=True))
+                for name in names:
                     if name not in texts:
                         _check_bounds(header.path, line, name, columns[name])
                 yield line, columns | ({} if STREAM in columns else {STREAM: _same(0, batch.num_rows)})
@@ -205,7 +214,35 @@ def _check_bounds(path: Path, line: int, name: str, column: Any) -> None:
 def _no_number(path: Path, line: int | str, name: str, got: str) -> EvidenceError:
     form = " (all positions in a file have the form of the first)" if name == "position" else ""
     rule = f"{name} is a whole number from 0 to {MOST[name]:,}{form}"
-    return _error(f"{path}: line {line}", got, rule, "write digits only")
+    todo = "number the messages 1, 2, 3, … as they are sent" if name == "value" else "write digits only"
+    return _error(f"{path}: line {line}", got, rule, todo)
+
+
+class _Rising:
+    """The last value of each stream so far: values rise as they are sent, and each is sent once."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def check(self, path: Path, line: int, columns: dict[str, Any]) -> None:
+        streams, values = (columns[name].to_numpy(zero_copy_only=False) for name in (STREAM, "value"))
+        order = np.argsort(streams, kind="stable")
+        stream, value = streams[order], values[order]
+        first = np.flatnonzero(np.diff(stream, prepend=-1))
+        before = np.roll(value, 1)
+        before[first] = [self._last.get(each, -1) for each in stream[first].tolist()]
+        wrong = order[value <= before]
+        if len(wrong):
+            row = int(wrong.min())
+            last = int(before[np.flatnonzero(order == row)[0]])
+            raise _error(
+                f"{path}: line {line + row}",
+                f"value {values[row]} after {last}" + (f" in stream {streams[row]}" if streams[row] else ""),
+                "the values of a stream rise in the order of sending, each once",
+                f"write the rows in the order of sending; of several sequences each needs a {STREAM} of its own",
+            )
+        last_rows = np.append(first[1:], len(stream)) - 1
+        self._last.update(zip(stream[last_rows].tolist(), value[last_rows].tolist(), strict=True))
 
 
 @dataclass
@@ -266,7 +303,7 @@ class _Found:
 
 
 def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
-    words = pa.array(OUTCOMES)
+    words, rising = pa.array(OUTCOMES), _Rising()
     with _table(into, "sent") as sent, _table(into, "outcomes") as outcomes:
         for line, columns in _batches(header):
             told = pc.index_in(columns["outcome"], value_set=words)
@@ -277,6 +314,7 @@ def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
                     f"outcome is one of {', '.join(OUTCOMES)}, in small letters",
                     "write ok for an acknowledgement, fail only if the message provably never left, else unknown",
                 )
+            rising.check(header.path, line, columns)
             nowhere = {"partition": _same(0, len(told)), "ledger": _same(0, len(told))}
             nowhere |= {"entry": _same(-1, len(told)), "batch": _same(0, len(told))}
             _write(sent, "sent", columns)

@@ -31,10 +31,11 @@ def disagreements(said: Verification, other: Verification) -> Iterator[str]:
             yield f"different {name}"
 
 
-def contradictions(manifest: Manifest, said: Verification) -> Iterator[str]:
+def contradictions(manifest: Manifest, said: Verification, *, gaps: bool = True) -> Iterator[str]:
     """Where a judge's counts, the runners' reports and the manifest's plan cannot all be true.
 
-    What a runner itself admits (it was not complete, it did not reach the end) is no contradiction.
+    What a runner itself admits (it was not complete, it did not reach the end) is no contradiction. `gaps`: whether
+    positions that were not read contradict the end that was reached; not in files of which nobody says where they end.
     """
     counts, producer, consumer = said.counts, manifest.producer, manifest.consumer
     if counts.position_conflicts:
@@ -45,7 +46,7 @@ def contradictions(manifest: Manifest, said: Verification) -> Iterator[str]:
         yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
     if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
-    if said.gaps and consumer.reached_end:
+    if gaps and said.gaps and consumer.reached_end:
         yield f"the consumer says that it reached the end, but {said.gaps[0]} (gaps: {len(said.gaps):,})"
     if producer.complete and counts.outcomes_missing:
         yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"

@@ -20,39 +20,22 @@ from typing import Final
 
 from pydantic import Field
 
+from dedup import bare
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
 from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
 from dedup.demands import departures
-from dedup.errors import EXIT_ERROR
 from dedup.experiments import Expectation
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.plans import Run
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+from dedup.verdict_kinds import EXIT_CODES as EXIT_CODES
+from dedup.verdict_kinds import PRECEDENCE as PRECEDENCE
+from dedup.verdict_kinds import Verdict as Verdict
+from dedup.verdict_kinds import worst as worst
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
-
-
-class Verdict(StrEnum):
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-    ERROR = "error"
-
-    @property
-    def exit_code(self) -> int:
-        """What a command that ends with this verdict exits with (2 is left to wrong command lines)."""
-        return EXIT_CODES[self]
-
-
-EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.ERROR: EXIT_ERROR}
-PRECEDENCE: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of the whole, from those of its parts. Of no parts at all: error, for nothing never passes."""
-    return min(verdicts, key=PRECEDENCE.index, default=Verdict.ERROR)
 
 
 class Code(StrEnum):
@@ -115,7 +98,7 @@ class Evidence(Record):
     damages: tuple[str, ...] = Field((), description="dedup.histories.damages")
     spark: Verification | None = None
     oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
-    local: Verification | None = Field(None, description="asked alone or not at all: it is Spark's method")
+    local: Verification | None = Field(None, description="Spark's method in one process, asked instead of Spark")
     vacuous: dict[str, str | None] = Field(
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
@@ -126,9 +109,14 @@ class Evidence(Record):
     )
 
     @property
+    def judge(self) -> Engine:
+        """Whose answer the verdict rests on: Spark's, unless another judge alone was asked, or the local engine."""
+        return self.alone or (Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK)
+
+    @property
     def said(self) -> Verification | None:
-        """The answer that the verdict rests on: Spark's, unless another judge alone was asked."""
-        return {Engine.ORACLE: self.oracle, Engine.LOCAL: self.local}.get(self.alone or Engine.SPARK, self.spark)
+        """The answer that the verdict rests on."""
+        return {Engine.SPARK: self.spark, Engine.LOCAL: self.local, Engine.ORACLE: self.oracle}[self.judge]
 
 
 class RunVerdict(Record):
@@ -200,6 +188,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         if said is not None:
             reasons += [_accusation(said, name) for name in accused]
             reasons += _doubts(evidence, said.counts, demand, bool(accused))
+            reasons += _bare_doubts(said, demand, accused, void) if evidence.bare else ()
     idle = any(
         reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
         for reason in reasons
@@ -263,7 +252,7 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
-    manifest, said, spark, oracle = evidence.manifest, evidence.said, evidence.spark, evidence.oracle
+    manifest, said, oracle, judge = evidence.manifest, evidence.said, evidence.oracle, JUDGES[evidence.judge]
     if manifest is None:
         yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
         return
@@ -274,17 +263,20 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
     if evidence.problem is not None:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
     if said is None:
-        why = "the history is damaged" if evidence.damages else "it has to judge every history"
-        who = "the judge that was asked" if evidence.alone else "Spark"
-        yield _error(Code.UNVERIFIED, f"{who} did not verify this history; {why}")
+        who = "the judge that was asked" if evidence.alone else judge
+        silent = f"{who} did not verify this history; it has to judge every history"
+        yield _error(Code.UNVERIFIED, "no judge verified it: it is damaged" if evidence.damages else silent)
         return
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
         )
-    if spark is not None and oracle is not None and (differences := list(disagreements(spark, oracle))):
-        yield _error(Code.DISAGREEMENT, f"Spark and the oracle disagree, so neither accuses: {_listed(differences)}")
-    if found := [*contradictions(manifest, said), *unwitnessed(said, FORBIDDEN[demand.expectation])]:
+    if oracle is not None and (differences := list(disagreements(said, oracle))):
+        yield _error(Code.DISAGREEMENT, f"{judge} and the oracle disagree, so neither accuses: {_listed(differences)}")
+    if found := [
+        *contradictions(manifest, said, gaps=not evidence.bare),
+        *unwitnessed(said, FORBIDDEN[demand.expectation]),
+    ]:
         who = (
             "these files contradict themselves, so they accuse"
             if evidence.bare
@@ -297,15 +289,18 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
 
 
 def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[str]:
-    """The forbidden counts above 0 whose evidence is whole."""
+    """The forbidden counts above 0 whose evidence is whole. Of bare files, only trust says that they are."""
+    files = not evidence.bare or demand.trusted
     whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
-    reached = manifest.consumer.reached_end
-    complete = manifest.producer.complete
+    reached = manifest.consumer.reached_end and files and not (evidence.bare and said.gaps)
+    complete = manifest.producer.complete and files
     sound = {
         LOSS: reached and whole["outcomes"],
         "ack_mismatch": reached and whole["outcomes"],
         "phantom": complete and whole["sent"],
         "failed_but_received": complete and whole["sent"] and whole["outcomes"],
+        # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
+        **dict.fromkeys(BACKWARD, files or not said.counts.phantom),
     }
     for name in FORBIDDEN[demand.expectation]:
         if getattr(said.counts, name) and sound.get(name, True):
@@ -404,12 +399,15 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
             f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
             "they could hide what was looked for",
         )
-    if evidence.bare and not demand.trusted and not witnessed:
-        yield _inconclusive(
-            Code.NO_MANIFEST,
-            "it came without a manifest: nothing shows that the files are whole, that the topic was read to its end or "
-            "what the broker was set to; --trust-csv takes them at their word",
-        )
+
+
+def _bare_doubts(said: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
+    for name in FORBIDDEN[demand.expectation]:
+        if getattr(said.counts, name) and name not in accused and not void:
+            why = bare.why_unproven(demand.trusted, said.gaps)
+            yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(said, name).text}: {why}")
+    if not demand.trusted and not accused:
+        yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
 
 
 # Why a run that nothing speaks against may pass.
@@ -434,16 +432,16 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
         yield merit(Code.CALM, f"{what} says nothing about failures")
     if evidence.bare:
-        yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
+        yield merit(Code.TRUSTED, bare.why_trusted(said.gaps))
     else:
         on = "on" if force.in_force else "off"
         yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
     if evidence.alone:
-        yield merit(Code.ONE_JUDGE, "one judge alone judged, as asked")
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged, as asked")
     elif evidence.oracle:
-        yield merit(Code.AGREEMENT, "Spark and the oracle agree")
+        yield merit(Code.AGREEMENT, f"{JUDGES[evidence.judge]} and the oracle agree")
     else:
-        yield merit(Code.ONE_JUDGE, f"Spark alone judged (above {ORACLE_LIMIT:,} messages)")
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged (above {ORACLE_LIMIT:,} messages)")
 
 
 def _struck(fault: FaultRecord) -> str:

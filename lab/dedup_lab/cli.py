@@ -95,7 +95,7 @@ Judge = Annotated[
     typer.Option(
         help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
         "oracle: slow, and 1.5 GB of memory for a million messages.  "
-        r"\[default: Spark, and the oracle up to a million messages a run]",
+        r"\[default: two judges compared, local and the oracle; above a million messages a run Spark alone]",
         show_default=False,
     ),
 ]
@@ -134,8 +134,9 @@ def verify(
         bool,
         typer.Option(
             "--trust-csv",
-            help="Let a CSV pair without a manifest.json pass. Otherwise it is inconclusive at best, since nothing "
-            "shows that the files are whole; what they prove wrong is fail either way.",
+            help="Take a CSV pair without a manifest.json at its word: all that was sent and could be read is in it. "
+            "Otherwise nothing shows that the files are whole: copies and order may fail it, but losses and phantoms "
+            "are inconclusive, and it never passes.",
         ),
     ] = False,
 ) -> None:

@@ -1,9 +1,10 @@
 """Two judges for every history: the Spark job for all of them at once, and the naive oracle beside it.
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
-message at a time and is left out above a million messages a run. Either can be asked alone, and so can the local
-engine: Spark's method in this process. What they said is kept next to the history (dedup/reports.py), so that a report
-can be made again without judging again.
+message at a time and is left out above a million messages a run. The local engine is Spark's method in this process:
+for histories that are small it may stand for Spark, of which the start alone takes most of a minute. Each can be asked
+alone. What they said is kept next to the history (dedup/reports.py), so that a report can be made again without judging
+again.
 """
 
 import shutil
@@ -19,13 +20,16 @@ from dedup.histories import MANIFEST
 from dedup.pairs import holds_pair, unpack
 from dedup.reports import open_folder
 from dedup.stores import Place, fetched
-from dedup.verdicts import Evidence
+from dedup.verdicts import ORACLE_LIMIT, Evidence
+from dedup_lab import java
 from dedup_lab.children import Child, Children, python
 from dedup_spark import local
 from dedup_spark.evidence import Report
 from dedup_spark.opinions import Answers, second_opinion
 
 OUTPUT: Final = "spark.json"
+LOCAL_ROWS: Final = 20_000_000
+"""Up to so many rows sent and read in all, the local engine may stand for Spark: it keeps what it reduces in memory."""
 
 Note = Callable[[str], None]
 
@@ -38,9 +42,12 @@ def judge(
     note: Note,
     alone: Engine | None = None,
     findings: Place | None = None,
+    *,
+    by_size: bool = False,
 ) -> list[Evidence]:
     """What can be said of each history, in their order: by both judges, or by one `alone`.
 
+    `by_size`: of the two, the local engine stands for Spark where all histories are small.
     The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding, if somebody wants them,
     to the folder `findings` (not by the oracle alone).
     """
@@ -48,7 +55,10 @@ def judge(
     sound = [
         (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]
-    asks_spark = bool(sound) and alone in (None, Engine.SPARK)
+    asks_local = alone is Engine.LOCAL or (by_size and alone is None and small([each for _, each in sound]))
+    asks_spark = bool(sound) and alone in (None, Engine.SPARK) and not asks_local
+    if asks_spark and by_size:
+        java.find()
     spark = _start_spark([tables for tables, _ in sound], children, work, findings) if asks_spark else None
     by_oracle: dict[Place, Answers] = {}
     for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
@@ -61,7 +71,7 @@ def judge(
         spark.succeed(timeout_s)
         report = _read(work / OUTPUT)
         note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
-    elif alone is Engine.LOCAL:
+    elif asks_local:
         report = local.verify([tables for tables, _ in sound], findings=findings)
     judged: dict[str, Answers] = {run.path: {report.engine: run} for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
@@ -69,6 +79,13 @@ def judge(
         _with(folder, evidence, judged.get(str(tables), {}) | by_oracle.get(tables, {}), problems.get(str(tables)))
         for folder, (tables, evidence) in zip(folders, opened, strict=True)
     ]
+
+
+def small(histories: Sequence[Evidence]) -> bool:
+    """Whether the oracle judges each of these histories, and the local engine has memory for them."""
+    manifests = [each.manifest for each in histories if each.manifest is not None]
+    rows = sum(manifest.rows("sent") + manifest.rows("received") for manifest in manifests)
+    return rows <= LOCAL_ROWS and all(manifest.messages <= ORACLE_LIMIT for manifest in manifests)
 
 
 def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:

@@ -39,9 +39,9 @@ def verify(
 ) -> int:
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
 
-    A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. With
-    one judge `alone` nobody checks the judge, which is said; only Spark needs Java. All findings go to the folder
-    `findings`, if there is one.
+    A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. Two
+    judges are asked: the oracle, and for small histories the local engine, else Spark. With one judge `alone` nobody
+    checks the judge, which is said; only Spark needs Java. All findings go to the folder `findings`, if there is one.
     """
     if findings is not None and alone is Engine.ORACLE:
         raise SpecificationError(
@@ -51,7 +51,7 @@ def verify(
             todo="ask the local engine, or both judges",
         )
     tables = None if findings is None else place(findings)
-    if alone in (None, Engine.SPARK):
+    if alone is Engine.SPARK:
         java.find()
     only = paths[0] if len(paths) == 1 else None
     if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
@@ -92,12 +92,21 @@ def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | No
     children = Children()
     try:
         with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
-            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone, findings)
+            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
     finally:
         children.close()
     if alone is not None:
         console.print(f"{JUDGES[alone]} alone was asked: no other judge checked it", soft_wrap=True)
+    else:
+        for words in sorted({_judges(each) for each in judged if each.said is not None}):
+            console.print(f"judged by {words}", soft_wrap=True)
     return judged
+
+
+def _judges(evidence: Evidence) -> str:
+    return JUDGES[evidence.judge] + (
+        " and the oracle" if evidence.oracle else " alone: too many messages for the oracle"
+    )
 
 
 def run_folders(path: Place) -> list[Place]:

@@ -16,9 +16,7 @@ from tests.core.evidences import (
     experiment,
 )
 
-from dedup.anomalies import Engine
 from dedup.experiments import Expectation
-from dedup.manifests import Deduplication
 from dedup.verdicts import (
     EXIT_CODES,
     FORBIDDEN,
@@ -380,67 +378,6 @@ def test_alone_a_clean_control_proves_nothing() -> None:
     assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_CLEAN])
     lossy = evidence(RUN, ANOMALIES["not_received"], deduplication=False)
     assert judge_alone(lossy, Expectation.DUPLICATES).verdict is Verdict.FAIL
-
-
-# One judge alone, and histories without a manifest.
-
-
-def asked_alone(engine: Engine, counted: dict[str, int] | None = None) -> Evidence:
-    both = evidence(RUN, counted)
-    answers = {"spark": None, "oracle": None, "local": None} | {str(engine): both.spark}
-    return both.model_copy(update={"alone": engine, **answers})
-
-
-@pytest.mark.parametrize("engine", Engine)
-def test_the_verdict_of_one_judge_stands_if_it_alone_was_asked_and_says_so(engine: Engine) -> None:
-    verdict = judge_alone(asked_alone(engine), Expectation.EXACTLY_ONCE)
-    assert (verdict.verdict, codes(verdict)[-1]) == (Verdict.PASS, Code.ONE_JUDGE)
-    assert "one judge alone judged" in verdict.reasons[-1].text
-    assert judge_alone(asked_alone(engine, duplicates()), Expectation.EXACTLY_ONCE).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("engine", Engine)
-def test_the_one_that_was_asked_has_to_answer_and_without_being_asked_alone_both_have(engine: Engine) -> None:
-    silent = asked_alone(engine).model_copy(update={str(engine): None})
-    verdict = judge_alone(silent, Expectation.EXACTLY_ONCE)
-    assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.UNVERIFIED])
-    assert "the judge that was asked" in verdict.reasons[0].text
-    both = asked_alone(engine).model_copy(update={"alone": None})
-    assert codes(judge_alone(both, Expectation.EXACTLY_ONCE)) == [Code.UNVERIFIED]
-
-
-def bare(counted: dict[str, int] | None = None) -> Evidence:
-    """What was made from rows alone: deduplication is nobody's word."""
-    unproven = Deduplication(asked=False, in_force=None, proof="none")
-    whole = evidence(RUN, counted, faults=())
-    assert whole.manifest is not None
-    made = whole.manifest.model_copy(update={"deduplication": unproven})
-    return whole.model_copy(update={"bare": True, "manifest": made})
-
-
-def test_without_a_manifest_pass_becomes_inconclusive_unless_it_is_trusted() -> None:
-    for expectation in (Expectation.EXACTLY_ONCE, Expectation.NONE):
-        verdict = judge_alone(bare(), expectation)
-        assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.NO_MANIFEST])
-        verdict = judge_alone(bare(), expectation, trusted=True)
-        assert (verdict.verdict, codes(verdict)) == (
-            Verdict.PASS,
-            [Code.CLEAN, Code.CALM, Code.TRUSTED, Code.AGREEMENT],
-        )
-
-
-def test_without_a_manifest_fail_stands_and_a_contradiction_is_the_files_own() -> None:
-    verdict = judge_alone(bare(duplicates()), Expectation.EXACTLY_ONCE)
-    assert (verdict.verdict, codes(verdict)) == (Verdict.FAIL, ["values_with_duplicates", "duplicate_jump_backward"])
-    verdict = judge_alone(bare({"position_conflicts": 1}), Expectation.EXACTLY_ONCE, trusted=True)
-    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
-    assert "these files contradict themselves" in verdict.reasons[0].text
-
-
-def test_trust_is_for_histories_without_a_manifest_only() -> None:
-    unproven = bare().model_copy(update={"bare": False})
-    verdict = judge_alone(unproven, Expectation.EXACTLY_ONCE, trusted=True)
-    assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.FORCE_UNPROVEN])
 
 
 def test_what_an_experiment_demands_of_a_run() -> None:

@@ -184,7 +184,6 @@ def test_a_damaged_history_is_an_error_and_no_loss_is_invented(damage: str, dedu
     assert not run["counts"]
 
 
-@pytest.mark.spark
 def test_the_same_history_undamaged_passes(dedup: Command, tmp_path: Path) -> None:
     said = dedup("verify", whole(tmp_path / "run"), "--format", "json")
     document = json.loads(said.out)
