@@ -8,12 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from dedup import machines
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.plans import deduplicates, plan
 from dedup.reports import gather, keep, write
-from dedup.stages import Stage, State, drive, finished, rewound, schedule
-from dedup_lab import java, labs, reports, results
+from dedup.stages import Stage, State, drive, rewound, schedule
+from dedup_lab import caches, java, labs, reports, results
 from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
 from dedup_lab.judging import judge
@@ -63,7 +64,9 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     """Run (or finish) the experiment; returns the exit code of its verdict."""
     check(experiment)
     java.find()
-    folder = _open(experiment, out, resume)
+    caches.check()
+    with machines.at(f"results folder {out or 'results'}"):
+        folder = _open(experiment, out, resume)
     labs.sweep()
     with _alone(folder), ConsoleReporter(console, experiment) as reporter:
         state = _resumed(experiment, folder)
@@ -73,13 +76,15 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         finish = Finish(experiment, folder, reporter)
         platform = LocalPlatform(experiment, folder, reporter, finish)
         try:
-            state = drive(experiment, state, platform, folder.save)
-        finally:
-            if not finished(schedule(experiment), state):
-                reporter.note("interrupted; stopping every process")
+            with machines.at(f"results folder {folder.root}"):
+                drive(experiment, state, platform, folder.save)
+        except BaseException as error:
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else "this machine cannot go on"
+            reporter.note(f"{why}; stopping every process")
             platform.close()
-            if not finished(schedule(experiment), state):
-                reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+            reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+            raise
+        platform.close()
     return reports.show(folder, console)
 
 
