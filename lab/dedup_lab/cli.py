@@ -166,17 +166,25 @@ def verify(
 
 @app.command()
 def plan(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|-", help="An experiment (YAML); - is standard input.", show_default=False),
+    ],
     runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+    output: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
 ) -> None:
-    """Check an experiment and show what would be run, in order; starts nothing."""
+    """Check an experiment and show what would be run, in order, and about how long it takes; starts nothing."""
     from dedup_lab import experiments
 
-    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
+    source = Path("/dev/stdin") if file == Path("-") else file
+    experiment = load(source).with_changes(runs=runs, messages=messages, systems=system or [])
     experiments.check(experiment)
-    experiments.show_plan(experiment, _console(stderr=False))
+    if output is Output.JSON:
+        print(json.dumps(experiments.plan_document(experiment), indent=1))
+    else:
+        experiments.show_plan(experiment, _console(stderr=False))
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A DedupExperiment in a cluster.", show_default=False)]
