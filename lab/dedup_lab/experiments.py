@@ -74,6 +74,8 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
+        if told := java.fallback():
+            reporter.note(told)
         finish = Finish(experiment, folder, reporter)
         platform = LocalPlatform(experiment, folder, reporter, finish)
         try:

@@ -20,6 +20,7 @@ from dedup.pairs import holds_pair, unpack
 from dedup.reports import open_folder
 from dedup.stores import Place, fetched
 from dedup.verdicts import Evidence
+from dedup_lab import java
 from dedup_lab.children import Child, Children, python
 from dedup_spark import local
 from dedup_spark.evidence import Report
@@ -78,7 +79,7 @@ def _start_spark(folders: Sequence[Place], children: Children, work: Path, findi
     output.unlink(missing_ok=True)
     tables = () if findings is None else ("--findings", str(findings.absolute()))
     command = python("dedup_spark.job", "--output", str(output), *tables, *map(str, folders))
-    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
+    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch), **java.environment())
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
