@@ -7,11 +7,14 @@ one.
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
+
+from dedup import machines
 
 STALE_S = 3_600.0
 """No half-made thing in the cache takes this long to be finished."""
@@ -27,6 +30,17 @@ def root() -> Path:
     """The cache folder: `$DEDUP_CACHE`, else the platform's own place for caches. It need not exist yet."""
     override = os.environ.get("DEDUP_CACHE")
     return Path(override).expanduser().absolute() if override else Path(platformdirs.user_cache_dir("dedup"))
+
+
+def check() -> None:
+    """EnvironmentError_ unless files can be made in the cache folder."""
+    folder = root()
+    named = "DEDUP_CACHE" if "DEDUP_CACHE" in os.environ else "the cache (DEDUP_CACHE names another folder)"
+    with machines.at(f"{named} {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"1")
+            file.flush()
 
 
 def remove_stale(folder: Path, pattern: str) -> None:

@@ -6,7 +6,6 @@ error, never a traceback.
 """
 
 import json
-import os
 import shlex
 import signal
 import sys
@@ -14,16 +13,17 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dedup import __version__
+from dedup import __version__, machines
 from dedup.anomalies import Engine
 from dedup.errors import EXIT_ERROR, DedupError, one_line
 from dedup.experiments import Expectation, json_schema, load
+from dedup_lab import streams
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -167,17 +167,25 @@ def verify(
 
 @app.command()
 def plan(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|-", help="An experiment (YAML); - is standard input.", show_default=False),
+    ],
     runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+    output: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
 ) -> None:
-    """Check an experiment and show what would be run, in order; starts nothing."""
+    """Check an experiment and show what would be run, in order, and about how long it takes; starts nothing."""
     from dedup_lab import experiments
 
-    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
+    source = Path("/dev/stdin") if file == Path("-") else file
+    experiment = load(source).with_changes(runs=runs, messages=messages, systems=system or [])
     experiments.check(experiment)
-    experiments.show_plan(experiment, _console(stderr=False))
+    if output is Output.JSON:
+        print(json.dumps(experiments.plan_document(experiment), indent=1))
+    else:
+        experiments.show_plan(experiment, _console(stderr=False))
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A DedupExperiment in a cluster.", show_default=False)]
@@ -280,19 +288,34 @@ def main() -> None:
     """The entry point: every error of ours becomes one line and exit code 4."""
     for each in (signal.SIGTERM, signal.SIGINT):  # a shell starts background jobs with SIGINT ignored
         signal.signal(each, _interrupt)
+    streams.guard()
     try:
-        app()
+        try:
+            app()
+        finally:
+            streams.flush()
     except DedupError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(EXIT_ERROR)
+        _fail(error)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.discard(sys.stdout)
         sys.exit(EXIT_ERROR)
+    except OSError as error:
+        _fail(machines.refusal(error) or error)
     except Exception as error:  # exit code 1 means "fail": a crash of ours must never say that
-        sys.stderr.write(f"error {one_line(f'{type(error).__name__}: {error}')}; this is a defect of dedup\n")
-        sys.exit(EXIT_ERROR)
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    """One line on standard error, and exit code 4."""
+    if isinstance(error, DedupError):
+        words = str(error)
+    else:
+        words = f"{one_line(f'{type(error).__name__}: {error}')}; this is a defect of dedup"
+    if sys.stderr is not None:
+        Console(stderr=True, highlight=False).print(f"[red]error[/] {escape(words)}", soft_wrap=True)
+    sys.exit(EXIT_ERROR)
 
 
 if __name__ == "__main__":

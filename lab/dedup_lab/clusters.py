@@ -103,6 +103,7 @@ def connected(kubeconfig: Path | None, context: str | None, namespace: str | Non
     try:
         from kubernetes.client import Configuration
         from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
+        from yaml import YAMLError
     except ImportError:
         raise EnvironmentError_(
             where="dedup",
@@ -116,10 +117,11 @@ def connected(kubeconfig: Path | None, context: str | None, namespace: str | Non
     try:
         contexts, current = list_kube_config_contexts(config_file=file)
         client = new_client_from_config(config_file=file, context=context, client_configuration=told)
-    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+    except (ConfigException, OSError, YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
+        known = isinstance(error, ConfigException | OSError)
         raise EnvironmentError_(
             where="kubeconfig" if file is None else file,
-            got=str(error) or type(error).__name__,
+            got=(known and str(error)) or "a file that is no kubeconfig",
             rule="the cluster is the one that kubectl asks",
             todo="set KUBECONFIG, --kubeconfig or --context; `kubectl config get-contexts` lists what there is",
         ) from None

@@ -4,16 +4,18 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from dedup import machines
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.plans import deduplicates, plan
 from dedup.reports import gather, keep, write
-from dedup.stages import Stage, State, drive, finished, rewound, schedule
-from dedup_lab import java, labs, reports, results
+from dedup.stages import Stage, State, drive, rewound, schedule
+from dedup_lab import caches, estimates, java, labs, reports, results
 from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
 from dedup_lab.judging import judge
@@ -63,23 +65,29 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     """Run (or finish) the experiment; returns the exit code of its verdict."""
     check(experiment)
     java.find()
-    folder = _open(experiment, out, resume)
+    caches.check()
+    with machines.at(f"results folder {out or 'results'}"):
+        folder = _open(experiment, out, resume)
     labs.sweep()
     with _alone(folder), ConsoleReporter(console, experiment) as reporter:
         state = _resumed(experiment, folder)
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
+        if told := java.fallback():
+            reporter.note(told)
         finish = Finish(experiment, folder, reporter)
         platform = LocalPlatform(experiment, folder, reporter, finish)
         try:
-            state = drive(experiment, state, platform, folder.save)
-        finally:
-            if not finished(schedule(experiment), state):
-                reporter.note("interrupted; stopping every process")
+            with machines.at(f"results folder {folder.root}"):
+                drive(experiment, state, platform, folder.save)
+        except BaseException as error:
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else "this machine cannot go on"
+            reporter.note(f"{why}; stopping every process")
             platform.close()
-            if not finished(schedule(experiment), state):
-                reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+            reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+            raise
+        platform.close()
     return reports.show(folder, console)
 
 
@@ -91,8 +99,35 @@ def _resumed(experiment: Experiment, folder: Results) -> State:
     return rewound(schedule(experiment), folder.state(), attempts, complete)
 
 
+def plan_document(experiment: Experiment) -> dict[str, Any]:
+    """What would be done, for programs; the estimate in seconds."""
+    workload, guess = experiment.spec.workload, estimates.of(experiment)
+    variants = {variant.name: variant for variant in experiment.spec.variants}
+    return {
+        "name": experiment.name,
+        "digest": experiment.digest(),
+        "workload": workload.model_dump(mode="json", by_alias=True),
+        "faults": [
+            {"name": fault.name, "kind": fault.kind, "message": fault.at.message, "seconds": fault.lasts_s}
+            for fault in experiment.spec.faults
+        ],
+        "runs": [
+            {
+                "run_id": each.run_id,
+                "system": each.system,
+                "variant": each.variant,
+                "deduplication": variants[each.variant].deduplication,
+                "expect": variants[each.variant].expect,
+                "seed": each.seed,
+            }
+            for each in plan(experiment)
+        ],
+        "estimate": {"seconds": guess.seconds, **guess.model_dump()},
+    }
+
+
 def show_plan(experiment: Experiment, console: Console) -> None:
-    """A table of the runs in the order in which they would be done."""
+    """A table of the runs in the order in which they would be done, and about how long they take."""
     table = Table(title=f"{experiment.name} ({experiment.digest()[:12]})", title_justify="left")
     for heading in ("#", "run", "deduplication", "expect", "seed"):
         table.add_column(heading, no_wrap=True)
@@ -107,7 +142,15 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     )
     console.print(
         f"each run: {workload.messages:,} messages, at most {workload.in_flight:,} unacknowledged, "
-        f"{workload.partitions} partition(s); faults: {faults or 'none'}"
+        f"{workload.partitions} partition(s); faults: {faults or 'none'}",
+        soft_wrap=True,
+    )
+    guess = estimates.of(experiment)
+    console.print(
+        f"estimated: {estimates.words(guess.seconds)} on two cores ({estimates.words(guess.provision_s)} to start, "
+        f"{estimates.words(guess.runs_s)} of runs, {estimates.words(guess.verify_s)} to judge), "
+        f"and what has to be fetched the first time",
+        soft_wrap=True,
     )
 
 

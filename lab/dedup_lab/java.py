@@ -1,31 +1,67 @@
-"""The Java that brokers run on: found on this machine, never brought along."""
+"""The Java that brokers and Spark run on: found on this machine, never brought along.
+
+JAVA_HOME's is used if it is there and new enough. A JAVA_HOME that names none (a Java that was removed, an old one) is
+passed over for the Java on PATH; `fallback` says so in one line, and `environment` tells Spark, which would otherwise
+insist on JAVA_HOME.
+"""
 
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from dedup.errors import EnvironmentError_
 
-OLDEST = 17
-_INSTALL = f"install it: `apt install openjdk-{OLDEST}-jre-headless`, or `brew install openjdk@{OLDEST}`"
+OLDEST: Final = 17
+_RULE: Final = f"brokers and Spark need Java {OLDEST} or newer (`dedup verify --engine local` needs none)"
+_INSTALL: Final = f"install it: `apt install openjdk-{OLDEST}-jre-headless`, or `brew install openjdk@{OLDEST}`"
 
 
 def find() -> str:
     """The path of a `java` that is new enough: JAVA_HOME's, else PATH's. EnvironmentError_ when there is none."""
+    lacks: list[EnvironmentError_] = []
+    for where, java in _candidates():
+        lack = _lack(where, java)
+        if lack is None:
+            assert java is not None
+            return java
+        lacks.append(lack)
+    raise lacks[0]
+
+
+def fallback() -> str | None:
+    """Which Java is used instead of JAVA_HOME's, in one line; None if JAVA_HOME is right or not set."""
+    (where, java), *others = _candidates()
+    lack = _lack(where, java)
+    if lack is None or not others:
+        return None
+    return f"JAVA_HOME {os.environ['JAVA_HOME']}: got {lack.got}; using {find()}, which is on PATH"
+
+
+def environment() -> dict[str, str]:
+    """What a process that looks for Java itself (Spark) must be told."""
+    return {} if fallback() is None else {"JAVA_HOME": ""}
+
+
+def _candidates() -> list[tuple[str, str | None]]:
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    where = "JAVA_HOME" if home else "PATH"
-    rule = f"brokers need Java {OLDEST} or newer"
+    homes = [(f"JAVA_HOME {home}", shutil.which("java", path=str(Path(home, "bin"))))] if home else []
+    return [*homes, ("PATH", shutil.which("java"))]
+
+
+def _lack(where: str, java: str | None) -> EnvironmentError_ | None:
     if java is None:
-        raise EnvironmentError_(where="java", got=f"no such program in {home or where}", rule=rule, todo=_INSTALL)
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    version = major(done.stderr)
-    if version is None or version < OLDEST:
-        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
-        raise EnvironmentError_(where=java, got=said[:120], rule=rule, todo=_INSTALL)
-    return java
+        return EnvironmentError_(where="java", got=f"no such program in {where}", rule=_RULE, todo=_INSTALL)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+        version, said = major(done.stderr), done.stderr.strip() or f"exit code {done.returncode}"
+    except OSError as error:
+        version, said = None, str(error.strerror)
+    if version is not None and version >= OLDEST:
+        return None
+    return EnvironmentError_(where=java, got=said.splitlines()[0][:120], rule=_RULE, todo=_INSTALL)
 
 
 def major(said: str) -> int | None:

@@ -95,7 +95,7 @@ def _start_spark(folders: Sequence[Place], children: Children, work: Path, findi
     output.unlink(missing_ok=True)
     tables = () if findings is None else ("--findings", str(findings.absolute()))
     command = python("dedup_spark.job", "--output", str(output), *tables, *map(str, folders))
-    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch))
+    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch), **java.environment())
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:

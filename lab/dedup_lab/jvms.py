@@ -14,7 +14,10 @@ from dedup_lab.ports import TAKEN_SIGNS
 from dedup_runners.waiting import until
 
 PORT_ATTEMPTS = 4
-LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+LOG_CONFIGURATION = (
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    f"-Dlog4j.configuration={Path(__file__).with_name('log4j1.properties').as_uri()}",  # Kafka before 4.0
+)
 _T = TypeVar("_T")
 
 
@@ -36,7 +39,7 @@ class Jvm:
         What libraries unpack for themselves (RocksDB, zstd) goes with the lab's data: a killed JVM cleans nothing up.
         """
         temporary = f"-Djava.io.tmpdir={lab.data(f'{name}-temporary')}"
-        common = [f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}", f"-Ddedup.process={name}", temporary]
+        common = [*LOG_CONFIGURATION, f"-Ddedup.process={name}", temporary]
         return lab.start(name, [self.java, *flags, *common, main, *arguments], {"CLASSPATH": self.classpath})
 
 

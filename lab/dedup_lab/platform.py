@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from dedup import machines
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
@@ -227,6 +228,8 @@ class _Job:
             self._failure = "cancelled"
         except DedupError as error:
             self._failure = str(error)
+        except OSError as error:
+            self._failure = str(machines.refusal(error) or f"{type(error).__name__}: {error}")
         except Exception as error:  # a stage that crashed is a failed stage, whatever it was that crashed
             self._failure = f"{type(error).__name__}: {error}"
         finally:

@@ -8,7 +8,7 @@ name when it is complete. `findings.json` is written last: without it the folder
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dedup import machines
 from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
 from dedup.findings import Window
@@ -83,10 +84,10 @@ class Tables:
         part = Part(self, number, attempt)
         try:
             yield part
+            part.close()
         except BaseException:
             part.abandon()
             raise
-        part.close()
 
 
 def tables_in(
@@ -126,7 +127,7 @@ def close(tables: Tables, runs: Sequence[Verification]) -> None:
         for run in runs
     ]
     folder = place(tables.folder)
-    with reached(folder):
+    with reached(folder), machines.at(f"--findings {folder}"):
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / INDEX, json.dumps({"runs": overviews}, indent=1))
@@ -153,30 +154,34 @@ class Part:
 
     def close(self) -> None:
         for table, (file, writer) in self._open.items():
-            writer.close()
-            file.close()
             opened, path = self._paths(table)
-            if isinstance(opened, Path):
-                opened.replace(str(path))
+            with self._writing():
+                writer.close()
+                file.close()
+                if isinstance(opened, Path):
+                    opened.replace(str(path))
 
     def abandon(self) -> None:
         """What was written is no part; in a store it is one of no index until the task is done again."""
         for table, (file, writer) in self._open.items():
-            writer.close()
-            file.close()
+            for each in (writer, file):
+                with suppress(OSError):  # a full disk; the error that brought us here says so
+                    each.close()
+            writer.is_open = False  # or it is closed again when it is collected, and Python prints a traceback
             opened, _ = self._paths(table)
             if isinstance(opened, Path):
-                opened.unlink()
+                opened.unlink(missing_ok=True)
 
     def _write(self, table: str, found: Columns, words: dict[str, pa.Array]) -> None:
         if self.tables.folder is None or not size(found):
             return
-        if table not in self._open:
-            opened, path = self._paths(table)
-            if isinstance(path, Path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            file = opened.open("wb")
-            self._open[table] = file, pq.ParquetWriter(file, TABLES[table], compression="zstd")
+        with self._writing():
+            if table not in self._open:
+                opened, path = self._paths(table)
+                if isinstance(path, Path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                file = opened.open("wb")
+                self._open[table] = file, pq.ParquetWriter(file, TABLES[table], compression="zstd")
         runs = self.tables.runs
         words = words | {
             "path": _words([run.path for run in runs], found["run"]),
@@ -187,7 +192,12 @@ class Part:
             words[each.name] if each.name in words else pa.array(found[each.name]).cast(each.type)
             for each in TABLES[table]
         ]
-        self._open[table][1].write_table(pa.Table.from_arrays(arrays, schema=TABLES[table]))
+        with self._writing():
+            self._open[table][1].write_table(pa.Table.from_arrays(arrays, schema=TABLES[table]))
+
+    def _writing(self) -> AbstractContextManager[None]:
+        """What the disk refuses is said of the folder of findings."""
+        return machines.at(f"--findings {self.tables.folder}")
 
     def _paths(self, table: str) -> tuple[Place, Place]:
         """Under which name a part is written, and its own; in a store nothing is seen before it is complete."""

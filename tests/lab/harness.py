@@ -65,11 +65,14 @@ def write(found: dict[str, Any], folder: Path) -> Path:
 
 
 def dedup(
-    *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    *arguments: object,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    input: str | None = None,
 ) -> tuple[int, str, str]:
     """Run the command to its end, with more in its environment: exit code, standard output, standard error."""
     told, env = command(*arguments), {**os.environ, **(environment or {})}
-    done = subprocess.run(told, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, cwd=cwd, env=env)
+    done = subprocess.run(told, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, cwd=cwd, env=env, input=input)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import EnvironmentError_, SpecificationError
-from dedup_lab import jars, java, lock
+from dedup_lab import jars, java, jvms, lock
 from dedup_lab.jars import Jar
 
 CONTENT = b"a jar, as far as checksums are concerned"
@@ -157,11 +157,61 @@ def test_no_java_and_an_old_java_are_said_with_the_command_that_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(EnvironmentError_, match=r"java: got no such program .*Java 17.*; install it: `apt install"):
         java.find()
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     program.chmod(0o755)
-    with pytest.raises(EnvironmentError_, match=r'got openjdk version "11\.0\.2"; brokers need Java 17'):
+    with pytest.raises(EnvironmentError_, match=r'got openjdk version "11\.0\.2"; brokers and Spark need Java 17'):
         java.find()
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("home", ["gone", "old"])
+def test_a_wrong_java_home_is_passed_over_for_the_java_on_the_path_and_that_is_said(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = fake_java(tmp_path / "good", "21.0.1")
+    fake_java(tmp_path / "old", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
+    monkeypatch.setenv("PATH", f"{good.parent}:/usr/bin:/bin")
+    assert java.find() == str(good)
+    told = java.fallback()
+    assert told is not None and told.startswith(f"JAVA_HOME {tmp_path / home}: got ")
+    assert told.endswith(f"; using {good}, which is on PATH")
+    assert java.environment() == {"JAVA_HOME": ""}
+
+
+def test_a_right_java_home_is_used_and_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = fake_java(tmp_path / "good", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "good"))
+    assert (java.find(), java.fallback(), java.environment()) == (str(good), None, {})
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", f"{good.parent}:/usr/bin:/bin")
+    assert (java.find(), java.fallback(), java.environment()) == (str(good), None, {})
+
+
+def test_who_only_wants_to_verify_is_told_that_it_goes_without_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(EnvironmentError_, match="`dedup verify --engine local` needs none"):
+        java.find()
+
+
+def test_old_and_new_brokers_are_told_where_to_log() -> None:
+    """Kafka before 4.0 logs through Log4j 1 (reload4j), which is silent without settings of its own."""
+    newer, older = (option.partition("=") for option in jvms.LOG_CONFIGURATION)
+    assert (newer[0], older[0]) == ("-Dlog4j2.configurationFile", "-Dlog4j.configuration")
+    assert "rootLogger.level" in Path(newer[2]).read_text()
+    assert "log4j.rootLogger=INFO, console" in Path(older[2].removeprefix("file://")).read_text()
