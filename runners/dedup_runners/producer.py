@@ -75,8 +75,7 @@ class Intentions:
     """
 
     def __init__(self, recorder: Recorder, messages: int, streams: int, size: int = ROWS_A_SEGMENT) -> None:
-        self.written = 0
-        """How many messages of the plan the rows of `sent` name, when the recorder is closed."""
+        self.written = 0  # rows of `sent` when the recorder is closed
         self._recorder, self._messages, self._streams, self._size = recorder, messages, streams, size
         self._covered, self._number = 0, 0
         self._write_next()
