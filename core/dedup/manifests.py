@@ -91,6 +91,10 @@ class Deduplication(Record):
     asked: bool
     in_force: bool | None = Field(description="None: it could not be proven")
     proof: str = Field(description="what was read from the broker, in words")
+    looks: int | None = Field(
+        None, description="how often brokers told it before the end; None: not asked, or what is stored tells it"
+    )
+    unseen_s: float | None = Field(None, description="the longest time between two such answers, the end's among them")
 
 
 class FaultRecord(Record):

@@ -149,6 +149,9 @@ class KafkaAdmin(Closing):
         census = persistently(lambda: self._census(topic), ANSWERED_S, f"the stored batches of {topic}")
         return Deduplication(asked=asked, in_force=census.in_force, proof=census.proof)
 
+    def look(self, topic: str, turn: int) -> None:
+        """The stored batches tell it, whenever they were written."""
+
     def versions(self) -> dict[str, str]:
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
 

@@ -46,6 +46,7 @@ NEVER_INACTIVE: Final = {
 }
 JSON: Final = {"Content-Type": "application/json"}
 LOADERS: Final = 8
+PARTS_A_LOOK: Final = 16
 PROBE_MOVES_S: Final = 0.25
 PARTITION_SUFFIX: Final = "-partition-"
 
@@ -146,6 +147,12 @@ class PulsarAdmin(Closing):
         with suppress(WaitedTooLong):
             until(loaded, ANSWERED_S, f"{topic} is loaded")
         return judged(asked, statuses)
+
+    def look(self, topic: str, turn: int) -> dict[str, str]:
+        parts = self._parts(topic)
+        first = turn * PARTS_A_LOOK % len(parts)
+        chosen = (parts + parts)[first : first + min(PARTS_A_LOOK, len(parts))]
+        return {part: status for part in chosen if (status := self._status(part)) is not None}
 
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
