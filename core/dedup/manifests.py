@@ -55,6 +55,9 @@ class ProducerReport(Record):
     library_version: str
     effective_config: dict[str, str] = Field(description="the client's own settings, no secrets")
     sent: int
+    intended: int | None = Field(
+        None, description="rows of `sent`, each on the disk before its send; None: an older history, written after it"
+    )
     ok: int
     fail: int
     unknown: int
@@ -88,6 +91,10 @@ class Deduplication(Record):
     asked: bool
     in_force: bool | None = Field(description="None: it could not be proven")
     proof: str = Field(description="what was read from the broker, in words")
+    looks: int | None = Field(
+        None, description="how often brokers told it before the end; None: not asked, or what is stored tells it"
+    )
+    unseen_s: float | None = Field(None, description="the longest time between two such answers, the end's among them")
 
 
 class FaultRecord(Record):
@@ -139,7 +146,8 @@ class Manifest(Record):
     def rows(self, table: str) -> int:
         """How many rows the runners say they recorded in `table`."""
         outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
-        return {"sent": self.producer.sent, "outcomes": outcomes, "received": self.consumer.received}[table]
+        sent = self.producer.sent if self.producer.intended is None else self.producer.intended
+        return {"sent": sent, "outcomes": outcomes, "received": self.consumer.received}[table]
 
     def planned(self, stream: int) -> int:
         """The last value that `stream` was to send; the first is 1."""

@@ -52,8 +52,10 @@ def contradictions(manifest: Manifest, said: Verification, *, gaps: bool = True)
         yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"
     if producer.complete and counts.send != manifest.messages:
         yield f"the producer says that it is complete, but {counts.send:,} of {manifest.messages:,} values were sent"
+    if producer.sent > manifest.rows("sent"):
+        yield f"the producer sent {producer.sent:,} values, and wrote {manifest.rows('sent'):,} ahead"
     for what, counted, recorded in (
-        ("values sent", counts.send, producer.sent),
+        ("values sent", counts.send, manifest.rows("sent")),
         ("ok outcomes", counts.positive_ack, producer.ok),
         ("fail outcomes", counts.negative_ack, producer.fail),
         ("unknown outcomes", counts.unknown - counts.outcomes_missing, producer.unknown),

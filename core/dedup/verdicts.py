@@ -297,7 +297,7 @@ def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand:
     sound = {
         LOSS: reached and whole["outcomes"],
         "ack_mismatch": reached and whole["outcomes"],
-        "phantom": complete and whole["sent"],
+        "phantom": (complete or manifest.producer.intended is not None) and whole["sent"],
         "failed_but_received": complete and whole["sent"] and whole["outcomes"],
         # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
         **dict.fromkeys(BACKWARD, files or not said.counts.phantom),

@@ -3,7 +3,8 @@
 Prepare: everything that takes time to start (chaos processes, producer, consumer: companions.py) is started first, and
 a fresh topic is made while it loads. A producer is told its configuration only when every chaos process is armed.
 Produce: the producer runs; the chaos processes strike and heal.
-Settle: the system is whole again, the clients' connections are gone, deduplication is proven from the broker.
+Settle: the system is whole again, the clients' connections are gone, deduplication is proven from the broker, for all
+the time since the first send.
 Consume: the topic is read to the end position taken then, and the manifest is written, last of all.
 """
 
@@ -28,6 +29,7 @@ from dedup_runners.companions import Companion, Companions
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig, Trigger
 from dedup_runners.faults import ArmedFaults, Rendering
 from dedup_runners.journals import save_report
+from dedup_runners.looks import Looks
 from dedup_runners.waiting import until
 
 WHOLE_S: Final = 120.0
@@ -79,6 +81,7 @@ class Course:
         )
         self._producer: Companion | None = None
         self._consumer: Companion | None = None
+        self._looks = Looks(situation.admin, self._topic, situation.folder)
         self._deduplication: Deduplication | None = None
         self._records: tuple[FaultRecord, ...] = ()
         self._exits_before = situation.site.exits()
@@ -101,6 +104,7 @@ class Course:
             self._.admin.create_topic(
                 self._topic, partitions=spec.workload.partitions, deduplication=deduplicates(self._.variant)
             )
+            self._looks.begin()
             config = self._.hooks.configure(self._producer_config(self._faults.ports()))
             self._tell(self._producer, "producer", config)
 
@@ -108,13 +112,15 @@ class Course:
         """Let the producer run to its end, and the faults to theirs."""
         assert self._producer is not None
         watch = progress.Watch(self._.folder, "producer")
-        with self._timed("start and end the producer"):
-            self._producer.succeed(
-                self._.experiment.spec.timeouts.run_s, lambda: self._.report("produce", watch.read(PROGRESS_EVERY_S))
-            )
-        self._split_producing()
-        with self._timed("heal"):
-            self._faults.wait(self._.site.restart_grace_s, lambda: self._.report("heal", watch.last))
+        with self._looks:
+            with self._timed("start and end the producer"):
+                self._producer.succeed(
+                    self._.experiment.spec.timeouts.run_s,
+                    lambda: self._.report("produce", watch.read(PROGRESS_EVERY_S)),
+                )
+            self._split_producing()
+            with self._timed("heal"):
+                self._faults.wait(self._.site.restart_grace_s, lambda: self._.report("heal", watch.last))
 
     def _split_producing(self) -> None:
         """Tell the time between first send and last acknowledgement from the producer's own starting and ending."""
@@ -130,7 +136,8 @@ class Course:
             admin, topic = self._.admin, self._topic
             until(lambda: admin.unhealthy(topic) is None, WHOLE_S, f"{topic} to be whole again after the faults")
             until(self._.site.idle, CONNECTIONS_GONE_S, "the producer's connections to be gone")
-            self._deduplication = admin.deduplication_in_force(topic, deduplicates(self._.variant))
+            at_end = admin.deduplication_in_force(topic, deduplicates(self._.variant))
+            self._deduplication = self._looks.shown(at_end)
             self._records = self._faults.records(self._.experiment.spec.workload.messages)
 
     def consume(self) -> Manifest:

@@ -2,9 +2,10 @@
 
 `python -m dedup_runners.producer CONFIG` (or `-`). It connects everything first (the topic, the triggers of the
 faults), then sends. Message N of every trigger ends a chunk, so that the push leaves right after the N-th send. What
-is written, in this order: history segments as they fill, `clock.parquet`, and last `producer.json`, the report. A
-report says `complete` only if every planned message was sent and has exactly one final outcome. SIGTERM stops the
-sending; what was sent still gets its outcome and its place in the history.
+is written, in this order: history segments as they fill, `clock.parquet`, and last `producer.json`, the report. Rows of
+`sent` are on the disk *before* their messages are sent, a large range at a time: however a producer ends, what it did
+not write down it did not send. A report says `complete` only if every planned message was sent and has exactly one
+final outcome. SIGTERM stops the sending; what was sent still gets its outcome and its place in the history.
 """
 
 import sys
@@ -19,11 +20,22 @@ from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.manifests import ProducerReport, Segment
 from dedup.payloads import VALUE_BITS
 from dedup_runners import programs
-from dedup_runners.clients import Chunk, Outcome, Outcomes, ProducerClient, Progress, chunk_of, make_producer
+from dedup_runners.clients import (
+    Chunk,
+    Int32s,
+    Int64s,
+    Outcome,
+    Outcomes,
+    ProducerClient,
+    Progress,
+    chunk_of,
+    identities,
+    make_producer,
+)
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.journals import Journal, Observer, save_report, usage
 from dedup_runners.metrics import served
-from dedup_runners.recorders import Clock, Recorder
+from dedup_runners.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
 from dedup_runners.triggers import TriggerClient
 
 CHUNK: Final = 8192
@@ -55,6 +67,36 @@ class Tally:
         return not self._difference.any()
 
 
+class Intentions:
+    """Writes the rows of `sent` before the sends: one range is on the disk when the first of its messages is sent.
+
+    While a range is being sent the next one is written, so that sending hardly ever waits for the disk. A producer that
+    is killed leaves at most two ranges too many: those messages were never sent, and have no outcome.
+    """
+
+    def __init__(self, recorder: Recorder, messages: int, streams: int, size: int = ROWS_A_SEGMENT) -> None:
+        self.written = 0  # rows of `sent` when the recorder is closed
+        self._recorder, self._messages, self._streams, self._size = recorder, messages, streams, size
+        self._covered, self._number = 0, 0
+        self._write_next()
+
+    def cover(self, last: int) -> None:
+        """Return when the first `last` messages of the plan are on the disk."""
+        while self._covered < last:
+            self._recorder.await_ahead(self._number)
+            self._covered = self.written
+            self._write_next()
+
+    def _write_next(self) -> None:
+        first, self.written = self.written, min(self.written + self._size, self._messages)
+        if first < self.written:
+            self._number = self._recorder.write_ahead("sent", self._rows(first, self.written))
+
+    def _rows(self, first: int, last: int) -> Iterator[tuple[Int32s, Int64s]]:
+        for start in range(first, last, ROWS_A_GROUP):
+            yield identities(start, min(start + ROWS_A_GROUP, last), self._streams)
+
+
 class Production:
     """One run's sending, from the first message to the last outcome."""
 
@@ -64,16 +106,19 @@ class Production:
         self._config, self._recorder, self._marks = config, recorder, marks
         self.client: ProducerClient = make_producer(config, self._record, observer)
         self._triggers: list[TriggerClient] = []
+        self.intentions = Intentions(recorder, config.messages, config.streams)
 
     def run(self) -> None:
         """Send everything and wait for every outcome."""
         self.client.connect(CONNECT_S)
         for each in self._config.triggers:
             self._triggers.append(TriggerClient(each.host, each.port, each.fault, each.message, self._on_event))
+        self.intentions.cover(1)
         self.stamp("start", None)
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
             for first, last in chunks(self._config.messages, [each.message for each in self._config.triggers]):
+                self.intentions.cover(last)
                 if not self._send(chunk_of(first, last, self._config.streams)):
                     break
             self.client.finish()
@@ -96,7 +141,6 @@ class Production:
         reached = [trigger for trigger in self._triggers if trigger.message == self.sent]
         for trigger in reached:  # before anything else: the fault is to hit what is in flight now
             trigger.push(*self.client.progress())
-        self._recorder.write("sent", (chunk.streams[:count], chunk.values[:count]))
         self.tally.sent(chunk.streams[:count], chunk.values[:count])
         self.clock.tick(CLOCK_SENT, self.sent, time.monotonic_ns())
         for trigger in reached:
@@ -165,6 +209,7 @@ def _report(
         library_version=production.client.library_version,
         effective_config=production.client.effective_config,
         sent=production.sent,
+        intended=production.intentions.written,
         ok=ok,
         fail=fail,
         unknown=unknown,

@@ -7,6 +7,10 @@ not grow. A segment is closed every so many rows or seconds: flushed to the disk
 and only then counted, with its checksum. A crash therefore loses at most the open segment of each table, which stays
 behind under its `.open` name and makes the run incomplete.
 
+Some rows must be on the disk before something else happens: what is about to be sent is written ahead of the send, so
+that nothing that a dead producer sent is unknown. `write_ahead` makes such rows a closed segment, and `await_ahead`
+returns when it is one.
+
 If writing fails (a full disk), the thread stops, what was closed stays, and the next call raises that error.
 """
 
@@ -15,6 +19,7 @@ import threading
 import time
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,8 +53,9 @@ class Recorder:
     def __init__(self, folder: Path, *, rows_a_segment: int = ROWS_A_SEGMENT, segment_s: float = SEGMENT_S) -> None:
         self._folder, self._rows_a_segment, self._segment_s = folder, rows_a_segment, segment_s
         self._tables: dict[str, _Table] = {}
-        self._queue: deque[tuple[str, Columns]] = deque()
+        self._queue: deque[tuple[str, Any, bool]] = deque()
         self._queued_rows = 0
+        self._ahead_asked = self._ahead_written = 0
         self._changed = threading.Condition()
         self._closing = False
         self._error: Exception | None = None
@@ -66,9 +72,28 @@ class Recorder:
                 self._changed.wait(1.0)
             if self._error is not None:
                 raise self._failure()
-            self._queue.append((table, columns))
+            self._queue.append((table, columns, False))
             self._queued_rows += rows
             self._changed.notify_all()
+
+    def write_ahead(self, table: str, pieces: Iterable[Columns]) -> int:
+        """Hand over rows that become a closed segment by themselves; a number for `await_ahead`. Does not wait.
+
+        The pieces are made in the background, one row group each. Only one call at a time may be unwritten.
+        """
+        with self._changed:
+            self._queue.append((table, pieces, True))
+            self._ahead_asked += 1
+            self._changed.notify_all()
+            return self._ahead_asked
+
+    def await_ahead(self, number: int) -> None:
+        """Return when that segment is on the disk; raises EnvironmentError_ once writing has failed."""
+        with self._changed:
+            while self._ahead_written < number and self._error is None:
+                self._changed.wait(1.0)
+            if self._error is not None:
+                raise self._failure()
 
     def close(self) -> tuple[Segment, ...]:
         """Write what is queued, close every segment; raises EnvironmentError_ if anything could not be written."""
@@ -85,10 +110,13 @@ class Recorder:
     def _run(self) -> None:
         try:
             while (item := self._next()) is not None:
-                for name, columns in item:
+                for name, rows, ahead in item:
                     if name not in self._tables:
                         self._tables[name] = _Table(self._folder, name, self._rows_a_segment)
-                    self._tables[name].add(columns)
+                    if ahead:
+                        self._add_ahead(self._tables[name], rows)
+                    else:
+                        self._tables[name].add(rows)
                 for table in self._tables.values():
                     table.rotate(older_than_s=self._segment_s)
             for table in self._tables.values():
@@ -98,7 +126,15 @@ class Recorder:
                 self._error = error
                 self._changed.notify_all()
 
-    def _next(self) -> list[tuple[str, Columns]] | None:
+    def _add_ahead(self, table: "_Table", pieces: Iterable[Columns]) -> None:
+        for piece in pieces:
+            table.add(piece)
+        table.rotate(older_than_s=0)
+        with self._changed:
+            self._ahead_written += 1
+            self._changed.notify_all()
+
+    def _next(self) -> list[tuple[str, Any, bool]] | None:
         with self._changed:
             while not self._queue and not self._closing:
                 if not self._changed.wait(self._segment_s):

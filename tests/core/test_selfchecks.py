@@ -93,6 +93,27 @@ def test_a_producer_that_admits_it_died_contradicts_nothing() -> None:
     assert judged(copied, producer={"complete": False}).verdict is Verdict.FAIL
 
 
+def test_what_was_not_written_ahead_was_never_sent() -> None:
+    """A producer that writes before it sends is believed even if it died; the one above wrote after it had sent."""
+    died = judged(ANOMALIES["phantom"], producer={"complete": False, "intended": MESSAGES})
+    assert died.verdict is Verdict.FAIL
+    assert codes(died) == ["phantom", Code.INCOMPLETE]
+
+
+def test_what_was_written_ahead_and_never_sent_is_no_contradiction() -> None:
+    stopped = judged(
+        {"ack": 900, "positive_ack": 900, "received": 900, "unknown": 100, "outcomes_missing": 100},
+        producer={"complete": False, "sent": 900, "ok": 900, "intended": MESSAGES},
+        consumer={"received": 900},
+    )
+    assert set(codes(stopped, Verdict.ERROR)) == {Code.INCOMPLETE} and not stopped.void
+
+
+def test_what_was_sent_and_not_written_ahead_is_a_contradiction() -> None:
+    assert judged(producer={"intended": MESSAGES, "sent": MESSAGES + 1}).void
+    assert not judged(producer={"intended": MESSAGES}).void
+
+
 def with_gap(counted: dict[str, int], **changes: Any) -> Evidence:
     found = evidence(RUN, counted, **changes)
     gap = {"gaps": ("partition 0, ledger 0: entries 7 to 9 were not read",)}

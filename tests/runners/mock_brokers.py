@@ -40,6 +40,9 @@ class StandIn:
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         return Deduplication(asked=asked, in_force=asked, proof="a stand-in's word")
 
+    def look(self, topic: str, turn: int) -> dict[str, str]:
+        return {topic: "Enabled"}
+
     def versions(self) -> dict[str, str]:
         return {}
 

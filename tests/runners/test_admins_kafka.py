@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from dedup.endpoints import Endpoints
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.manifests import EndPosition
 from dedup_runners.admins import kafka
 from dedup_runners.admins.batches import Batch, Census, headers, take_census
-from dedup_runners.admins.kafka import KafkaAdmin
-from dedup_runners.admins.views import end_offset, parse, view
+from dedup_runners.admins.kafka import KafkaAdmin, first_choices
+from dedup_runners.admins.views import Partition, View, agreed, end_offset, parse, view
 from dedup_runners.admins.wire import Reader, string
 
 TIMEOUT_S = 5.0
@@ -44,17 +45,17 @@ def fetched(records: bytes, error: int = 0) -> bytes:
 
 
 def metadata(brokers: list[int], leader: int, in_sync: list[int], error: int = 0) -> bytes:
-    """A Metadata response, version 4, behind its correlation id: a topic of one partition with replicas 1, 2, 3."""
+    """A Metadata response, version 7, behind its correlation id: a topic of one partition with replicas 1, 2, 3."""
     nodes = b"".join(struct.pack(">i", node) + string("h") + struct.pack(">ih", 9000 + node, -1) for node in brokers)
     copies = struct.pack(">iiii", 3, 1, 2, 3) + struct.pack(f">i{len(in_sync)}i", len(in_sync), *in_sync)
-    partition = struct.pack(">hii", 0, 0, leader) + copies
+    partition = struct.pack(">hiii", 0, 0, leader, 5) + copies + struct.pack(">ii", 1, 9)  # the last: who is offline
     topic = struct.pack(">h", error) + string("t") + b"\0" + struct.pack(">i", 1) + partition
     return struct.pack(">iii", 0, 0, len(brokers)) + nodes + string("c") + struct.pack(">ii", 1, 1) + topic
 
 
 @contextmanager
-def broker(*answers: bytes) -> Iterator[tuple[str, int]]:
-    """A broker that gives these answers, one a request, on one connection after the other."""
+def broker(*answers: bytes, asked: list[bytes] | None = None) -> Iterator[tuple[str, int]]:
+    """A broker that gives these answers, one a request, and keeps what it was asked."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -62,7 +63,9 @@ def broker(*answers: bytes) -> Iterator[tuple[str, int]]:
         with connection:
             for answer in answers:
                 (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-                connection.recv(size, socket.MSG_WAITALL)
+                request = connection.recv(size, socket.MSG_WAITALL)
+                if asked is not None:
+                    asked.append(request)
                 connection.sendall(struct.pack(">i", len(answer)) + answer)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -137,7 +140,7 @@ def test_a_whole_cluster_lacks_nothing() -> None:
         found = view(address, "t")
     assert found.lack({"1", "2", "3"}, "t") is None
     assert found.brokers["2"] == ("h", 9002)
-    assert found.partitions[0].leader == "2"
+    assert found.partitions == {0: Partition("2", ("1", "2", "3"), ("1", "2", "3"), epoch=5)}
 
 
 @pytest.mark.parametrize(
@@ -161,15 +164,108 @@ def test_without_a_topic_only_brokers_count() -> None:
     assert parse(reader).lack({"1", "2", "3"}, None) is None
 
 
-@pytest.mark.parametrize(("error", "offset"), [(0, 42), (6, None)])
+@pytest.mark.parametrize(("error", "offset"), [(0, 42), (6, None), (74, None)])
 def test_only_the_leader_tells_the_end(error: int, offset: int | None) -> None:
-    answer = struct.pack(">iii", 0, 0, 1) + string("t") + struct.pack(">iihqq", 1, 0, error, -1, 42)
-    with broker(answer) as address:
+    answer = struct.pack(">iii", 0, 0, 1) + string("t") + struct.pack(">iihqqi", 1, 0, error, -1, 42, 5)
+    asked: list[bytes] = []
+    with broker(answer, asked=asked) as address:
         if offset is None:
-            with pytest.raises(PlatformError, match="Kafka error 6"):
-                end_offset(address, "t", 0)
+            with pytest.raises(PlatformError, match=f"Kafka error {error}"):
+                end_offset(address, "t", 0, epoch=7)
         else:
-            assert end_offset(address, "t", 0) == offset
+            assert end_offset(address, "t", 0, epoch=7) == offset
+    partition, epoch, latest = struct.unpack(">iiq", asked[0][-16:])
+    assert (partition, epoch, latest) == (0, 7, -1), "a leader of another epoch refuses"
+
+
+def seen(leader: str, epoch: int, *replicas: str) -> View:
+    """A broker's word of a topic of one partition."""
+    brokers = {name: ("h", 9000 + int(name)) for name in "123"}
+    copies = replicas or ("1", "2", "3")
+    return View(brokers, 0, {0: Partition(leader, copies, copies, epoch)})
+
+
+def test_a_leader_is_who_all_brokers_call_one() -> None:
+    assert agreed([seen("2", 6)] * 3, "t")[0].leader == "2"
+
+
+@pytest.mark.parametrize(
+    ("stale", "words"),
+    [
+        (seen("1", 5), "leaders 1 since epoch 5, 2 since epoch 6"),
+        (seen("2", 4), "leaders 2 since epoch 4, 2 since epoch 6"),
+        (View({}, 3, {}), "Kafka error 3 from one of the brokers"),
+        (View({"1": ("h", 1)}, 0, seen("2", 6).partitions), "no leader"),
+    ],
+)
+def test_one_broker_that_says_otherwise_is_enough_to_ask_again(stale: View, words: str) -> None:
+    with pytest.raises(PlatformError, match=words):
+        agreed([stale, seen("2", 6), seen("2", 6)], "t")
+
+
+def cluster(monkeypatch: pytest.MonkeyPatch, views: dict[int, View]) -> KafkaAdmin:
+    """An admin of three brokers, each of which says what `views` has at its port."""
+    addresses = ",".join(f"127.0.0.1:{port}" for port in views)
+    brokers = [Broker(id=name, client_port=1) for name in "123"]
+    monkeypatch.setattr(kafka, "AdminClient", lambda _settings: None)
+    monkeypatch.setattr(kafka, "view", lambda address, _topic, _security: views[address[1]])
+    monkeypatch.setattr(kafka, "ANSWERED_S", 0.05)
+    return KafkaAdmin(Endpoints(system="kafka", client_bootstrap="x:1", direct_bootstrap=addresses, brokers=brokers))
+
+
+def test_the_end_is_never_that_of_a_stale_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 1 lost the leadership and answers first; its end is 10, the leader's is 8."""
+    views = {1: seen("1", 5), 2: seen("2", 6), 3: seen("2", 6)}
+    ends = {(9001, 5): 10, (9002, 6): 8}
+    monkeypatch.setattr(kafka, "end_offset", lambda leader, _t, _p, epoch, _s: ends[leader[1], epoch])
+    with pytest.raises(PlatformError, match="leaders 1 since epoch 5, 2 since epoch 6"):
+        cluster(monkeypatch, views).end_positions("t")
+    views[1] = seen("2", 6)
+    assert cluster(monkeypatch, views).end_positions("t") == [EndPosition(partition=0, extents=((0, 8),))]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "changes"),
+    [
+        ({0: "123", 1: "231", 2: "312"}, []),
+        ({0: "123", 1: "123", 2: "312"}, [(0, ["2", "1", "3"])]),
+        ({0: "412", 1: "123", 2: "231"}, [(0, ["3", "4", "1"])]),
+        ({0: "123"}, []),
+    ],
+)
+def test_a_probe_topic_prefers_every_broker_once(
+    replicas: dict[int, str], changes: list[tuple[int, list[str]]]
+) -> None:
+    assert first_choices({number: tuple(each) for number, each in replicas.items()}, {"1", "2", "3"}) == changes
+
+
+def test_the_round_trip_brings_leadership_back_to_a_broker_that_was_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 3 came back and leads nothing, so that a message to every partition never goes through it."""
+    copies = {0: ("1", "2", "3"), 1: ("2", "3", "1"), 2: ("3", "1", "2")}
+
+    def led_by(*leaders: str) -> View:
+        parts = {number: Partition(leader, copies[number], copies[number]) for number, leader in enumerate(leaders)}
+        return View(seen("1", 1).brokers, 0, parts)
+
+    views = dict.fromkeys((1, 2, 3), led_by("1", "2", "1"))
+    admin = cluster(monkeypatch, views)
+    admin._probe_exists = True
+    elected: list[tuple[int, ...]] = []
+
+    def elect(_topic: str, *partitions: int) -> None:
+        elected.append(partitions)
+        views.update(dict.fromkeys(views, led_by("1", "2", "3")))
+
+    leaders: list[set[str]] = []
+    monkeypatch.setattr(admin, "_elect", elect)
+    monkeypatch.setattr(admin, "_read_probe", lambda *_: None)
+    monkeypatch.setattr(
+        admin, "_write_probe", lambda *_: leaders.append({each.leader for each in views[1].partitions.values()})
+    )
+    admin.round_trip(TIMEOUT_S)
+    admin.round_trip(TIMEOUT_S)
+    assert leaders == [{"1", "2", "3"}, {"1", "2", "3"}]
+    assert elected == [(0, 1, 2)], "nothing is elected where nothing has to be"
 
 
 class Answering:

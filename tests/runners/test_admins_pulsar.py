@@ -177,3 +177,33 @@ class Brokers:
         if self.first == "no answer":
             raise httpx.ReadTimeout("timed out")
         return httpx.Response(int(self.first.split()[1]))
+
+
+def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker b was restarted and owns nothing, so that a message on a topic of broker a never goes through it."""
+    owner: dict[str, str] = {}
+    moved: list[str] = []
+
+    class Owners(Brokers):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            path = request.url.path
+            if path.endswith("/bundle"):
+                return httpx.Response(200, text='"0x0_0x1"')
+            if path.startswith("/lookup/"):
+                return httpx.Response(200, json={"httpUrl": f"http://{owner.setdefault(path.split('/')[6], 'a:1')}"})
+            if path.endswith("/unload"):
+                namespace = path.split("/")[5]
+                moved.append(namespace)
+                owner[namespace] = request.url.params["destinationBroker"]
+                return httpx.Response(204)
+            return httpx.Response(200, json=False) if path.endswith("/deduplication") else httpx.Response(204)
+
+    through: list[str] = []
+    monkeypatch.setattr(
+        pulsar, "_exchange", lambda _system, topic, _deadline: through.append(owner[topic.split("/")[3]])
+    )
+    admin = Owners("no answer").admin(monkeypatch)
+    admin.round_trip(5.0)
+    admin.round_trip(5.0)
+    assert through == ["a:1", "b:1", "a:1", "b:1"]
+    assert moved == ["dedup-probe-1"], "what is where it should be is not moved"

@@ -25,7 +25,7 @@ from dedup.faults import LATENCY_SHARE, vacuous
 from dedup.manifests import FaultRecord
 from dedup_lab import kafka, labs, pulsar
 from dedup_runners import admins, chaos
-from dedup_runners.admins import Admin
+from dedup_runners.admins import PROBE, Admin
 from dedup_runners.chaos.probes import GAIN_SHARE
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.toxiproxies import Toxiproxy
@@ -143,6 +143,14 @@ def met(stages: Iterator[Stage], fault: Fault) -> tuple[Stage, FaultRecord]:
     raise AssertionError(f"three times out of three no message was under way: {record}")
 
 
+def probed(stage: Stage) -> set[str]:
+    """The brokers through which the round trip goes."""
+    numbers = range(len(stage.system.brokers))
+    if stage.system.system == "kafka":
+        return {stage.admin.leader(PROBE, number) for number in numbers}
+    return {stage.admin.leader(f"persistent://public/{PROBE}-{number}/{PROBE}") for number in numbers}
+
+
 def fault(kind: dict[str, Any]) -> Fault:
     return Fault.model_validate_json(json.dumps({"name": "cut", "at": {"message": AT}, **kind}))
 
@@ -207,6 +215,7 @@ def test_a_killed_broker_without_the_topic_does_not_pass_for_one_that_matters(st
     assert record.target_witness["exit_code"] == 137
     assert record.heal_proven
     assert f"it touched broker {other}, but the topic's leader was broker {leader}" in (vacuous(record) or "")
+    assert probed(stage) == {broker.id for broker in stage.system.brokers}, "the heal went through the killed one, too"
 
 
 def test_latency_is_measured_and_taken_away(stage: Stage) -> None:

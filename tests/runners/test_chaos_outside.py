@@ -75,6 +75,18 @@ def test_it_is_idle_when_only_the_asker_is_connected(site: Outside, broker: sock
             other.communicate(timeout=BOUND_S)
 
 
+def test_it_is_not_idle_before_the_broker_has_closed_what_the_client_closed(
+    site: Outside, broker: socket.socket
+) -> None:
+    other = subprocess.Popen([sys.executable, "-c", HOLDER, str(broker.getsockname()[1])], stdin=subprocess.PIPE)
+    accepted, _ = broker.accept()
+    other.kill()
+    other.communicate(timeout=BOUND_S)
+    with accepted:
+        assert not site.idle()
+    until(site.idle, BOUND_S, "nothing to be left")
+
+
 def test_another_at_the_same_port_is_not_a_broker(broker: socket.socket) -> None:
     """Such as the store of histories. Where a broker's address is known, only that one counts."""
     port = broker.getsockname()[1]

@@ -19,11 +19,11 @@ OURS = "10.0.0.9"
 FIRST = Seen(uid="u", consents=True, life="one", running=True, restarts=0, ends={})
 
 
-def row(there: str, port: int = PORT) -> str:
-    """A line of the kernel's table of a broker at 127.0.0.1."""
+def row(there: str, port: int = PORT, state: str = "01") -> str:
+    """A line of the kernel's table of a broker at 127.0.0.1; 01 is ESTABLISHED, 06 TIME_WAIT, 08 CLOSE_WAIT."""
     host, _, number = there.partition(":")
     word = "".join(f"{int(part):02X}" for part in reversed(host.split(".")))
-    return f" 0: 0100007F:{port:04X} {word}:{int(number):04X} 01 0:0 0:0 0 0 0 77 1\n"
+    return f" 0: 0100007F:{port:04X} {word}:{int(number):04X} {state} 0:0 0:0 0 0 0 77 1\n"
 
 
 @dataclass
@@ -106,6 +106,14 @@ def test_a_clients_connection_is_one_of_this_pod_at_the_clients_port(site: Pods,
     assert site.connections() == {"0": {Connection(("127.0.0.1", PORT), (OURS, 5000))}, "1": set()}
     assert not site.idle()
     fakes.by_name["k-0"].table = row("10.0.0.8:5000")
+    assert site.idle()
+
+
+def test_a_connection_that_only_the_client_has_closed_is_lost_but_not_finished(site: Pods, fakes: Fakes) -> None:
+    fakes.by_name["k-0"].table = row(f"{OURS}:5000", state="08")
+    assert site.connections() == {"0": set(), "1": set()}
+    assert not site.idle()
+    fakes.by_name["k-0"].table = row(f"{OURS}:5000", state="06") + row("10.0.0.8:5000", state="08")
     assert site.idle()
 
 

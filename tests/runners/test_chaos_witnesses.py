@@ -40,6 +40,33 @@ def test_a_connection_is_there_and_then_gone(
             assert sockets.held({port: mine}, mine) == {port: set()}
 
 
+@pytest.mark.parametrize("kernel_table", [True, False])
+def test_a_client_that_closed_is_not_gone_before_the_broker_has_closed_too(
+    kernel_table: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its last request lies unread in the broker's socket: that is CLOSE_WAIT, and no connection is established."""
+    if not kernel_table:
+        monkeypatch.setattr(sockets, "TABLES", (tmp_path / "none",))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        one = broker(tmp_path, {"pid": os.getpid(), "create_time": 1.5, "starts": 1, "exits": []})
+        brokers = [one.model_copy(update={"client_port": port})]
+        site = processes.Processes(
+            Endpoints(system="kafka", client_bootstrap="x", direct_bootstrap="x", brokers=brokers)
+        )
+        assert site.idle()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert not kernel_table or not site.idle(), "the kernel has accepted it, its process not yet"
+            server, _ = listener.accept()
+            client.sendall(b"the last request")
+        with server:
+            assert site.connections() == {"1": set()}
+            assert not site.idle()
+            assert server.recv(100) == b"the last request"
+            assert not site.idle(), "it may still be at work on it"
+        assert site.idle()
+
+
 @pytest.mark.skipif(sys.byteorder == "big", reason="the kernel writes addresses in the host's byte order")
 @pytest.mark.parametrize(
     ("row", "expected"),

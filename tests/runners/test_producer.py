@@ -17,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
-from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, sha256_of
+from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
+from dedup.payloads import decode
 from dedup_runners.clients import Outcome, Outcomes
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.journals import Journal, Observer
 from dedup_runners.metrics import served
-from dedup_runners.producer import Production, Tally, chunks, produce
+from dedup_runners.producer import Intentions, Production, Tally, chunks, produce
 from dedup_runners.recorders import Recorder
 from dedup_runners.triggers import TriggerServer
+from dedup_runners.waiting import until
 
 STREAMS = 4  # the mock cluster's topics have four partitions
 
@@ -172,7 +174,57 @@ def test_a_stopped_producer_is_incomplete_but_loses_no_outcome(
     assert int(made.tally.outcomes.sum()) == made.sent
     assert made.tally.balanced
     made._recorder.close()
-    assert read(tmp_path, "sent").num_rows == read(tmp_path, "outcomes").num_rows == made.sent
+    assert read(tmp_path, "outcomes").num_rows == made.sent
+    assert read(tmp_path, "sent").num_rows == made.intentions.written == 20_000  # written ahead
+
+
+def stored(bootstrap: str, topic: str) -> set[tuple[int, int]]:
+    """The messages that the mock cluster holds."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
+    consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(STREAMS)])
+    found, ended = set(), 0
+    while ended < STREAMS:
+        message = consumer.poll(10)
+        assert message is not None
+        if (error := message.error()) is not None:
+            assert error.code() == ck.KafkaError._PARTITION_EOF
+            ended += 1
+        else:
+            found.add(decode(message.value() or b""))
+    consumer.close()
+    return found
+
+
+def test_what_a_killed_producer_sent_was_written_before(
+    config: Callable[..., ProducerConfig], tmp_path: Path, bootstrap: str
+) -> None:
+    asked = config(messages=100_000_000, in_flight=100)
+    program = subprocess.Popen([sys.executable, "-m", "dedup_runners.producer", "-"], stdin=subprocess.PIPE, text=True)
+    assert program.stdin is not None
+    program.stdin.write(asked.model_dump_json())
+    program.stdin.close()
+    marks = tmp_path / "marks.jsonl"
+    until(lambda: marks.is_file() and "start" in marks.read_text(), 60, "the producer sends")
+    found = until(lambda: stored(bootstrap, asked.topic), 60, "something is stored")
+    program.kill()
+    program.wait(60)
+    found |= stored(bootstrap, asked.topic)
+    written = sum(pq.read_metadata(path).num_rows for path in segments(tmp_path, "sent"))
+    assert found and max((value - 1) * STREAMS + stream for stream, value in found) < written
+    assert not list((tmp_path / "outcomes").glob("*.parquet")), "the rest is buffered, and lost: they are unknown"
+
+
+def test_sending_waits_for_the_range_that_it_is_about_to_send(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    intentions = Intentions(recorder, messages=250, streams=2, size=100)
+    for last, least in ((1, 100), (100, 100), (101, 200), (250, 250)):
+        intentions.cover(last)
+        assert sum(pq.read_metadata(path).num_rows for path in segments(tmp_path, "sent")) >= least
+    assert [segment.rows for segment in recorder.close()] == [100, 100, 50]
+    assert intentions.written == 250
+    table = read(tmp_path, "sent")
+    assert table["stream"].to_pylist() == [index % 2 for index in range(250)]
+    assert table["value"].to_pylist() == [index // 2 + 1 for index in range(250)]
 
 
 def test_a_full_disk_leaves_no_report(config: Callable[..., ProducerConfig], tmp_path: Path) -> None:

@@ -85,6 +85,13 @@ class Admin(Protocol):
         """What the broker shows of deduplication on this topic, after the fact (design.md §7)."""
         ...
 
+    def look(self, topic: str, turn: int) -> dict[str, str] | None:
+        """What brokers say of deduplication on the topic at this moment, by partition, as far as they do.
+
+        Of a topic with many partitions each `turn` asks some. None: what is stored will tell it, for all the time.
+        """
+        ...
+
     def versions(self) -> dict[str, str]:
         """Versions of the broker, as far as it tells them, and of the libraries used to ask."""
         ...

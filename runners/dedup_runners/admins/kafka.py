@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
@@ -41,7 +41,7 @@ from dedup_runners.admins import (
     Ensemble,
 )
 from dedup_runners.admins.batches import Census, take_census
-from dedup_runners.admins.views import Partition, View, end_offset, view
+from dedup_runners.admins.views import Partition, View, agreed, end_offset, view
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
 
@@ -132,6 +132,7 @@ class KafkaAdmin(Closing):
         if not self._probe_exists:
             self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
             self._probe_exists = True
+        self._spread_probe(deadline)
         token = uuid.uuid4().bytes
         started = time.monotonic()
         written = self._write_probe(token, deadline)
@@ -147,6 +148,9 @@ class KafkaAdmin(Closing):
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         census = persistently(lambda: self._census(topic), ANSWERED_S, f"the stored batches of {topic}")
         return Deduplication(asked=asked, in_force=census.in_force, proof=census.proof)
+
+    def look(self, topic: str, turn: int) -> None:
+        """The stored batches tell it, whenever they were written."""
 
     def versions(self) -> dict[str, str]:
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
@@ -196,23 +200,27 @@ class KafkaAdmin(Closing):
     def _partition(self, topic: str, partition: int) -> Partition:
         return self._view(topic).partitions[partition]
 
-    def _leaders(self, topic: str) -> dict[int, tuple[str, int]]:
-        """Where each partition's leader listens for us."""
-        seen = self._view(topic)
-        for number, partition in seen.partitions.items():
-            if partition.leader not in seen.brokers:
-                raise _leaderless(topic, number)
-        return {number: seen.brokers[partition.leader] for number, partition in sorted(seen.partitions.items())}
+    def _views(self, topic: str) -> list[View]:
+        """What every broker says of the topic; OSError or PlatformError if one does not answer."""
+        return [view(address, topic, self._security) for address in self._addresses]
+
+    def _leaders(self, topic: str) -> dict[int, tuple[tuple[str, int], int]]:
+        """Where each partition's leader listens for us, and its epoch, by the word of every broker."""
+        views = self._views(topic)
+        brokers = views[0].brokers
+        return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(views, topic).items())}
 
     def _ends(self, topic: str) -> dict[int, int]:
-        leaders = self._leaders(topic)
-        return {number: end_offset(leader, topic, number, self._security) for number, leader in leaders.items()}
+        return {
+            number: end_offset(leader, topic, number, epoch, self._security)
+            for number, (leader, epoch) in self._leaders(topic).items()
+        }
 
     def _census(self, topic: str) -> Census:
         """Count all stored batches up to the end that holds now."""
         census = Census()
-        for number, leader in self._leaders(topic).items():
-            end = end_offset(leader, topic, number, self._security)
+        for number, (leader, epoch) in self._leaders(topic).items():
+            end = end_offset(leader, topic, number, epoch, self._security)
             take_census(census, leader, topic, number, end, CENSUS_TIMEOUT_S, self._security)
         return census
 
@@ -248,13 +256,37 @@ class KafkaAdmin(Closing):
 
         until(settled, READY_TIMEOUT_S, f"{topic}/{partition} is assigned to brokers {', '.join(replicas)}")
 
-    def _elect(self, topic: str, partition: int) -> None:
-        """Ask for the preferred leader; "not needed" is fine, what counts is who leads afterwards."""
-        places = [TopicPartition(topic, partition)]
+    def _elect(self, topic: str, *partitions: int) -> None:
+        """Ask for the preferred leaders; "not needed" is fine, what counts is who leads afterwards."""
+        places = [TopicPartition(topic, partition) for partition in partitions]
         self._ask(
             lambda client: client.elect_leaders(ElectionType.PREFERRED, places),
-            f"electing the preferred leader of {topic}/{partition}",
+            f"electing the preferred leader of {topic}/{', '.join(map(str, partitions))}",
         )
+
+    def _spread_probe(self, deadline: float) -> None:
+        """Have every broker lead a partition of the probe topic, so that the round trip goes through each of them.
+
+        Leadership does not come back to a broker that was restarted by itself: the tester's clusters do not rebalance
+        it, and others take minutes.
+        """
+        wanted = {broker.id for broker in self._endpoints.brokers}
+
+        def spread() -> bool:
+            try:
+                views = self._views(PROBE)
+                found = agreed(views, PROBE)
+            except (OSError, PlatformError):
+                return False
+            if {each.leader for each in found.values()} >= wanted:
+                return True
+            for number, replicas in first_choices({number: each.replicas for number, each in found.items()}, wanted):
+                self._reassign(PROBE, number, replicas)
+            self._elect(PROBE, *found)
+            return False
+
+        left_s = max(0.0, deadline - time.monotonic())
+        until(spread, left_s, "every broker leads a partition of the probe topic", PAUSE_S / 4)
 
     def _write_probe(self, token: bytes, deadline: float) -> list[TopicPartition]:
         """Write the token to every probe partition over new connections; where each copy lies."""
@@ -361,6 +393,21 @@ class _Refused(PlatformError):
     def __init__(self, what: str, error: KafkaError, asked_before: bool) -> None:
         super().__init__(where=what, got=error.str(), rule="the broker grants it", todo="look into the brokers' logs")
         self.code, self.asked_before = error.code(), asked_before
+
+
+def first_choices(replicas: Mapping[int, Sequence[str]], wanted: set[str]) -> list[tuple[int, list[str]]]:
+    """The partitions to reassign, each with its new replicas, until every wanted broker is one's preferred leader."""
+    preferred = {number: each[0] for number, each in replicas.items()}
+    changed = []
+    for broker in sorted(wanted - set(preferred.values())):
+        chosen = list(preferred.values())
+        free = [number for number, leader in preferred.items() if chosen.count(leader) > 1 or leader not in wanted]
+        if not free:
+            break
+        preferred[free[0]] = broker
+        others = [each for each in replicas[free[0]] if each != broker]
+        changed.append((free[0], [broker, *others][: len(replicas[free[0]])]))
+    return changed
 
 
 def _leaderless(topic: str, partition: int) -> PlatformError:

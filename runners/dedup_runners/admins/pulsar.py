@@ -46,6 +46,8 @@ NEVER_INACTIVE: Final = {
 }
 JSON: Final = {"Content-Type": "application/json"}
 LOADERS: Final = 8
+PARTS_A_LOOK: Final = 16
+PROBE_MOVES_S: Final = 0.25
 PARTITION_SUFFIX: Final = "-partition-"
 
 
@@ -94,9 +96,7 @@ class PulsarAdmin(Closing):
         origin = self._owner(part)
         others = [broker.id for broker in self._endpoints.brokers if broker.id != origin]
         target = to or (others[0] if others else origin)
-        bundle = self._ask("GET", f"/lookup/v2/topic/{_path(part)}/bundle").text.strip('"')
-        unload = f"/admin/v2/namespaces/{_namespace(part)}/{bundle}/unload"
-        self._ask("PUT", f"{unload}?destinationBroker={target}", accepted=(412, 404))
+        self._unload(part, target)
         try:
             until(lambda: self._owner_or_none(part) not in (None, origin), MOVE_TIMEOUT_S, f"{part} has another owner")
         except WaitedTooLong:
@@ -122,11 +122,10 @@ class PulsarAdmin(Closing):
 
     def round_trip(self, timeout_s: float) -> float:
         deadline = time.monotonic() + timeout_s
-        namespace = f"public/{PROBE}"
-        self._set_policies(namespace, False)
-        self._ask("PUT", f"/admin/v2/persistent/{namespace}/{PROBE}", accepted=(409,))
+        topics = [self._probe_at(number, broker.id, deadline) for number, broker in enumerate(self._endpoints.brokers)]
         started = time.monotonic()
-        _exchange(self._endpoints, f"persistent://{namespace}/{PROBE}", deadline)
+        for topic in topics:
+            _exchange(self._endpoints, topic, deadline)
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -149,6 +148,12 @@ class PulsarAdmin(Closing):
             until(loaded, ANSWERED_S, f"{topic} is loaded")
         return judged(asked, statuses)
 
+    def look(self, topic: str, turn: int) -> dict[str, str]:
+        parts = self._parts(topic)
+        first = turn * PARTS_A_LOOK % len(parts)
+        chosen = (parts + parts)[first : first + min(PARTS_A_LOOK, len(parts))]
+        return {part: status for part in chosen if (status := self._status(part)) is not None}
+
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
 
@@ -160,12 +165,39 @@ class PulsarAdmin(Closing):
     def close(self) -> None:
         self._http.close()
 
-    def _set_policies(self, namespace: str, deduplication: bool) -> None:
+    def _probe_at(self, number: int, broker: str, deadline: float) -> str:
+        """A probe topic that this broker owns, so that the round trips go through each of them.
+
+        Ownership does not come back to a broker that was restarted. What moves is a bundle, which may hold other
+        topics: so each probe topic has a namespace of its own, of one bundle.
+        """
+        namespace = f"public/{PROBE}-{number}"
+        topic = f"persistent://{namespace}/{PROBE}"
+        self._set_policies(namespace, False, bundles=1)
+        self._ask("PUT", f"/admin/v2/{_path(topic)}", accepted=(409,))
+
+        def owned() -> bool:
+            owner = self._owner_or_none(topic)
+            if owner not in (None, broker):
+                self._unload(topic, broker)
+            return owner == broker
+
+        until(owned, max(0.0, deadline - time.monotonic()), f"broker {broker} owns {topic}", PROBE_MOVES_S)
+        return topic
+
+    def _unload(self, part: str, to: str) -> None:
+        """Ask for the topic's bundle to be moved to another broker; whether it was shows in the owner."""
+        bundle = self._ask("GET", f"/lookup/v2/topic/{_path(part)}/bundle").text.strip('"')
+        unload = f"/admin/v2/namespaces/{_namespace(part)}/{bundle}/unload"
+        self._ask("PUT", f"{unload}?destinationBroker={to}", accepted=(412, 404))
+
+    def _set_policies(self, namespace: str, deduplication: bool, bundles: int | None = None) -> None:
         """Make the namespace what a run needs, once: its deduplication switch read back, nothing in it ever trimmed."""
         if namespace in self._policies:
             return
         base = f"/admin/v2/namespaces/{namespace}"
-        self._ask("PUT", base, body={}, accepted=(409,))
+        policies = {} if bundles is None else {"bundles": {"numBundles": bundles}}
+        self._ask("PUT", base, body=policies, accepted=(409,))
         self._ask("POST", f"{base}/deduplication", body=deduplication)
         self._ask("POST", f"{base}/retention", body=KEEP_ALL)
         self._ask("POST", f"{base}/inactiveTopicPolicies", body=NEVER_INACTIVE)

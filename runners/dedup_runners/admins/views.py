@@ -2,9 +2,14 @@
 
 Brokers learn of each other's coming and going one after the other. A cluster is whole again only when *every* broker
 says so: a client may ask any of them. So health is judged from all views together, not from one.
+
+The same holds for who leads a partition. A leader that was replaced and does not know it yet goes on calling itself
+one, and its end is not the partition's end. So a leader counts when all brokers name it, with the same leader epoch,
+and it is asked for the end with that epoch: it refuses (KIP-320) if its own is another.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from dedup.endpoints import OPEN, Security
@@ -13,19 +18,20 @@ from dedup_runners.admins import HEALTH_TIMEOUT_S
 from dedup_runners.admins.wire import Line, Reader, string
 
 _METADATA: Final = 3
-_METADATA_VERSION: Final = 4
+_METADATA_VERSION: Final = 7
 _LIST_OFFSETS: Final = 2
-_LIST_OFFSETS_VERSION: Final = 2
+_LIST_OFFSETS_VERSION: Final = 4
 _LATEST: Final = -1
 UNKNOWN_TOPIC: Final = 3
 
 
 class Partition(NamedTuple):
-    """Who leads, who holds copies, and whose copies are complete. Broker ids; no leader is "-1"."""
+    """Who leads since which epoch, who holds copies, and whose are complete. Broker ids; no leader is "-1"."""
 
     leader: str
     replicas: tuple[str, ...]
     in_sync: tuple[str, ...]
+    epoch: int = -1
 
 
 class View(NamedTuple):
@@ -58,13 +64,31 @@ def view(address: tuple[str, int], topic: str | None, security: Security = OPEN)
         return parse(line.ask(_METADATA, _METADATA_VERSION, wanted + b"\0"))
 
 
-def end_offset(leader: tuple[str, int], topic: str, partition: int, security: Security = OPEN) -> int:
+def agreed(views: Sequence[View], topic: str) -> dict[int, Partition]:
+    """Who leads each partition, by the word of all brokers; PlatformError if they do not say the same."""
+    for each in views:
+        if each.error or not each.partitions:
+            raise _undecided(topic, f"Kafka error {each.error} from one of the brokers")
+    first = views[0].partitions
+    if any(each.partitions.keys() != first.keys() for each in views):
+        raise _undecided(topic, "another number of partitions from each broker")
+    for number, partition in sorted(first.items()):
+        said = {(each.partitions[number].leader, each.partitions[number].epoch) for each in views}
+        if len(said) > 1:
+            words = ", ".join(f"{leader} since epoch {epoch}" for leader, epoch in sorted(said))
+            raise _undecided(f"{topic}/{number}", f"leaders {words}")
+        if any(partition.leader not in each.brokers for each in views):
+            raise _undecided(f"{topic}/{number}", "no leader")
+    return first
+
+
+def end_offset(leader: tuple[str, int], topic: str, partition: int, epoch: int, security: Security = OPEN) -> int:
     """The partition's high watermark, which only its leader knows: everything below is replicated and readable.
 
-    OSError or PlatformError if the broker at `leader` does not lead it or does not answer. Nothing is cached here: a
-    client library that asks with an old leader epoch is refused after every move.
+    OSError or PlatformError if the broker at `leader` does not lead it in this epoch or does not answer. Nothing is
+    cached here: a client library that asks with an old leader epoch is refused after every move.
     """
-    body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiq", 1, partition, _LATEST)
+    body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiiq", 1, partition, epoch, _LATEST)
     with Line(leader, security=security) as line:
         answer = line.ask(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
     answer.take("i")  # throttle time
@@ -77,14 +101,23 @@ def end_offset(leader: tuple[str, int], topic: str, partition: int, security: Se
             where=f"the end of {topic}/{partition}",
             got=f"Kafka error {error}",
             rule="its leader tells its end",
-            todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
+            todo="error 3, 6, 74 or 76: the leader moved, ask again; else look into the broker's log",
         )
     answer.take("q")  # timestamp
     return answer.take("q")
 
 
+def _undecided(where: str, got: str) -> PlatformError:
+    return PlatformError(
+        where=where,
+        got=got,
+        rule="a partition has one leader, and all brokers name it with the same epoch",
+        todo="wait until all brokers know of the last election",
+    )
+
+
 def parse(reader: Reader) -> View:
-    """A Metadata response, version 4."""
+    """A Metadata response, version 7."""
     reader.take("i")  # throttle time
     brokers = dict(reader.array(lambda: _broker(reader)))
     reader.string()  # cluster id
@@ -109,7 +142,8 @@ def _topic(reader: Reader) -> tuple[int, dict[int, Partition]]:
 
 def _partition(reader: Reader) -> tuple[int, Partition]:
     reader.take("h")  # error; a missing leader shows in the leader itself
-    number, leader = reader.take("i"), str(reader.take("i"))
+    number, leader, epoch = reader.take("i"), str(reader.take("i")), reader.take("i")
     replicas = reader.array(lambda: str(reader.take("i")))
     in_sync = reader.array(lambda: str(reader.take("i")))
-    return number, Partition(leader, tuple(replicas), tuple(in_sync))
+    reader.array(lambda: reader.take("i"))  # replicas that are offline
+    return number, Partition(leader, tuple(replicas), tuple(in_sync), epoch)

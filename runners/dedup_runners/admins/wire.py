@@ -2,7 +2,7 @@
 
 Client libraries hide two things that a tester needs: the headers of stored batches (`batches`), and what *each* broker
 thinks of the cluster (`views`), for a library asks whichever broker it likes. Both need only old request versions
-without tagged fields, which every broker from 0.11 to 4.x understands. Source: kafka.apache.org/protocol.
+without tagged fields, which every broker from 2.1 to 4.x understands. Source: kafka.apache.org/protocol.
 
 Where a broker asks for TLS or a log-in, a line is opened with them, and is a line like any other from then on.
 """

@@ -57,7 +57,7 @@ class Outside(Closing):
 
         At its own address, where it is known: a store of histories may well have the same port.
         """
-        found = sockets.mine(but=os.getpid())
+        found = sockets.mine(but=os.getpid(), states=sockets.AT_CLIENT)
         return not any(self._leads_to(broker, each) for broker in self._endpoints.brokers for each in found)
 
     def _leads_to(self, broker: Broker, connection: Connection) -> bool:

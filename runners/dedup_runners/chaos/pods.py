@@ -73,14 +73,14 @@ class Pods(Closing):
                 self._open(name)
 
     def connections(self) -> dict[str, set[Connection]]:
-        return {name: self._clients(name, rows) for name, rows in self._ask_all(TABLES).items()}
+        return self._connections(sockets.ESTABLISHED)
 
     def idle(self) -> bool:
         ports = {broker.client_port for broker in self._brokers.values()}
-        if any(each.there[1] in ports for each in sockets.mine(but=os.getpid())):
+        if any(each.there[1] in ports for each in sockets.mine(os.getpid(), sockets.AT_CLIENT)):
             return False
         consenting = {name for name in self._brokers if (self._seen.get(name) or self._look(name)).consents}
-        found = self.connections()
+        found = self._connections(sockets.AT_BROKER)
         return found.keys() == consenting and not any(found.values())
 
     def victim(self, broker: str) -> Victim:
@@ -209,9 +209,12 @@ class Pods(Closing):
         self._shells.pop(broker).close()
         self._lost_at[broker] = time.monotonic()
 
-    def _clients(self, broker: str, rows: str) -> set[Connection]:
+    def _connections(self, states: frozenset[str]) -> dict[str, set[Connection]]:
+        return {name: self._clients(name, rows, states) for name, rows in self._ask_all(TABLES).items()}
+
+    def _clients(self, broker: str, rows: str, states: frozenset[str]) -> set[Connection]:
         port = self._brokers[broker].client_port
-        found = sockets.established(rows.splitlines())
+        found = sockets.connections(rows.splitlines(), states)
         return {each for each, _ in found if each.here[1] == port and each.there[0] in self._addresses}
 
 

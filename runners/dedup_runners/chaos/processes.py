@@ -41,7 +41,7 @@ class Processes(Closing):
         return {broker.id: held[broker.client_port] for broker in self._endpoints.brokers}
 
     def idle(self) -> bool:
-        return not any(sockets.held(self._ports(), None).values())
+        return not sockets.unfinished(self._ports())
 
     def victim(self, broker: str) -> Victim:
         pid = _pid(self._endpoints.broker(broker))

@@ -48,7 +48,10 @@ class Site(Protocol):
         ...
 
     def idle(self) -> bool:
-        """Whether no client is connected to any broker: none at the brokers, and none at our own end."""
+        """Whether no broker may still read anything from a client: no connection at the brokers, none at our own end.
+
+        One that the client has closed counts until the broker has closed it, too: requests may lie in it unread.
+        """
         ...
 
     def victim(self, broker: str) -> Victim:

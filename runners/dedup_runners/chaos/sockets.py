@@ -7,6 +7,10 @@ else. It is named by both its addresses, so that a client that reconnects at onc
 Looking must be fast, for it is done between the trigger and the fault. A JVM holds hundreds of files, and asking for
 one process's sockets means asking about each; on Linux the kernel's own table of connections says the same at once,
 since only the process that listens at a port has established connections there.
+
+Whether a client is *gone* is another question than whether its connection is established. A client that closed leaves
+its last requests in the broker's socket until the broker reads them: that socket is in CLOSE_WAIT, and the client's end
+in FIN_WAIT. So for that question every state counts in which the broker may still read something.
 """
 
 import os
@@ -18,11 +22,23 @@ from typing import Final, NamedTuple
 import psutil
 
 TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_ESTABLISHED: Final = " 01 "
+ESTABLISHED: Final = frozenset({"01"})
+AT_BROKER: Final = frozenset({"01", "03", "08"})
+"""States of the broker's end in which it may still read: ESTABLISHED, SYN_RECV, CLOSE_WAIT (net/tcp_states.h)."""
+AT_CLIENT: Final = frozenset({"01", "02", "04", "05"})
+"""States of our end in which the broker has not closed its own: ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2."""
+_NAMES: Final = {
+    psutil.CONN_ESTABLISHED: "01",
+    psutil.CONN_SYN_SENT: "02",
+    psutil.CONN_SYN_RECV: "03",
+    psutil.CONN_FIN_WAIT1: "04",
+    psutil.CONN_FIN_WAIT2: "05",
+    psutil.CONN_CLOSE_WAIT: "08",
+}
 
 
 class Connection(NamedTuple):
-    """One established connection, as the broker sees it."""
+    """One connection, as the broker sees it."""
 
     here: tuple[str, int]
     there: tuple[str, int]
@@ -40,10 +56,17 @@ def held(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Con
     return {port: found if proxied is None else found & proxied for port, found in at_broker.items()}
 
 
-def mine(but: int | None = None) -> set[Connection]:
-    """All established connections of this network namespace, from our end; without those that process `but` holds."""
+def unfinished(brokers: Mapping[int, int]) -> set[Connection]:
+    """The connections at the brokers' client ports that the brokers may still read from: `brokers` as above."""
+    if TABLES[0].exists():
+        return {each for each, _ in connections(_rows(), AT_BROKER) if each.here[1] in brokers}
+    return {each for port, pid in brokers.items() for each in _of(pid, AT_BROKER) if each.here[1] == port}
+
+
+def mine(but: int | None = None, states: frozenset[str] = ESTABLISHED) -> set[Connection]:
+    """All connections of this network namespace in these states, from our end; without those that `but` holds."""
     inodes = set() if but is None else _inodes(but)
-    return {each for each, inode in established(_rows()) if inode not in inodes}
+    return {each for each, inode in connections(_rows(), states) if inode not in inodes}
 
 
 def listener_at(port: int) -> int | None:
@@ -55,24 +78,23 @@ def listener_at(port: int) -> int | None:
     return next((each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)), None)
 
 
-def parse(row: str) -> tuple[Connection, str] | None:
-    """One row of the kernel's table (proc(5), /proc/net/tcp) and its inode; None if no connection is established."""
-    if _ESTABLISHED not in row:
+def parse(row: str, states: frozenset[str] = ESTABLISHED) -> tuple[Connection, str] | None:
+    """One row of the kernel's table (proc(5), /proc/net/tcp) and its inode; None of a connection in no such state."""
+    start = row.split(None, 4)
+    if len(start) < 5 or start[3] not in states:
         return None
     fields = row.split()
-    if fields[3] != _ESTABLISHED.strip():
-        return None
     return Connection(_unhex(fields[1]), _unhex(fields[2])), fields[9]
 
 
-def established(rows: Iterable[str]) -> list[tuple[Connection, str]]:
-    """The established connections among the rows of a table, with their inodes."""
-    return [found for row in rows if (found := parse(row)) is not None]
+def connections(rows: Iterable[str], states: frozenset[str] = ESTABLISHED) -> list[tuple[Connection, str]]:
+    """The connections in these states among the rows of a table, with their inodes."""
+    return [found for row in rows if (found := parse(row, states)) is not None]
 
 
 def _by_table(ports: set[int], proxy_pid: int | None) -> dict[int, set[Connection]]:
     """Both ends of a connection on one host are in the table: the broker's row, and the row of whoever holds it."""
-    found = established(_rows())
+    found = connections(_rows())
     proxys = None if proxy_pid is None else _inodes(proxy_pid)
     proxied = {Connection(each.there, each.here) for each, inode in found if proxys is None or inode in proxys}
     at_broker = {each for each, _ in found} & proxied
@@ -107,7 +129,7 @@ def _unhex(text: str) -> tuple[str, int]:
     return _address((socket.inet_ntop(family, packed), int(port, 16)))
 
 
-def _of(pid: int) -> set[Connection]:
+def _of(pid: int, states: frozenset[str] = ESTABLISHED) -> set[Connection]:
     try:
         found = psutil.Process(pid).net_connections("tcp")
     except psutil.Error:
@@ -115,7 +137,7 @@ def _of(pid: int) -> set[Connection]:
     return {
         Connection(_address(each.laddr), _address(each.raddr))
         for each in found
-        if each.status == psutil.CONN_ESTABLISHED and each.raddr
+        if _NAMES.get(each.status) in states and each.raddr
     }
 
 

@@ -34,7 +34,7 @@ ACCEPTED = b"guarded\n"
 
 
 class Toxiproxy:
-    """Toxiproxy's REST interface over one kept connection; OSError if it does not answer within two seconds."""
+    """Toxiproxy's REST interface over one kept connection; OSError if it does not answer within ten seconds."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

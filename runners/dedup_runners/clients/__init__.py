@@ -123,10 +123,15 @@ class ConsumerClient(Protocol):
 
 def chunk_of(first: int, last: int, streams: int) -> Chunk:
     """Messages `first` to `last` - 1 of a run (from 0): they go to the streams in turn (dedup.payloads)."""
+    stream, value = identities(first, last, streams)
+    words = (stream.astype(np.int64) << VALUE_BITS | value).astype(">u8")
+    return Chunk(stream, value, words.view(f"V{PAYLOAD_BYTES}").tolist())
+
+
+def identities(first: int, last: int, streams: int) -> tuple[Int32s, Int64s]:
+    """The streams and values of messages `first` to `last` - 1 of a run."""
     index = np.arange(first, last, dtype=np.int64)
-    stream, value = index % streams, index // streams + 1
-    words = (stream << VALUE_BITS | value).astype(">u8")
-    return Chunk(stream.astype(np.int32), value, words.view(f"V{PAYLOAD_BYTES}").tolist())
+    return (index % streams).astype(np.int32), index // streams + 1
 
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:

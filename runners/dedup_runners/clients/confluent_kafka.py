@@ -12,6 +12,7 @@ defaults with it, so everything that moves is set here for both.
 
 import json
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -31,7 +32,7 @@ from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witn
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_POLL_S: Final = 0.05
-FLUSH_S: Final = 0.2
+FLUSH_S: Final = 0.01
 DRAIN_GRACE_S: Final = 60.0
 PURGE_S: Final = 30.0
 STATISTICS_MS: Final = 250
@@ -43,6 +44,12 @@ OUTCOME_OF: Final[dict[int, Outcome]] = {}
 A report says what ended the last attempt. A message that was purged from the queue or timed out there may have been
 sent before, and librdkafka's own `status` of a message, which would tell, is not part of the Python client. Only an
 error that `produce` itself raises proves that librdkafka never took the message; that one is a `fail`.
+"""
+
+ACKNOWLEDGED: Final = re.compile(r"all|-1|[1-9]\d*", re.I)
+"""The values of `acks` with which a delivery report without an error says that a broker has the message.
+
+With `acks: 0` librdkafka reports success when it has handed the message to the socket: what became of it is unknown.
 """
 
 RESERVED: Final = {
@@ -102,6 +109,12 @@ def settings(
     }
 
 
+def reported_as(asked: dict[str, str]) -> Outcome:
+    """What a delivery report without an error means, by the acknowledgements that are asked for."""
+    acks = [value for name, value in asked.items() if ALIASES.get(name, name) == "acks"]
+    return Outcome.OK if acks and all(map(ACKNOWLEDGED.fullmatch, acks)) else Outcome.UNKNOWN
+
+
 def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Build a producer and a consumer that reach no broker: librdkafka checks every setting when it starts."""
     asked = settings(properties, deduplication, in_flight, 60.0)
@@ -124,7 +137,8 @@ class Producer:
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
         self._record, self._witnesses = record, witnesses
         self._reported: list[Any] = []
-        self._failed: list[Any] = []
+        self._failed: list[int] = []  # which of `_reported` carry an error
+        self._reported_as = reported_as(asked)
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._in_hand = 0, False, 0
         self._counting = threading.Lock()
@@ -174,7 +188,7 @@ class Producer:
 
     def progress(self) -> Progress:
         with self._counting:
-            acked = self._acked + len(self._reported) + len(self._failed)
+            acked = self._acked + len(self._reported)
         return Progress(self._sent, acked)
 
     def stop(self) -> None:
@@ -210,46 +224,35 @@ class Producer:
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
         self._witnesses.disturbed("error", f"produce refused: {error}")
+        self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
-        self._report(chunk.streams[here], chunk.values[here], Outcome.FAIL)
+        fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)
+        self._report(chunk.streams[here], chunk.values[here], fail, chunk.streams[here], nowhere)
         with self._counting:
             self._acked += 1
 
     def _drain(self) -> None:
-        """Turn the delivery reports served so far into rows of the history."""
-        if self._reported:
-            reported = self._reported[:]
-            streams, values = decoded(b"".join(map(_VALUE, reported)))
-            offsets = np.fromiter(map(_OFFSET, reported), np.int64, len(reported))
-            partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
-            self._report(streams, values, Outcome.OK, partitions, np.maximum(offsets, -1))
-            with self._counting:
-                self._acked += len(reported)
-                del self._reported[: len(reported)]
-        while self._failed:
-            message = self._failed[0]
-            error = message.error()
-            outcome = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
+        """Turn the delivery reports served so far into rows of the history, in the order in which they came."""
+        reported, failed = self._reported[:], self._failed[:]
+        if not reported:
+            return
+        streams, values = decoded(b"".join(map(_VALUE, reported)))
+        offsets = _offsets(reported)
+        partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
+        outcomes = np.full(len(reported), self._reported_as, np.int8)
+        for index in failed:
+            error = reported[index].error()
+            outcomes[index] = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
+            partitions[index] = streams[index]
             self._witnesses.disturbed("error", f"delivery failed: {error.name()}: {error.str()}")
-            streams, values = decoded(message.value())
-            self._report(streams, values, outcome)
-            with self._counting:
-                self._acked += 1
-                del self._failed[0]
+        self._report(streams, values, outcomes, partitions, np.where(outcomes == Outcome.OK, offsets, -1))
+        with self._counting:
+            self._acked += len(reported)
+            del self._reported[: len(reported)], self._failed[: len(failed)]
 
-    def _report(self, streams: Any, values: Any, outcome: Outcome, partitions: Any = None, entries: Any = None) -> None:
-        rows = len(values)
-        self._record(
-            Outcomes(
-                streams,
-                values,
-                np.full(rows, outcome, np.int8),
-                streams if partitions is None else partitions,
-                np.zeros(rows, np.int64),
-                np.full(rows, -1, np.int64) if entries is None else entries,
-                np.zeros(rows, np.int32),
-            )
-        )
+    def _report(self, streams: Any, values: Any, outcomes: Any, partitions: Any, entries: Any) -> None:
+        zeros = np.zeros(len(values), np.int64)
+        self._record(Outcomes(streams, values, outcomes, partitions, zeros, entries, zeros.astype(np.int32)))
 
 
 class Consumer:
@@ -398,16 +401,23 @@ def _silent_logger() -> logging.Logger:
     return logger
 
 
-def _delivery(reported: list[Any], failed: list[Any]) -> Callable[[Any, Any], None]:
-    took, lost = reported.append, failed.append
+def _delivery(reported: list[Any], failed: list[int]) -> Callable[[Any, Any], None]:
+    took = reported.append
 
     def on_delivery(error: Any, message: Any) -> None:
-        if error is None:
-            took(message)
-        else:
-            lost(message)
+        if error is not None:
+            failed.append(len(reported))
+        took(message)
 
     return on_delivery
+
+
+def _offsets(reported: list[Any]) -> Any:
+    """The offsets of delivery reports; -1 where one names none (a failure, acks=0, a duplicate that was recognised)."""
+    try:
+        return np.fromiter(map(_OFFSET, reported), np.int64, len(reported))
+    except TypeError:
+        return np.array([-1 if offset is None else offset for offset in map(_OFFSET, reported)], np.int64)
 
 
 def _built(kind: Any, asked: dict[str, Any]) -> Any:

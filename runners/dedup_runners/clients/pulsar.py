@@ -43,6 +43,8 @@ back, message by message in turns, would spend their time on handing over the in
 would come in bursts, with a system that idles between them, and a fault is to hit one that is at work."""
 DRAIN_GRACE_S: Final = 60.0
 DRAIN_ROWS: Final = 2048
+DRAIN_S: Final = 0.01
+"""How long an outcome may wait to be recorded while we wait for room or for the last ones: its time is taken then."""
 READ_MESSAGES: Final = 5000
 READ_BYTES: Final = 16 << 20
 LOOK_S: Final = 0.02
@@ -159,7 +161,7 @@ class Producer:
         self._sends: list[Callable[..., None]] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
-        self._acked, self._stopped = 0, False
+        self._acked, self._stopped, self._drained_s = 0, False, 0.0
         self._counting = threading.Lock()
 
     def connect(self, timeout_s: float) -> None:
@@ -228,10 +230,11 @@ class Producer:
             self._callers.add(threading.get_ident())
 
     def _drain(self, at_least: int = 1) -> None:
-        """Turn the callbacks so far into rows of the history, if there are that many."""
-        rows = len(self._ended)
-        if rows < at_least:
+        """Turn the callbacks so far into rows of the history, if there are that many or the last time is 10 ms ago."""
+        rows, now_s = len(self._ended), time.monotonic()
+        if rows == 0 or (rows < at_least and now_s - self._drained_s < DRAIN_S):
             return
+        self._drained_s = now_s
         streams, values, results, positions = zip(*self._ended[:rows], strict=True)
         codes = np.fromiter(map(int, results), np.int32, rows)
         outcomes = np.zeros(rows, np.int8)
@@ -280,12 +283,15 @@ class Consumer:
             )
             self._consumers.append(_persistently(subscribe, topic, deadline))
         self._last = dict.fromkeys(range(config.streams), (-1, -1, -1))
+        self._ended: dict[int, tuple[int, int]] = {}  # where the partitions end that were read to their end
         self._turn = 0
 
     def read(self, timeout_s: float) -> Rows | None:
         for _ in self._consumers:
             partition = self._turn
             self._turn = (self._turn + 1) % len(self._consumers)
+            if partition in self._ended:
+                continue  # nothing comes any more, and waiting for it takes as long as the batches' time-out
             try:
                 messages = self._consumers[partition].batch_receive()
             except pulsar.Timeout:
@@ -295,14 +301,25 @@ class Consumer:
         return None
 
     def missing(self, end: tuple[EndPosition, ...]) -> str | None:
+        found = None
         for position in end:
-            if not position.extents:
+            last = max(position.extents, default=(-1, 0))
+            if self._ended.get(position.partition) == last:
                 continue
-            ledger, entries = max(position.extents)
-            last = self._last[position.partition]
-            at_end = last[:2] == (ledger, entries - 1)
-            if last[:2] < (ledger, entries - 1) or (at_end and self._in_batch(position.partition)):
-                return f"partition {position.partition}: read to {last} of ({ledger}, {entries - 1})"
+            self._ended.pop(position.partition, None)
+            if (lack := self._lack(position.partition, *last)) is None:
+                self._ended[position.partition] = last
+            found = found or lack
+        return found
+
+    def _lack(self, partition: int, ledger: int, entries: int) -> str | None:
+        """What is still to be read of a partition that ends with this ledger and so many entries in it."""
+        if entries == 0:
+            return None
+        last = self._last[partition]
+        at_end = last[:2] == (ledger, entries - 1)
+        if last[:2] < (ledger, entries - 1) or (at_end and self._in_batch(partition)):
+            return f"partition {partition}: read to {last} of ({ledger}, {entries - 1})"
         return None
 
     def close(self) -> None:

@@ -1,0 +1,98 @@
+"""Deduplication for the whole time: what several looks show together."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup.manifests import Deduplication
+from dedup_runners.admins import Admin
+from dedup_runners.looks import FILE, Looks, whole_time
+from dedup_runners.waiting import until
+
+BOUND_S = 5.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "in_force"),
+    [
+        (True, {"Enabled": 9}, True),
+        (True, {"Enabled": 9, "Disabled": 1}, False),
+        (True, {"Enabled": 9, "Removing": 1}, False),
+        (True, {"Enabled": 9, "Failed": 1}, False),
+        (True, {"Enabled": 9, "Initialized": 1, "Recovering": 2}, True),
+        (True, {"Enabled": 9, "Sleeping": 1}, None),
+        (True, {}, True),
+        (False, {"Disabled": 9}, False),
+        (False, {"Disabled": 9, "Enabled": 1}, True),
+        (False, {"Disabled": 9, "Removing": 1}, None),
+        (False, {"Disabled": 9, "Initialized": 1}, False),
+    ],
+)
+def test_one_look_that_says_otherwise_is_enough(asked: bool, said: dict[str, int], in_force: bool | None) -> None:
+    shown = whole_time(Deduplication(asked=asked, in_force=asked, proof="at the end"), said, 9, 1.25)
+    assert shown.in_force is in_force
+    assert (shown.looks, shown.unseen_s) == (9, 1.25)
+    assert shown.proof.startswith("at the end; before, in 9 answers 1.25 s apart at most: ")
+
+
+def test_what_was_not_proven_at_the_end_is_not_proven_by_looks() -> None:
+    shown = whole_time(Deduplication(asked=True, in_force=None, proof="unknown"), {"Enabled": 9}, 9, 1.0)
+    assert shown.in_force is None
+
+
+class Owner:
+    """An admin that is asked for nothing but looks; an error among them is raised."""
+
+    def __init__(self, *answers: dict[str, str] | PlatformError | None) -> None:
+        self.turns: list[int] = []
+        self._answers: Iterator[dict[str, str] | PlatformError | None] = iter(answers)
+
+    def look(self, topic: str, turn: int) -> dict[str, str] | None:
+        self.turns.append(turn)
+        answer = next(self._answers, {"t": "Enabled"})
+        if isinstance(answer, PlatformError):
+            raise answer
+        return answer
+
+
+AT_END = Deduplication(asked=True, in_force=True, proof="at the end")
+SILENT = PlatformError(where="t", got="nothing", rule="-", todo="-")
+
+
+def looked(owner: Owner, folder: Path, turns: int) -> Deduplication:
+    looks = Looks(cast(Admin, owner), "t", folder, every_s=0.001)
+    looks.begin()
+    assert owner.turns == [0], "before anything is sent"
+    with looks:
+        until(lambda: len(owner.turns) >= turns, BOUND_S, "so many looks")
+    assert not looks._thread.is_alive()
+    return looks.shown(AT_END)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+
+
+def test_a_switch_that_was_off_for_a_while_was_not_in_force(tmp_path: Path) -> None:
+    """And its twin: on all the time, though nobody answered for a while and the topic was loaded anew."""
+    shown = looked(Owner({"t": "Enabled"}, {"t": "Disabled"}), tmp_path, 5)
+    assert shown.in_force is False
+    assert "Disabled 1 times" in shown.proof
+    assert [line["statuses"]["t"] for line in lines(tmp_path)][:3] == ["Enabled", "Disabled", "Enabled"]
+    shown = looked(Owner({"t": "Enabled"}, SILENT, {}, {"t": "Recovering"}), tmp_path, 6)
+    assert shown.in_force is True
+    assert shown.looks is not None and shown.looks >= 3
+
+
+def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> None:
+    owner = Owner(None)
+    looks = Looks(cast(Admin, owner), "t", tmp_path, every_s=0.0)
+    looks.begin()
+    with looks:
+        pass
+    assert (owner.turns, looks.shown(AT_END)) == ([0], AT_END)
+    assert not (tmp_path / FILE).exists()
