@@ -150,7 +150,7 @@ def well(started: "subprocess.Popen[bytes]", port: int, folder: Path) -> bool:
             f"the operator ended with {started.returncode}:\n{(folder / 'operator.log').read_text()[-2000:]}"
         )
     with suppress(httpx.HTTPError):
-        return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200
     return False
 
 
