@@ -27,7 +27,7 @@ from kubernetes.watch import Watch
 from tests.core.specs import changed
 from tests.kubernetes.cluster import api_servers, binaries, control_plane
 from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import PlayedCluster, namespace_on, playing
+from tests.kubernetes.played import PlayedCluster
 from tests.kubernetes.requests import ask
 from tests.operator.worlds import STORE, Player
 from urllib3.exceptions import HTTPError
@@ -54,6 +54,7 @@ class Operator:
     """The process, its helpers among them, and what it took so far."""
 
     process: psutil.Process
+    address: str
     peak_bytes: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -70,6 +71,12 @@ class Operator:
         """Seconds of a core, with those of helpers that have ended."""
         took = self.process.cpu_times()
         return float(took.user + took.system + took.children_user + took.children_system)
+
+    def sums(self) -> dict[str, float]:
+        """Its metrics without labels, by their names."""
+        text = httpx.get(f"{self.address}/metrics", trust_env=False, timeout=30).text
+        pairs = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#" and "{" not in line)
+        return {name.removeprefix("dedup_operator_"): float(value) for name, _, value in pairs}
 
     def family(self) -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
@@ -133,7 +140,7 @@ def operator(server: ApiServer, namespace: str, folder: Path, at_a_time: int) ->
         started = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             until(lambda: well(started, port, folder), WAIT_S, "the operator is well")
-            made = Operator(psutil.Process(started.pid))
+            made = Operator(psutil.Process(started.pid), f"http://127.0.0.1:{port}")
             sampler = threading.Thread(target=made.sample, daemon=True)
             sampler.start()
             yield made
@@ -150,7 +157,7 @@ def well(started: "subprocess.Popen[bytes]", port: int, folder: Path) -> bool:
             f"the operator ended with {started.returncode}:\n{(folder / 'operator.log').read_text()[-2000:]}"
         )
     with suppress(httpx.HTTPError):
-        return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200
     return False
 
 
@@ -160,12 +167,18 @@ def experiment(name: str) -> dict[str, Any]:
     return changed(("metadata/name", name), ("spec/systems", systems), ("spec/suspend", True))
 
 
-def applied_at_once(server: ApiServer, namespace: str, names: list[str], marks: Marks) -> None:
+def applied_at_once(
+    server: ApiServer,
+    namespace: str,
+    names: list[str],
+    marks: Marks,
+    made: Callable[[str], dict[str, Any]] = experiment,
+) -> None:
     def apply_some(mine: list[str]) -> None:
         with server.client() as client:
             for name in mine:
                 marks.applied[name] = time.monotonic()
-                status, said = ask(client, "POST", path_of("DedupExperiment", namespace), experiment(name))
+                status, said = ask(client, "POST", path_of("DedupExperiment", namespace), made(name))
                 assert status == 201, said
 
     with ThreadPoolExecutor(APPLIERS) as pool:
@@ -211,7 +224,7 @@ def measured(server: ApiServer, cluster: PlayedCluster, namespace: str, asked: a
         until(lambda: "first" in marks.seen, WAIT_S, "the operator sees experiments")
         applied_at_once(server, namespace, names, marks)
         until(lambda: marks.applied.keys() <= marks.seen.keys(), WAIT_S, "a condition of each")
-        time.sleep(SETTLE_S)
+        time.sleep(asked.settle_s)
         began, took = time.monotonic(), watched.cpu_s()
         time.sleep(asked.idle_s)
         share = (watched.cpu_s() - took) / (time.monotonic() - began)
@@ -229,22 +242,3 @@ def measured(server: ApiServer, cluster: PlayedCluster, namespace: str, asked: a
     for what, figure, target, met in rows:
         print(f"  {what:42}{figure:>12}   {f'at most {target}' if target else '':18}{'' if met else 'MISSED'}")
     return all(met for *_, met in rows) and set(verdicts) <= {"Pass"}
-
-
-def main() -> int:
-    """Measure; the exit code is 1 if a target is missed."""
-    parser = argparse.ArgumentParser(prog="python bench/operator", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--experiments", type=int, default=200, metavar="N")
-    parser.add_argument("--go", type=int, default=5, metavar="N", help="how many are let go to their verdict")
-    parser.add_argument("--at-a-time", type=int, default=4, metavar="N", help="how many of these may run at a time")
-    parser.add_argument("--idle-s", type=float, default=60.0, metavar="S")
-    words = "after which the first condition is late; more, where other work is done beside it"
-    parser.add_argument("--first-condition-s", type=float, default=FIRST_CONDITION_S, metavar="S", help=words)
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE")
-    asked = parser.parse_args()
-    with (
-        api_server(asked.kubeconfig) as server,
-        playing(server) as cluster,
-        namespace_on(cluster) as namespace,
-    ):
-        return 0 if measured(server, cluster, namespace, asked) else 1

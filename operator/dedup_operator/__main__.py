@@ -79,7 +79,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help=f"experiments looked at at a time; else as many as may run, and {SPARE}",
     )
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz and /metrics")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz, /readyz and /metrics")
     asked = parser.parse_args(words)
     if asked.lease and not asked.lease_namespace:
         parser.error("--lease: got no namespace; a Lease lies in one; say --lease-namespace NAME, or set POD_NAMESPACE")

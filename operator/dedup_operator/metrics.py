@@ -1,9 +1,10 @@
-"""What the operator says of itself over HTTP: `/healthz` for Kubernetes, `/metrics` for Prometheus.
+"""What the operator says of itself over HTTP: `/healthz` and `/readyz` for Kubernetes, `/metrics` for Prometheus.
 
 A few sums, and no label that would grow with experiments or runs: who wants those reads the resources. What became of
 experiments is counted when this process has written a status that says so, from the step between that status and the
 one before. So an operator that starts anew counts from 0, which Prometheus expects, and counts no verdict again that it
-finds written. It is healthy while all its threads live: also while it waits for the lease.
+finds written. It is healthy while all its threads live, and ready while it watches experiments: both
+also while it waits for the lease.
 """
 
 import threading
@@ -108,7 +109,14 @@ def _sum(counts: Sequence[Sums], name: str) -> int:
     return sum(getattr(each, name) for each in counts)
 
 
-def served(port: int, text: Callable[[], str], healthy: Callable[[], bool]) -> ThreadingHTTPServer:
+NOT_READY: Final = """no experiment is watched; the cluster has to know the kind DedupExperiment; \
+install its definition: kubectl apply --server-side --filename charts/dedup-operator/crds/
+"""
+
+
+def served(
+    port: int, text: Callable[[], str], healthy: Callable[[], bool], ready: Callable[[], bool]
+) -> ThreadingHTTPServer:
     """Answer at the port in threads of its own, until it is shut down. Port 0: a free one, `server_port`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -119,8 +127,11 @@ def served(port: int, text: Callable[[], str], healthy: Callable[[], bool]) -> T
                 case "/healthz":
                     well = healthy()
                     self._answer(200 if well else 503, "ok\n" if well else "a thread has died\n")
+                case "/readyz":
+                    watches = ready()
+                    self._answer(200 if watches else 503, "ok\n" if watches else NOT_READY)
                 case _:
-                    self._answer(404, "there are /healthz and /metrics\n")
+                    self._answer(404, "there are /healthz, /readyz and /metrics\n")
 
         def log_message(self, *_arguments: object) -> None:
             """Probes come every few seconds, and nobody wants to read of them."""

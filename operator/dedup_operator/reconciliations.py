@@ -42,7 +42,7 @@ from dedup_operator.clusters import (
     UnknownKind,
     list_in,
 )
-from dedup_operator.conditions import Situation, noted, stalled, status_of
+from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.credentials import Named, administrators, secrets_named
@@ -60,6 +60,8 @@ from dedup_operator.stories import Tiding, story
 AT_ONCE_S: Final = 0.0
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
+STALLED_AGAIN_S: Final = 120.0
+"""The longest time between two looks at what is stalled."""
 SWEEP_AGAIN_S: Final = 600.0
 """A deletion that no event told of, or a record that Helm wrote when the experiment was gone."""
 QUEUE_AGAIN_S: Final = 120.0
@@ -173,7 +175,16 @@ class _Look:
                 raise
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
-            return LOOK_AGAIN_S
+            return self._later()
+
+    def _later(self) -> float:
+        """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.
+
+        Whoever mends a mistake that was just made is seen at once, and a thousand that nobody mends cost little.
+        """
+        since = next(each.last_transition_time for each in self._before.conditions if each.type == "Stalled")
+        lasts_s = self._now() - datetime.strptime(since, TIME).replace(tzinfo=UTC).timestamp()
+        return min(STALLED_AGAIN_S, max(LOOK_AGAIN_S, lasts_s / 4))
 
     def _without_time(self) -> Status:
         """The status as it was, but for the time at which its task was begun: that time does not count."""

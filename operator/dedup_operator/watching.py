@@ -4,6 +4,10 @@ Whatever happens to an experiment, or to an object that carries its label, puts 
 that is all a handler does: none waits, none decides, none writes. kopf keeps the watches alive over every interruption
 and lists everything anew when it has to, so no event is needed for correctness; each only makes things go on sooner.
 
+kopf asks once which kinds there are, and watches those. So it is asked now and then whether one has come since, such as
+DedupExperiment itself where the operator was installed before its definition; then kopf begins anew. Until experiments
+are watched the operator is not ready.
+
 An operator that does not hold its lease watches like any other and looks at nothing. The keys wait in the queue, each
 once; so when it gains the lease, it looks at whatever changed while it was not its own to look at.
 
@@ -23,10 +27,22 @@ from typing import Any, Final
 
 import kopf
 
+# kopf takes one (`kopf.run(insights=…)`) and fills it in, and has no public name for what it takes.
+from kopf._cogs.structs.references import Insights
+
 from dedup_operator import clocks
 from dedup_operator.admissions import Key, Stand
-from dedup_operator.clusters import Cluster, ClusterError, Conflict, Forbidden, NotHolder, Refused, Unreachable
-from dedup_operator.crd import GROUP, PLURAL, VERSION
+from dedup_operator.clusters import (
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotHolder,
+    Refused,
+    UnknownKind,
+    Unreachable,
+)
+from dedup_operator.crd import GROUP, KIND, PLURAL, VERSION
 from dedup_operator.leases import Holding
 from dedup_operator.metrics import Metrics, served
 from dedup_operator.objects.names import LABEL
@@ -38,10 +54,14 @@ CHILDREN: Final = (
     ("apps", "v1", "statefulsets"),
     ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
 )
+COMING: Final = {KIND: PLURAL, "SparkApplication": "sparkapplications"}
+"""Kinds that somebody may install later than this operator, and what kopf calls them."""
 LEAVE_S: Final = 12.0
 """For whatever is under way when it ends: a request takes 10 s at most."""
 ASK_S: Final = 60.0
 """How often it is asked which namespaces may be read. kopf's watches of one that may not go on for five minutes."""
+ASK_SOON_S: Final = 5.0
+"""The same while experiments are not watched."""
 log = logging.getLogger("dedup_operator")
 
 
@@ -80,6 +100,8 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
         settings.scanning.disabled = True
         settings.watching.server_timeout = 300
         settings.persistence.diffbase_storage = _NoDifferences()
+        for child in CHILDREN:  # of others' objects the API server tells nothing
+            settings.watching.label_selectors[child] = LABEL
 
     def login(**which: Any) -> Any:
         return kopf.login_with_service_account(**which) or kopf.login_with_kubeconfig(**which)
@@ -126,6 +148,41 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease:
         queue.done(key, failed=failed)
 
 
+class Watched:
+    """The kinds that are watched now, as kopf tells it."""
+
+    def __init__(self) -> None:
+        self._insights = Insights()
+
+    def anew(self) -> Insights:
+        """For kopf to fill in: from here on nothing is watched, until it says so."""
+        self._insights = Insights()
+        return self._insights
+
+    def experiments(self) -> bool:
+        """Whether experiments are watched, without which the operator does nothing."""
+        return PLURAL in self._plurals()
+
+    def lacks(self, cluster: Cluster, namespace: str) -> bool:
+        """Whether a kind is not watched though the cluster knows it: it came when kopf had looked which there are."""
+        if not self._insights.ready_resources.is_set():
+            return False
+        watched = self._plurals()
+        return any(plural not in watched and _knows(cluster, kind, namespace) for kind, plural in COMING.items())
+
+    def _plurals(self) -> set[str]:
+        return {each.plural for each in frozenset(self._insights.watched_resources)}
+
+
+def _knows(cluster: Cluster, kind: str, namespace: str) -> bool:
+    """What may not be listed could not be watched either."""
+    try:
+        cluster.list(kind, namespace, "", most=1)
+    except (UnknownKind, Forbidden):
+        return False
+    return True
+
+
 def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: Sequence[str], port: int) -> None:
     """Watch and work until a signal ends it. Without namespaces: everywhere."""
     queue, metrics = WorkQueue[Key](), reconciler.metrics
@@ -142,16 +199,17 @@ def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: S
         gauges = {"lease_held": lease.held(), "experiments_begun": begun, "experiments_waiting": waiting}
         return metrics.text({"queue_length": len(queue), **gauges})
 
-    server = served(port, text, lambda: all(thread.is_alive() for thread in threads))
+    watched = Watched()
+    server = served(port, text, lambda: all(thread.is_alive() for thread in threads), watched.experiments)
     handlers = registry(queue, lambda live, gone: reconciler.queue.noticed(live, gone=gone))
     try:
-        watch(handlers, reconciler.cluster, namespaces)
+        watch(handlers, reconciler.cluster, namespaces, watched)
     finally:
         leave(queue, lease, threads)
         server.shutdown()
 
 
-def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequence[str]) -> None:
+def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequence[str], watched: Watched) -> None:
     """kopf's watches, until a signal ends them.
 
     kopf ends when it may not read one of several namespaces, such as one that was deleted: our role in it went with it.
@@ -164,8 +222,11 @@ def watch(handlers: kopf.OperatorRegistry, cluster: Cluster, namespaces: Sequenc
             there = list(namespaces)
         if away := [each for each in namespaces if each not in there]:
             log.warning("not watched, since they may not be read (deleted, or no role of ours): %s", ", ".join(away))
-        with _asking(cluster, namespaces, there) as others:
-            kopf.run(registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=there)
+        insights = watched.anew()
+        with _asking(cluster, namespaces, there, watched) as others:
+            kopf.run(
+                registry=handlers, standalone=True, clusterwide=not namespaces, namespaces=there, insights=insights
+            )
         if not others.is_set():
             return
 
@@ -184,17 +245,21 @@ def readable(cluster: Cluster, namespaces: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _asking(cluster: Cluster, namespaces: Sequence[str], there: Sequence[str]) -> Iterator[threading.Event]:
-    """Meanwhile it is asked now and then whether others may be read than are there; if so that is told, and kopf ended.
+def _asking(
+    cluster: Cluster, namespaces: Sequence[str], there: Sequence[str], watched: Watched
+) -> Iterator[threading.Event]:
+    """Meanwhile it is asked now and then whether there is something else to watch than kopf watches.
+
+    That is another namespace than those `there`, or a kind that has come. If so that is told, and kopf ended.
 
     kopf would find out too, by an error in one of its watches, and then need a minute to end the others.
     """
     over, others = threading.Event(), threading.Event()
 
     def ask() -> None:
-        while not over.wait(ASK_S) and not others.is_set():
+        while not over.wait(ASK_S if watched.experiments() else ASK_SOON_S) and not others.is_set():
             with suppress(ClusterError):
-                if readable(cluster, namespaces) != there:
+                if readable(cluster, namespaces) != there or watched.lacks(cluster, there[0] if there else ""):
                     others.set()
                     _end_kopf()
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.platforms import Rule, Scripted, experiment, go_on, never, new_world
 
-from dedup.experiments import Experiment, Timeouts
+from dedup.experiments import Experiment, Timeouts, parse
 from dedup.plans import plan
 from dedup.stages import (
     FAILED_RUNS_IN_A_ROW,
@@ -34,6 +34,18 @@ NOW_S: Final = 10_000.0
 
 # Where the tasks of SMALL stand: a provision, two runs of four stages, a teardown, and again; then verify and report.
 PROVISION, PREPARE, PRODUCE, CONSUME, SECOND, TEARDOWN, OTHER, VERIFY, REPORT = 0, 1, 2, 4, 5, 9, 10, 20, 21
+
+
+def test_a_schedule_is_made_once_however_often_it_is_asked_for() -> None:
+    """An operator looks at the largest experiment thousands of times, and reads it anew each time."""
+    assert schedule(experiment(runs=7)) is schedule(experiment(runs=7))
+
+
+def test_another_experiment_has_another_schedule() -> None:
+    assert schedule(experiment(runs=7)) != schedule(experiment(runs=8))
+    shuffled = experiment(runs=50).model_dump(by_alias=True, mode="json", exclude_none=True)
+    shuffled["spec"]["seed"] = 2
+    assert schedule(parse(shuffled, source="test")) != schedule(experiment(runs=50))
 
 
 def test_a_schedule_is_every_task_in_order() -> None:

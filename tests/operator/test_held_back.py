@@ -14,6 +14,7 @@ from tests.operator.worlds import NAMESPACE, FakeCluster, World
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import ClusterError, Forbidden, Object, Unreachable
 from dedup_operator.queues import WorkQueue
+from dedup_operator.reconciliations import STALLED_AGAIN_S
 
 KEY = (NAMESPACE, "e")
 
@@ -69,7 +70,7 @@ def test_a_missing_right_stalls_for_as_long_as_it_is_missing(kind: str) -> None:
     assert world.orphans() == []
     assert world.condition("Stalled") == ("True", "Stalled")
     assert f"{kind} is forbidden" in message(world, "Stalled")
-    assert 3600 / 60 <= cluster.asked < 3600 / 15 + 20
+    assert 3600 / STALLED_AGAIN_S <= cluster.asked < 3600 / 15 + 20
     cluster.lets = True
     work(world, 3600)
     assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)

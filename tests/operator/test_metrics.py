@@ -126,11 +126,18 @@ def test_only_what_has_a_name_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "well", "code"),
-    [("/metrics", True, 200), ("/healthz", True, 200), ("/healthz", False, 503), ("/", True, 404)],
+    ("path", "well", "ready", "code"),
+    [
+        ("/metrics", True, True, 200),
+        ("/healthz", True, False, 200),
+        ("/healthz", False, True, 503),
+        ("/readyz", True, True, 200),
+        ("/readyz", True, False, 503),
+        ("/", True, True, 404),
+    ],
 )
-def test_it_is_told_over_http(path: str, well: bool, code: int) -> None:
-    server = served(0, lambda: "text\n", lambda: well)
+def test_it_is_told_over_http(path: str, well: bool, ready: bool, code: int) -> None:
+    server = served(0, lambda: "text\n", lambda: well, lambda: ready)
     try:
         address = f"http://127.0.0.1:{server.server_port}{path}"
         assert httpx.get(address, timeout=10, trust_env=False).status_code == code

@@ -27,7 +27,7 @@ from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
-from dedup_operator.reconciliations import MOST, Reconciler
+from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
@@ -223,3 +223,29 @@ def test_what_the_api_server_refuses_is_in_its_own_words() -> None:
     looked(world)
     assert message(world, "Stalled").startswith("ConfigMap is forbidden; give the operator's account that right")
     assert row_of(message(world, "Stalled")) == OTHER
+
+
+def test_what_is_stalled_for_long_is_looked_at_less_often_and_at_once_when_it_has_just_stalled() -> None:
+    """A thousand that nobody mends cost an operator little; whoever mends a mistake at once need not wait."""
+    world = applied(STORE)
+    operator, _ = world.operator()
+    began_s, looks = world.now_s, list[float]()
+    while world.now_s < began_s + 3600:
+        again_s = operator.look((NAMESPACE, "e"))
+        assert again_s is not None
+        looks.append(again_s)
+        world.now_s += again_s
+    assert looks[:4] == [LOOK_AGAIN_S] * 4
+    assert looks == sorted(looks) and looks[-1] == STALLED_AGAIN_S
+    assert 3600 / STALLED_AGAIN_S < len(looks) < 60
+
+
+def test_one_that_is_mended_goes_on_however_long_it_was_stalled() -> None:
+    world = looked(applied(STORE))
+    world.now_s += 24 * 3600
+    looked(world)
+    keys = {"AWS_ACCESS_KEY_ID": "YQ==", "AWS_SECRET_ACCESS_KEY": "Yg=="}
+    made = {"name": "keys", "namespace": NAMESPACE, "labels": {"dedup.dev/use": "true"}}
+    world.cluster.create({"kind": "Secret", "metadata": made, "data": keys})
+    world.run()
+    assert world.status()["verdict"] == "Pass"

@@ -1,43 +1,118 @@
-"""What is watched when a namespace is deleted that is watched among others: the others."""
+"""What is watched when a namespace is deleted among others, and when a kind comes later than the operator."""
 
+import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any, Final
 
 import kopf
 import pytest
 from tests.operator.test_remains import Strict
 from tests.operator.worlds import NAMESPACE, FakeCluster
 
-from dedup_operator import watching
-from dedup_operator.clusters import Cluster, Unreachable
-from dedup_operator.watching import readable, watch
+from dedup_operator import crd, watching
+from dedup_operator.clusters import Unreachable
+from dedup_operator.objects.names import LABEL
+from dedup_operator.queues import WorkQueue
+from dedup_operator.watching import CHILDREN, COMING, Watched, readable, registry, watch
 
 BOUND_S = 10.0
 BOTH = [NAMESPACE, "other"]
+APPLICATION: Final = "SparkApplication"
+
+
+class Kopf:
+    """What kopf does with the kinds: it looks once which there are. What happens meanwhile is told by `then`.
+
+    After the last comes a signal.
+    """
+
+    def __init__(self, cluster: FakeCluster | Strict, then: tuple[Callable[[], object], ...]) -> None:
+        self.cluster, self.then, self.noticed = cluster, then, threading.Event()
+        self.asked: list[list[str]] = []
+        self.kinds: list[set[str]] = []
+
+    def run(self, *, namespaces: list[str], insights: Any, **_: object) -> None:
+        self.asked.append(namespaces)
+        known = set(COMING) - self.cluster.unknown
+        insights.watched_resources.update({kopf.Resource("group", "v1", COMING[kind]) for kind in known})
+        insights.ready_resources.set()
+        self.kinds.append(known)
+        if len(self.asked) <= len(self.then):
+            self.noticed.clear()
+            self.then[len(self.asked) - 1]()
+            assert self.noticed.wait(BOUND_S), "it is noticed"
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *then: Callable[[], object], namespaces: list[str]
+    monkeypatch: pytest.MonkeyPatch, cluster: Strict, *then: Callable[[], object], namespaces: list[str]
 ) -> list[list[str]]:
-    """Which namespaces kopf was asked to watch, one time after the other, until it was told to stop.
+    """Which namespaces kopf was asked to watch, one time after the other, until it was told to stop."""
+    return played(monkeypatch, cluster, *then, namespaces=namespaces)[0].asked
 
-    What happens at each is told by `then`; after the last comes a signal.
-    """
-    asked: list[list[str]] = []
-    noticed = threading.Event()
 
-    def run(*, namespaces: list[str], **_: object) -> None:
-        asked.append(namespaces)
-        if len(asked) <= len(then):
-            noticed.clear()
-            then[len(asked) - 1]()
-            assert noticed.wait(BOUND_S), "it is noticed"
-
-    monkeypatch.setattr(watching, "_end_kopf", noticed.set)
-    monkeypatch.setattr(kopf, "run", run)
+def played(
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: FakeCluster | Strict,
+    *then: Callable[[], object],
+    namespaces: list[str],
+) -> tuple[Kopf, Watched]:
+    made, told = Kopf(cluster, then), Watched()
+    monkeypatch.setattr(watching, "_end_kopf", made.noticed.set)
+    monkeypatch.setattr(kopf, "run", made.run)
     monkeypatch.setattr(watching, "ASK_S", 0.001)
-    watch(kopf.OperatorRegistry(), cluster, namespaces)
-    return asked
+    monkeypatch.setattr(watching, "ASK_SOON_S", 0.001)
+    watch(kopf.OperatorRegistry(), cluster, namespaces, told)
+    return made, told
+
+
+@pytest.mark.parametrize("namespaces", [[], [NAMESPACE], BOTH])
+def test_a_definition_that_comes_later_than_the_operator_is_watched_then(
+    namespaces: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCluster(unknown={crd.KIND, APPLICATION})
+    made, told = played(
+        monkeypatch,
+        fake,
+        lambda: fake.unknown.discard(crd.KIND),
+        lambda: fake.unknown.discard(APPLICATION),
+        namespaces=namespaces,
+    )
+    assert made.kinds == [set(), {crd.KIND}, {crd.KIND, APPLICATION}]
+    assert made.asked == [namespaces] * 3
+    assert told.experiments()
+
+
+def test_without_the_definition_it_is_not_ready_and_kopf_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCluster(unknown={crd.KIND})
+    made, told = played(monkeypatch, fake, namespaces=[NAMESPACE])
+    assert (made.kinds, told.experiments()) == ([{APPLICATION}], False)
+
+
+def test_nothing_is_lacking_before_kopf_has_looked_and_when_it_watches_all() -> None:
+    fake, told = FakeCluster(), Watched()
+    assert not told.lacks(fake, NAMESPACE)
+    insights: Any = told.anew()
+    insights.ready_resources.set()
+    assert told.lacks(fake, NAMESPACE)
+    insights.watched_resources.update({kopf.Resource("group", "v1", plural) for plural in COMING.values()})
+    assert not told.lacks(fake, NAMESPACE)
+
+
+def test_a_kind_that_may_not_be_listed_is_not_lacking() -> None:
+    told = Watched()
+    told.anew().ready_resources.set()
+    assert not told.lacks(Strict(FakeCluster(), closed=NAMESPACE), NAMESPACE)
+
+
+def test_of_objects_of_others_the_api_server_tells_nothing() -> None:
+    """By a selector of labels in the request; handlers choose among what was sent."""
+    settings, (startup,) = kopf.OperatorSettings(), registry(WorkQueue())._activities.get_all_handlers()[:1]
+    asyncio.run(startup.fn(settings=settings))
+    asked = settings.watching.label_selectors
+    for group, version, plural in CHILDREN:
+        assert list(asked.collect(kopf.Resource(group, version, plural, namespaced=True))) == [LABEL]
+    assert not list(asked.collect(kopf.Resource(crd.GROUP, crd.VERSION, crd.PLURAL)))
 
 
 def test_a_namespace_that_is_deleted_is_left_out_until_it_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
