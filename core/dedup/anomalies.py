@@ -104,5 +104,9 @@ class Verification(BaseModel):
     block_lengths: dict[int, int] = Field(
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
     )
+    copies_during: dict[str, int] = Field(
+        default_factory=dict,
+        description="by fault: how many of values_with_duplicates were under way during it (dedup.findings)",
+    )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
     findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

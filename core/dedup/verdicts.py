@@ -23,6 +23,7 @@ from pydantic import Field
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
 from dedup.errors import EXIT_ERROR
 from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
+from dedup.faults import struck
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.plans import Run, deduplicates
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
@@ -157,12 +158,17 @@ class RunVerdict(Record):
     effective: bool
     void: bool = Field(description="the tester contradicts itself or lacks evidence: its counts accuse nobody")
     counts: Counts | None
+    copies_during: dict[str, int] = Field(default_factory=dict, description="dedup.anomalies.Verification")
     witnesses: tuple[Witness, ...] = ()
     backward: tuple[OrderEvent, ...] = Field((), description="the jumps backward that are witnesses, the first few")
 
     @property
     def with_copies(self) -> bool:
         return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
+
+    def with_copies_during(self, fault: str) -> bool:
+        """Whether a value was read twice that was under way during this fault."""
+        return self.with_copies and self.copies_during.get(fault, 0) > 0
 
 
 LOSS: Final = "not_received"
@@ -242,6 +248,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         effective=not idle,
         void=void,
         counts=said.counts if said else None,
+        copies_during=said.copies_during if said else {},
         witnesses=tuple(witness for witness in said.witnesses if witness.anomaly in accused) if said else (),
         backward=_backward(said, accused) if said else (),
     )
@@ -253,12 +260,16 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
     `trusted`: one that came without a manifest may pass all the same.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
-    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS or judged.with_copies:
+    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    clean = _inconclusive(
-        Code.CONTROL_CLEAN, "no value was read twice: that the fault can cause duplicates is not shown"
-    )
-    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (clean,)})
+    without = [fault for fault in judged.copies_during if not judged.with_copies_during(fault)]
+    if judged.with_copies and not without:
+        return judged
+    code, what = Code.CONTROL_CLEAN, "no value was read twice"
+    if judged.with_copies:
+        code, what = Code.CONTROL_UNCONVINCING, f"copies, but none in the time of fault {_listed(without)}"
+    doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
 
 
 def _claimed(manifest: Manifest | None, run_id: str) -> Run:
@@ -472,7 +483,7 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
     )
     for fault in manifest.faults:
-        yield merit(Code.FAULT_STRUCK, _struck(fault))
+        yield merit(Code.FAULT_STRUCK, struck(fault))
     if evidence.bare:
         yield merit(Code.TRUSTED, "it came without a manifest, and was taken at its word as asked")
     else:
@@ -484,14 +495,3 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         yield merit(Code.AGREEMENT, "Spark and the oracle agree")
     else:
         yield merit(Code.ONE_JUDGE, f"Spark alone judged (above {ORACLE_LIMIT:,} messages)")
-
-
-def _struck(fault: FaultRecord) -> str:
-    if fault.requested_message is None:
-        return f"fault {fault.name} was in force for the whole run"
-    noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(fault.client_witness.items()))
-    return (
-        f"fault {fault.name} struck {fault.target or 'its target'} at message {fault.effect_message or 0:,} (asked: "
-        f"{fault.requested_message:,}) with {fault.unacknowledged or 0:,} unacknowledged; clients noticed: {noticed}; "
-        "healed"
-    )

@@ -111,6 +111,7 @@ def verification(engine: str = "spark", /, **changes: int) -> Verification:
         events_total=len(events),
         witnesses=witnesses,
         block_lengths={copies: 1} if (copies := counted.values_with_duplicates) else {},
+        copies_during={"cut": copies},
     )
 
 
