@@ -51,6 +51,7 @@ class Counts(BaseModel):
     phantom: int = Field(0, description="distinct values read and never sent")
     failed_but_received: int = Field(0, description="values whose outcome is fail and that were read")
     ack_mismatch: int = Field(0, description="values read, but not at the position that was acknowledged")
+    misplaced: int = Field(0, description="values read in another partition than the one that their stream is sent to")
     jump_forward: int = 0
     jump_backward: int = 0
     duplicate_jump_forward: int = 0

@@ -173,7 +173,7 @@ class RunVerdict(Record):
 
 LOSS: Final = "not_received"
 COPIES: Final = "values_with_duplicates"
-_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch")
+_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch", "misplaced")
 
 FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {
     Expectation.EXACTLY_ONCE: (COPIES, LOSS, *_ALWAYS, *BACKWARD),
@@ -190,6 +190,7 @@ WORDS: Final = {
     "phantom": "read and never sent",
     "failed_but_received": "read although their send provably failed",
     "ack_mismatch": "not at the position at which they were acknowledged",
+    "misplaced": "in another partition than they were sent to",
     "jump_backward": "read after a later one",
     "duplicate_jump_backward": "read again after a later one",
 }

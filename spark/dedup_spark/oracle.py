@@ -37,6 +37,7 @@ def judge(folder: Path) -> Verification:
     conflicts = dict[Position, set[Message]]()  # and what else was read there
     copy, copies = dict[Message, Position](), dict[Message, list[Position]]()  # the first copy, and those after it
     lanes, re_reads, falls = dict[tuple[int, int], list[Row]](), 0, 0
+    homes = dict(enumerate(read_manifest(folder).stream_partitions or ()))
     latest = dict[int, Position]()  # where each partition was last read
     for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
@@ -55,6 +56,7 @@ def judge(folder: Path) -> Verification:
     found: dict[str, set[Message]] = {
         "ack_mismatch": {m for m, place in acknowledged if m in copy and place not in (copy[m], *copies.get(m, ()))},
         "failed_but_received": fail & copy.keys(),
+        "misplaced": {(s, value) for (p, s), rows in lanes.items() if homes.get(s, p) != p for _, value in rows},
         "not_received": ok - copy.keys(),
         "outcomes_missing": sent - told.keys(),
         "outcomes_unsent": told.keys() - sent,

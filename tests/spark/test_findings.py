@@ -47,7 +47,8 @@ def with_faults(seed: int) -> tuple[History, tuple[FaultRecord, ...]]:
         began = dice.randrange(-10, 10 * len(history.sent) + 60)
         faults.append(fault(f"fault-{number}", began, dice.choice([began, began + dice.randrange(300), None])))
     faults += [fault("absent", None, None)] * (dice.random() < 0.1) + [fault("latency", 0, None, None)] * (seed % 2)
-    return History(history.sent, history.outcomes, history.received, history.ends, ticks), tuple(faults)
+    homes = dice.choice([None, (0, 1, 2), (0, 1, 2), (0,)])
+    return History(history.sent, history.outcomes, history.received, history.ends, ticks, homes), tuple(faults)
 
 
 def written(folder: Path) -> dict[tuple[str, str], list[Row]]:
