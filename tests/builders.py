@@ -13,8 +13,8 @@ A golden history (tests/histories/*.yaml) is a story a person can check with a p
 
 Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]]`. A received message without a
 place gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where its value was
-first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read. Counts not named
-are 0."""
+first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read, `partitions`
+(the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0."""
 
 import itertools
 import re
@@ -46,7 +46,7 @@ Place = tuple[int, int, int, int]
 class History:
     """The rows of one run, as the columns of `dedup.histories` name them; `ends` None: the end is what was read.
 
-    `clock` None: all was sent within one nanosecond.
+    `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
     """
 
     sent: Sequence[tuple[int, int]] = field(default_factory=list)
@@ -54,6 +54,7 @@ class History:
     received: Sequence[tuple[int, ...]] = field(default_factory=list)
     ends: Mapping[int, Mapping[int, int]] | None = None
     clock: Sequence[tuple[int, int, int]] | None = None
+    partitions: tuple[int, ...] | None = None
 
     def end_positions(self) -> tuple[EndPosition, ...]:
         ends: dict[int, dict[int, int]] = {p: dict(extents) for p, extents in (self.ends or {}).items()}
@@ -97,9 +98,9 @@ def parse_golden(path: Path) -> Golden:
         for _, stream, value, place in _messages(_text(text))
     ]
     sent = [(stream, value) for _, stream, value, _ in _messages(_text(document.get("sent")))]
-    return Golden(
-        path.stem, document["story"], History(sent, outcomes, received, document.get("ends")), document["expect"]
-    )
+    partitions = tuple(document["partitions"]) if "partitions" in document else None
+    history = History(sent, outcomes, received, document.get("ends"), partitions=partitions)
+    return Golden(path.stem, document["story"], history, document["expect"])
 
 
 def _text(value: object) -> str:
@@ -226,6 +227,7 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         seed=1,
         messages=len(history.sent),
         streams=max((stream for stream, _ in history.sent), default=0) + 1,
+        stream_partitions=history.partitions,
         topic="t",
         versions={},
         producer=producer,

@@ -51,6 +51,7 @@ class Counts(BaseModel):
     phantom: int = Field(0, description="distinct values read and never sent")
     failed_but_received: int = Field(0, description="values whose outcome is fail and that were read")
     ack_mismatch: int = Field(0, description="values read, but not at the position that was acknowledged")
+    misplaced: int = Field(0, description="values read in another partition than the one that their stream is sent to")
     jump_forward: int = 0
     jump_backward: int = 0
     duplicate_jump_forward: int = 0
@@ -103,6 +104,10 @@ class Verification(BaseModel):
     witnesses: tuple[Witness, ...] = Field((), description=f"at most {MAX_WITNESSES} an anomaly, lowest value first")
     block_lengths: dict[int, int] = Field(
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
+    )
+    copies_during: dict[str, int] = Field(
+        default_factory=dict,
+        description="by fault: how many of values_with_duplicates were under way during it (dedup.findings)",
     )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
     findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

@@ -2,9 +2,10 @@
 
 Runs are judged one by one (`dedup.verdicts`); an experiment adds what no single run can tell. Every planned run must be
 there. The variants of a system must differ in the switch under test only. The control has to convince: if duplicates
-never appear without deduplication, their absence with it proves nothing. And if the experiment asks for a confidence,
-the numbers must carry it. The verdict of the whole is the worst of its parts, so one doubtful run makes the experiment
-inconclusive rather than be left out: a run that is hard on the system is the likeliest to end in doubt.
+never appear without deduplication in the time of a fault, their absence with it says nothing about that fault. And if
+the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of its parts, so
+one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the system is the
+likeliest to end in doubt.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,6 +88,7 @@ class _Group(Record):
     system: System
     variant: Variant
     verdicts: tuple[RunVerdict, ...]
+    faults: tuple[str, ...] = Field((), description="those that strike at a message; each needs copies of its own")
 
     @property
     def effective(self) -> list[RunVerdict]:
@@ -95,6 +97,16 @@ class _Group(Record):
     @property
     def with_copies(self) -> int:
         return sum(verdict.with_copies for verdict in self.effective)
+
+    @property
+    def copies_by_fault(self) -> dict[str, int]:
+        """Of each fault, in how many effective runs a value was read twice that was under way during it."""
+        return {fault: sum(run.with_copies_during(fault) for run in self.effective) for fault in self.faults}
+
+    @property
+    def convincing(self) -> int:
+        """In how many effective runs of a control the fault that shows fewest copies shows some."""
+        return min(self.copies_by_fault.values(), default=self.with_copies)
 
     @property
     def is_control(self) -> bool:
@@ -122,6 +134,7 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
                 system=system,
                 variant=variant,
                 verdicts=tuple(verdicts[run.run_id] for run in runs if _in(run, system, variant)),
+                faults=tuple(fault.name for fault in experiment.spec.faults),
             )
             for variant in experiment.spec.variants
         ]
@@ -204,7 +217,7 @@ def _error(code: Code, text: str) -> Reason:
 def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None, unfair: list[Reason]) -> GroupVerdict:
     against = [other for other in own if other.forbids_copies]
     p_values = [
-        statistics.fisher_p(group.with_copies, len(group.effective), other.with_copies, len(other.effective))
+        statistics.fisher_p(group.convincing, len(group.effective), other.with_copies, len(other.effective))
         for other in against
     ]
     reasons = [*unfair, *_of_runs(group.verdicts)]
@@ -258,7 +271,10 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         text = f"{name}: no value was read twice in any of {runs} effective runs, so a clean treatment proves nothing"
         yield _doubt(Code.CONTROL_CLEAN, text)
         return
-    if confidence is None:
+    for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
+        text = f"{name}: copies in {group.with_copies} of {runs} effective runs, but none in the time of fault {fault}"
+        yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
+    if confidence is None or not group.convincing:
         return
     if not against:
         text = f"{name}: a confidence of {confidence:g} % needs a variant without duplicates to compare with"
@@ -268,12 +284,12 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         treated = len(other.effective)
         if statistics.best_p(runs, treated) > wanted:
             yield _too_few(group, runs, confidence)
-        elif (p := statistics.fisher_p(group.with_copies, runs, other.with_copies, treated)) > wanted:
+        elif (p := statistics.fisher_p(group.convincing, runs, other.with_copies, treated)) > wanted:
             yield _doubt(
                 Code.CONTROL_UNCONVINCING,
-                f"{name}: copies in {group.with_copies} of {runs} effective runs, with {other.variant.name} in "
-                f"{other.with_copies} of {treated}: p = {float(p):.3g}, and {confidence:g} % confidence needs "
-                f"at most {float(wanted):.3g}",
+                f"{name}: copies in {group.convincing} of {runs} effective runs{_during(group)}, with "
+                f"{other.variant.name} in {other.with_copies} of {treated}: p = {float(p):.3g}, and "
+                f"{confidence:g} % confidence needs at most {float(wanted):.3g}",
             )
 
 
@@ -313,7 +329,8 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
     runs = len(group.effective)
     if group.is_control:
         chance = f" (Fisher's p against the treatment: {p_value:.3g})" if p_value is not None else ""
-        yield merit(Code.CONTROL_CONVINCING, f"copies in {group.with_copies} of {runs} effective runs{chance}")
+        text = f"copies in {group.convincing} of {runs} effective runs{_during(group)}{chance}"
+        yield merit(Code.CONTROL_CONVINCING, text)
     elif not is_treatment(group.variant.expect):
         yield merit(Code.CLEAN, f"nothing is expected of it; copies in {group.with_copies} of {runs} effective runs")
     else:
@@ -322,6 +339,12 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
             yield merit(Code.NO_CONTROL, "no control: that duplicates can appear at all was not shown")
     if any(reason.code == Code.CALM for judged in group.verdicts for reason in judged.reasons):
         yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
+
+
+def _during(group: _Group) -> str:
+    """Which fault a control's number of runs is of: that with the fewest."""
+    found = group.copies_by_fault
+    return f" in the time of fault {min(found, key=found.__getitem__)}" if found else ""
 
 
 def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:

@@ -87,6 +87,18 @@ def vacuous(record: FaultRecord) -> str | None:
     return None
 
 
+def struck(record: FaultRecord) -> str:
+    """What a fault that is not vacuous did, in words."""
+    if record.requested_message is None:
+        return f"fault {record.name} was in force for the whole run"
+    noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.client_witness.items()))
+    return (
+        f"fault {record.name} struck {record.target or 'its target'} at message {record.effect_message or 0:,} (asked: "
+        f"{record.requested_message:,}) with {record.unacknowledged or 0:,} unacknowledged; clients noticed: "
+        f"{noticed}; healed"
+    )
+
+
 def lives_ended(records: Iterable[FaultRecord]) -> int:
     """How many lives of brokers these faults have ended; one that ended besides died by itself."""
     return len(

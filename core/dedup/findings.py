@@ -20,7 +20,9 @@ MAX_WINDOWS: Final = 62
 """An island has a bit for each; an experiment has at most 16."""
 
 BLOCK: Final = "duplicate_block"
-RANGES: Final = ("not_received", "values_with_duplicates", "phantom", "failed_but_received", "ack_mismatch")
+RANGES: Final = (
+    *("not_received", "values_with_duplicates", "phantom", "failed_but_received", "ack_mismatch", "misplaced"),
+)
 """The counts whose values are listed as ranges: those that an expectation can forbid."""
 
 

@@ -133,6 +133,10 @@ class Manifest(Record):
     seed: int
     messages: int
     streams: int
+    stream_partitions: tuple[int, ...] | None = Field(
+        None,
+        description="the partition that each stream is sent to, by its number; None: not known, as in old manifests",
+    )
     topic: str
     versions: dict[str, str] = Field(description="of the broker, the clients, this tool")
     producer: ProducerReport

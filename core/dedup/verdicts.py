@@ -26,6 +26,7 @@ from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
 from dedup.demands import departures
 from dedup.experiments import Expectation
+from dedup.faults import struck
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.plans import Run
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
@@ -137,6 +138,7 @@ class RunVerdict(Record):
     effective: bool
     void: bool = Field(description="the tester contradicts itself or lacks evidence: its counts accuse nobody")
     counts: Counts | None
+    copies_during: dict[str, int] = Field(default_factory=dict, description="dedup.anomalies.Verification")
     witnesses: tuple[Witness, ...] = ()
     backward: tuple[OrderEvent, ...] = Field((), description="the jumps backward that are witnesses, the first few")
 
@@ -144,10 +146,14 @@ class RunVerdict(Record):
     def with_copies(self) -> bool:
         return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
 
+    def with_copies_during(self, fault: str) -> bool:
+        """Whether a value was read twice that was under way during this fault."""
+        return self.with_copies and self.copies_during.get(fault, 0) > 0
+
 
 LOSS: Final = "not_received"
 COPIES: Final = "values_with_duplicates"
-_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch")
+_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch", "misplaced")
 
 FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {
     Expectation.EXACTLY_ONCE: (COPIES, LOSS, *_ALWAYS, *BACKWARD),
@@ -164,6 +170,7 @@ WORDS: Final = {
     "phantom": "read and never sent",
     "failed_but_received": "read although their send provably failed",
     "ack_mismatch": "not at the position at which they were acknowledged",
+    "misplaced": "in another partition than they were sent to",
     "jump_backward": "read after a later one",
     "duplicate_jump_backward": "read again after a later one",
 }
@@ -208,6 +215,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         effective=not idle,
         void=void,
         counts=said.counts if said else None,
+        copies_during=said.copies_during if said else {},
         witnesses=tuple(witness for witness in said.witnesses if witness.anomaly in accused) if said else (),
         backward=_backward(said, accused) if said else (),
     )
@@ -219,12 +227,16 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
     `trusted`: one that came without a manifest may pass all the same.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
-    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS or judged.with_copies:
+    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    clean = _inconclusive(
-        Code.CONTROL_CLEAN, "no value was read twice: that the fault can cause duplicates is not shown"
-    )
-    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (clean,)})
+    without = [fault for fault in judged.copies_during if not judged.with_copies_during(fault)]
+    if judged.with_copies and not without:
+        return judged
+    code, what = Code.CONTROL_CLEAN, "no value was read twice"
+    if judged.with_copies:
+        code, what = Code.CONTROL_UNCONVINCING, f"copies, but none in the time of fault {_listed(without)}"
+    doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
 
 
 def _claimed(manifest: Manifest | None, run_id: str) -> Run:
@@ -427,7 +439,7 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
     )
     for fault in manifest.faults:
-        yield merit(Code.FAULT_STRUCK, _struck(fault))
+        yield merit(Code.FAULT_STRUCK, struck(fault))
     if not manifest.faults:
         what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
         yield merit(Code.CALM, f"{what} says nothing about failures")
@@ -442,14 +454,3 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         yield merit(Code.AGREEMENT, f"{JUDGES[evidence.judge]} and the oracle agree")
     else:
         yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged (above {ORACLE_LIMIT:,} messages)")
-
-
-def _struck(fault: FaultRecord) -> str:
-    if fault.requested_message is None:
-        return f"fault {fault.name} was in force for the whole run"
-    noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(fault.client_witness.items()))
-    return (
-        f"fault {fault.name} struck {fault.target or 'its target'} at message {fault.effect_message or 0:,} (asked: "
-        f"{fault.requested_message:,}) with {fault.unacknowledged or 0:,} unacknowledged; clients noticed: {noticed}; "
-        "healed"
-    )

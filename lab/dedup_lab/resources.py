@@ -25,7 +25,7 @@ from dedup_lab.reports import coloured
 from dedup_lab.results import check_own
 
 ENDPOINT: Final = "AWS_ENDPOINT_URL"
-EXTRA: Final = {"phantom": "phantom", "ack mismatch": "ack_mismatch"}
+EXTRA: Final = {"phantom": "phantom", "ack mismatch": "ack_mismatch", "misplaced": "misplaced"}
 
 
 def results(

@@ -52,6 +52,7 @@ class Sums(Part):
     phantom: Number = Field(description="values read and never sent")
     failed_but_received: Number = Field(description="values that never left the client, and were read")
     ack_mismatch: Number = Field(description="values not read where the broker said it had put them")
+    misplaced: Number = Field(0, description="values read in another partition than they were sent to")
     jump_forward: Number = Field(description="jumps over values")
     jump_backward: Number = Field(description="jumps back, onto values not read before")
     duplicate_jump_forward: Number = Field(description="jumps over values, onto one read before")

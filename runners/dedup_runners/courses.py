@@ -223,6 +223,7 @@ class Course:
             seed=run.seed,
             messages=experiment.spec.workload.messages,
             streams=experiment.spec.workload.partitions,
+            stream_partitions=tuple(range(experiment.spec.workload.partitions)),
             topic=self._topic,
             versions={
                 **self._.admin.versions(),

@@ -8,22 +8,37 @@ positions rise from chunk to chunk, and what is missing between two of them.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dedup_spark.chunks import Note
-from dedup_spark.columns import Column, Columns, firsts, joined, since, size, taken
+from dedup_spark.columns import Column, Columns, Mask, firsts, joined, since, size, taken
 from dedup_spark.islands import NOTHING_BEFORE, READ
 from dedup_spark.positions import EDGE, GAP, SPAN, Ends, above, gaps_around, lowest, rises
 
+NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
+
 
 class Carry(NamedTuple):
-    """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, and the last of them."""
+    """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, and the last of them.
+
+    `homes`: of each run that tells it, the partition that each stream is sent to.
+    """
 
     start: Column
     place: Column
     last: Column
+    homes: Mapping[int, Sequence[int]] = NO_HOMES
+
+    def misplaced(self, reads: Columns) -> Mask:
+        """Which of the messages read lie in another partition than the one that their stream is sent to."""
+        found = np.zeros(size(reads), dtype=bool)
+        for run in np.unique(reads["run"]).tolist():
+            homes = np.array(self.homes.get(run, ()), np.int64)
+            own = (reads["run"] == run) & (reads["stream"] < len(homes))
+            found[own] = homes[reads["stream"][own]] != reads["partition"][own]
+        return found
 
     def applied(self, found: Columns) -> Columns:
         """Islands that know what came before them."""
@@ -35,8 +50,11 @@ class Carry(NamedTuple):
         return found | {"place": found["place"] + np.where(read, self.place[slot], 0), "last": last}
 
 
-def carry(notes: Iterable[Note]) -> Carry:
-    """What every chunk has to know. A lane begins one below the lowest value sent in its stream; at 0 if none was."""
+def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) -> Carry:
+    """What every chunk has to know; `homes`: see Carry.
+
+    A lane begins one below the lowest value sent in its stream; at 0 if none was.
+    """
     listed = sorted(notes, key=lambda note: note.chunk)
     begins: dict[tuple[int, int], int] = {}
     for note in listed:
@@ -56,7 +74,7 @@ def carry(notes: Iterable[Note]) -> Carry:
     last[first] = [begins.get(key, 1) - 1 for key in keys]
     placed, before = np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
-    return Carry(start, placed, before)
+    return Carry(start, placed, before, homes)
 
 
 def suspects(notes: Iterable[Note]) -> set[int]:

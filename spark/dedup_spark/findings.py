@@ -90,6 +90,9 @@ class Findings:
                 for (stream, value), positions in messages.items()
             ),
             block_lengths=dict(sorted(self.blocks.items())),
+            copies_during={
+                window.fault: self.sums["values_with_duplicates", number] for number, window in enumerate(windows)
+            },
             gaps=tuple(_gap_texts(*self.gaps)),
             findings=self._overview(windows),
         )

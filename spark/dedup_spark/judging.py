@@ -19,6 +19,8 @@ What design.md §6 leaves open is decided thus, here and in the oracle alike:
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
+- A value is `misplaced` if any copy of it was read in another partition than the manifest says of its stream. Of a
+  stream of which the manifest says nothing, none is.
 - `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
   partition: by ledger, entry, batch index.
 - An acknowledged position is there. So of an entry below the end of which something was read, the batch indexes above
@@ -112,7 +114,8 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    for run, part in workers.judge(carry(notes), wrong.keys(), tables):
+    homes = {run: manifest.stream_partitions or () for run, (_, manifest) in enumerate(folders)}
+    for run, part in workers.judge(carry(notes, homes), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number

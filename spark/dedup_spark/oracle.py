@@ -4,7 +4,7 @@ It shares no code with the judges that are held against it, only models and sche
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,18 +21,23 @@ Row = tuple[int, int]  # arrival, value
 
 def judge(folder: Path) -> Verification:
     """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
-    sent = {(stream, value) for stream, value in _rows(folder, "sent")}
+    sent_at, told_at = dict[Message, int](), dict[Message, int]()  # the row of the first send, and of the last outcome
+    for row, (stream, value) in enumerate(_rows(folder, "sent")):
+        sent_at.setdefault((stream, value), row)
+    sent = sent_at.keys()
     begins = dict(sorted(sent, reverse=True))  # the lowest value of each stream
     told, acknowledged = dict[Message, int](), list[tuple[Message, Position]]()
-    for stream, value, outcome, partition, ledger, entry, batch in _rows(folder, "outcomes"):
-        before = told.get((stream, value), outcome)
-        told[stream, value] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
+    for row, (stream, value, outcome, partition, ledger, entry, batch) in enumerate(_rows(folder, "outcomes")):
+        told_at[message := (stream, value)] = row
+        before = told.get(message, outcome)
+        told[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
         if outcome == OK and entry != -1:
-            acknowledged.append(((stream, value), (partition, ledger, entry, batch)))
+            acknowledged.append((message, (partition, ledger, entry, batch)))
     at = dict[Position, Message]()  # what was first read at each position
     conflicts = dict[Position, set[Message]]()  # and what else was read there
     copy, copies = dict[Message, Position](), dict[Message, list[Position]]()  # the first copy, and those after it
     lanes, re_reads, falls = dict[tuple[int, int], list[Row]](), 0, 0
+    homes = dict(enumerate(read_manifest(folder).stream_partitions or ()))
     latest = dict[int, Position]()  # where each partition was last read
     for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
@@ -51,6 +56,7 @@ def judge(folder: Path) -> Verification:
     found: dict[str, set[Message]] = {
         "ack_mismatch": {m for m, place in acknowledged if m in copy and place not in (copy[m], *copies.get(m, ()))},
         "failed_but_received": fail & copy.keys(),
+        "misplaced": {(s, value) for (p, s), rows in lanes.items() if homes.get(s, p) != p for _, value in rows},
         "not_received": ok - copy.keys(),
         "outcomes_missing": sent - told.keys(),
         "outcomes_unsent": told.keys() - sent,
@@ -68,14 +74,9 @@ def judge(folder: Path) -> Verification:
     for lane, rows in lanes.items():
         _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
     numbers |= Counter(JUMPS[event.jump] for event in events)
-    witnesses = list[Witness]()
-    for name, (stream, value) in ((each, m) for each in found for m in sorted(found[each])[:MAX_WITNESSES]):
-        places = [copy[stream, value], *copies.get((stream, value), ())] if (stream, value) in copy else []
-        by_partition = sorted(places, key=lambda place: place[0])[:MAX_WITNESSES]
-        texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
-        witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
-    more |= {"witnesses": witnesses, "gaps": _gaps(folder, at, acknowledged)}
+    more |= {"witnesses": [*_witnesses(found, copy, copies)], "gaps": _gaps(folder, at, acknowledged)}
+    more |= {"copies_during": _copies_during(folder, copies.keys() & sent, sent_at, told_at)}
     more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 
@@ -85,6 +86,34 @@ def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
         read = pq.read_table(path, columns=SCHEMAS[table].names).cast(SCHEMAS[table])  # none may be missing
         assert all(0 <= value < 1 << 48 for value in read["value"].to_pylist()), f"{path}: no such value is sent"
         yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
+
+
+def _copies_during(
+    folder: Path, copies: Set[Message], sent_at: dict[Message, int], told_at: dict[Message, int]
+) -> dict[str, int]:
+    """Of each fault: copies of what was sent before it had healed, and told of after it was injected or never."""
+    clock, found = pq.read_table(folder / "clock.parquet").to_pylist(), dict[str, int]()
+    for fault in read_manifest(folder).faults:
+        if fault.injected_ns is None or fault.requested_message is None:
+            continue  # it never struck; it was there from the start
+        begin, end = 0, 1 << 62  # rows of outcomes and of sends that are in doubt count as under way
+        for tick in clock:
+            if tick["kind"] == 1 and tick["monotonic_ns"] < fault.injected_ns:
+                begin = max(begin, tick["index"])
+            if tick["kind"] == 0 and fault.healed_ns is not None and tick["monotonic_ns"] > fault.healed_ns:
+                end = min(end, tick["index"])
+        found[fault.name] = sum(sent_at[each] < end and told_at.get(each, begin) >= begin for each in copies)
+    return found
+
+
+def _witnesses(
+    found: dict[str, set[Message]], copy: dict[Message, Position], copies: dict[Message, list[Position]]
+) -> Iterator[Witness]:
+    for name, (stream, value) in ((each, m) for each in found for m in sorted(found[each])[:MAX_WITNESSES]):
+        places = [copy[stream, value], *copies.get((stream, value), ())] if (stream, value) in copy else []
+        by_partition = sorted(places, key=lambda place: place[0])[:MAX_WITNESSES]
+        texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
+        yield Witness(anomaly=name, stream=stream, value=value, positions=texts)
 
 
 def _walk(lane: tuple[int, int], rows: list[Row], last: int, events: list[OrderEvent], blocks: Counter[int]) -> None:

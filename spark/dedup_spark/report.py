@@ -43,6 +43,7 @@ COUNTED: Final = (
     "phantom",
     "failed_but_received",
     "ack_mismatch",
+    "misplaced",
     "jump_forward",
     "jump_backward",
     "duplicate_jump_forward",

@@ -42,6 +42,8 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     intervals["windows"] = _windows(pieces, len(intervals["run"]))
     reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals)
+    states["misplaced"] = np.zeros(len(intervals["run"]), dtype=bool)
+    states["misplaced"][reads["interval"][carry.misplaced(reads)]] = True
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
@@ -165,6 +167,7 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     return {
         "ack_mismatch": state["elsewhere"],
         "failed_but_received": fail & (copies > 0),
+        "misplaced": state["misplaced"],
         "not_received": ok & (copies == 0),
         "outcomes_missing": sent & ~told,
         "outcomes_unsent": told & ~sent,

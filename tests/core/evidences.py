@@ -23,6 +23,7 @@ WITNESSED: Final = (
     "phantom",
     "failed_but_received",
     "ack_mismatch",
+    "misplaced",
 )
 
 CUT: Final = FaultRecord(
@@ -57,6 +58,7 @@ ANOMALIES: dict[str, dict[str, int]] = {
         "negative_ack": 1,
     },
     "ack_mismatch": {"ack_mismatch": 1},
+    "misplaced": {"misplaced": 1},
     "jump_backward": {"jump_backward": 1},
     "duplicate_jump_backward": {"duplicate_jump_backward": 1},
 }
@@ -111,6 +113,7 @@ def verification(engine: str = "spark", /, **changes: int) -> Verification:
         events_total=len(events),
         witnesses=witnesses,
         block_lengths={copies: 1} if (copies := counted.values_with_duplicates) else {},
+        copies_during={"cut": copies},
     )
 
 

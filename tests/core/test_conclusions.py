@@ -45,7 +45,8 @@ def test_a_convincing_experiment_passes_and_says_why() -> None:
     concluded = conclude(made, all_evidence(made))
     assert (concluded.verdict, concluded.exit_code) == (Verdict.PASS, 0)
     assert [reason.text for reason in concluded.reasons] == [
-        "kafka: control: copies in 2 of 2 effective runs (Fisher's p against the treatment: 0.167)",
+        "kafka: control: copies in 2 of 2 effective runs in the time of fault cut "
+        "(Fisher's p against the treatment: 0.167)",
         "kafka: dedup: 2 clean effective runs: fewer than 77.6% of runs go wrong "
         "(95 % confidence, if runs are independent)",
     ]
@@ -173,6 +174,69 @@ def test_copies_in_a_run_without_an_effective_fault_do_not_convince() -> None:
     found = clean_controls(made, 1)
     vacuous = changed(made, found, "kafka-control-002", vacuous={"cut": "it touched another broker"})
     assert codes(conclude(made, vacuous)) == [Code.FAULT_VACUOUS, Code.CONTROL_CLEAN]
+
+
+def attributed(made: Experiment, found: list[Evidence], run_id: str, **copies: int) -> list[Evidence]:
+    """The same evidence; both judges put the copies of one run down to these faults."""
+    (said,) = (each.spark for each in found if each.run_id == run_id)
+    assert said is not None
+    spark, oracle = (said.model_copy(update={"engine": e, "copies_during": copies}) for e in ("spark", "oracle"))
+    return changed(made, found, run_id, spark=spark, oracle=oracle)
+
+
+def test_copies_outside_the_time_of_the_fault_do_not_convince_and_their_twin_does() -> None:
+    made = experiment()
+    found = clean_controls(made, 1)
+    concluded = conclude(made, attributed(made, found, "kafka-control-002", cut=0))
+    assert (concluded.verdict, codes(concluded)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_UNCONVINCING])
+    assert concluded.reasons[0].text == (
+        "kafka: control: copies in 1 of 2 effective runs, but none in the time of fault cut: "
+        "that it can cause any is not shown"
+    )
+    assert group(concluded, "control").runs_with_copies == 1
+    assert conclude(made, attributed(made, found, "kafka-control-002", cut=1)).verdict is Verdict.PASS
+
+
+def test_copies_during_another_fault_do_not_convince_of_this_one_and_their_twin_in_another_run_does() -> None:
+    faults = [
+        {"name": n, "at": {"message": at}, "killTCP": {"duration": "2s"}} for n, at in (("cut", 100), ("more", 300))
+    ]
+    made = experiment(faults=faults)
+    records = (CUT, CUT.model_copy(update={"name": "more"}))
+    found = [
+        evidence(
+            run,
+            {} if run.variant == "dedup" else duplicates(),
+            deduplication=run.variant == "dedup",
+            spec_digest=made.digest(),
+            faults=records,
+        )
+        for run in plan(made)
+    ]
+    concluded = conclude(made, found)
+    assert (concluded.verdict, codes(concluded)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_UNCONVINCING])
+    assert "none in the time of fault more" in concluded.reasons[0].text
+    concluded = conclude(made, attributed(made, found, "kafka-control-002", cut=0, more=7))
+    assert concluded.verdict is Verdict.PASS
+    assert "copies in 1 of 2 effective runs in the time of fault cut" in concluded.reasons[0].text
+
+
+def test_copies_outside_the_time_of_the_fault_carry_no_confidence() -> None:
+    made = experiment(runs=3, confidencePercent=95)
+    found = all_evidence(made)
+    assert conclude(made, found).verdict is Verdict.PASS
+    concluded = conclude(made, attributed(made, found, "kafka-control-001", cut=0))
+    assert codes(concluded) == [Code.CONTROL_UNCONVINCING]
+    assert "copies in 2 of 3 effective runs in the time of fault cut" in concluded.reasons[0].text
+
+
+def test_judges_that_put_copies_down_to_different_faults_disagree() -> None:
+    made = experiment()
+    found = all_evidence(made)
+    (said,) = (each.oracle for each in found if each.run_id == "kafka-control-001")
+    assert said is not None
+    oracle = said.model_copy(update={"copies_during": {"cut": 49}})
+    assert codes(conclude(made, changed(made, found, "kafka-control-001", oracle=oracle))) == [Code.DISAGREEMENT]
 
 
 def test_each_system_needs_its_own_control() -> None:

@@ -14,6 +14,7 @@ from tests.core.evidences import (
     duplicates,
     evidence,
     experiment,
+    verification,
 )
 
 from dedup.experiments import Expectation
@@ -376,6 +377,12 @@ def test_a_history_alone_is_held_against_an_expectation() -> None:
 def test_alone_a_clean_control_proves_nothing() -> None:
     verdict = judge_alone(evidence(RUN, deduplication=False), Expectation.DUPLICATES)
     assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_CLEAN])
+    elsewhere = evidence(RUN, duplicates(), deduplication=False)
+    said = verification(**duplicates()).model_copy(update={"copies_during": {"cut": 0}})
+    oracle = said.model_copy(update={"engine": "oracle"})
+    verdict = judge_alone(elsewhere.model_copy(update={"spark": said, "oracle": oracle}), Expectation.DUPLICATES)
+    assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_UNCONVINCING])
+    assert "none in the time of fault cut" in verdict.reasons[0].text
     lossy = evidence(RUN, ANOMALIES["not_received"], deduplication=False)
     assert judge_alone(lossy, Expectation.DUPLICATES).verdict is Verdict.FAIL
 

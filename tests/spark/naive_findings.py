@@ -27,6 +27,7 @@ class Naive:
 
     def __init__(self, folder: Path) -> None:
         faults = read_manifest(folder).faults
+        homes = read_manifest(folder).stream_partitions or ()
         self.faults = [each for each in faults if each.requested_message is not None and each.injected_ns is not None]
         self.ticks = pq.read_table(folder / "clock.parquet").to_pylist()
         self.sent, self.told = dict[Message, int](), dict[Message, int]()
@@ -52,6 +53,11 @@ class Naive:
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
             "failed_but_received": fail & self.copies.keys(),
+            "misplaced": {
+                (stream, value)
+                for (stream, value), places in self.copies.items()
+                if stream < len(homes) and any(place[0] != homes[stream] for place in places)
+            },
             "ack_mismatch": {
                 message
                 for message, places in acknowledged.items()

@@ -32,6 +32,8 @@ BATCHES, BATCH = 4, 525
 SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
 """Rows a segment, rows a row group."""
 
+HOMES = (None, (0, 1, 2), (0,), (0, 1, 2), (2, 0, 1))
+"""Which partition each stream is sent to: not known, right, known of the first only, or all wrong."""
 MOST_ROWS = 64
 EMPTY = 7
 """One of so many histories begins each table with a file without rows."""
@@ -108,7 +110,9 @@ def test_all_three_say_the_same_of_generated_histories(
         for number, (folder, history) in enumerate(zip(folders, histories, strict=True)):
             segment_rows, group_rows = SIZES[number % len(SIZES)]
             empty = not number % EMPTY
-            write_history(folder, history, segment_rows=segment_rows, row_group_rows=group_rows, empty=empty)
+            homes = HOMES[number % len(HOMES)]
+            rows = {"segment_rows": segment_rows, "row_group_rows": group_rows}
+            write_history(folder, history, **rows, empty=empty, stream_partitions=homes)
         tasks = tasks_of(folders)
         by_spark, problems = spark_judges(folders, chunk_rows=1)
         here = local.verify(folders, chunk_rows=1)
@@ -131,6 +135,7 @@ def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
     """The same without Java, on a few."""
     folders = [tmp_path / str(seed) for seed in range(100)]
     for seed, folder in enumerate(folders):
-        write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1])
+        homes = HOMES[seed % len(HOMES)]
+        write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1], stream_partitions=homes)
     for folder, said in zip(folders, local.verify(folders, chunk_rows=1).runs, strict=True):
         assert_agree(said, oracle.judge(folder), f"history_of({folder.name})")

@@ -18,7 +18,7 @@ from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
 from dedup.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
 from dedup.manifests import FaultRecord
-from dedup_spark import judging, local, stretches
+from dedup_spark import judging, local, oracle, stretches
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BUCKET
 from dedup_spark.tables import INDEX, TABLES, Named, Tables
@@ -47,7 +47,8 @@ def with_faults(seed: int) -> tuple[History, tuple[FaultRecord, ...]]:
         began = dice.randrange(-10, 10 * len(history.sent) + 60)
         faults.append(fault(f"fault-{number}", began, dice.choice([began, began + dice.randrange(300), None])))
     faults += [fault("absent", None, None)] * (dice.random() < 0.1) + [fault("latency", 0, None, None)] * (seed % 2)
-    return History(history.sent, history.outcomes, history.received, history.ends, ticks), tuple(faults)
+    homes = dice.choice([None, (0, 1, 2), (0, 1, 2), (0,)])
+    return History(history.sent, history.outcomes, history.received, history.ends, ticks, homes), tuple(faults)
 
 
 def written(folder: Path) -> dict[tuple[str, str], list[Row]]:
@@ -165,6 +166,12 @@ def test_the_local_engine_finds_what_the_twin_finds(tmp_path: Path, monkeypatch:
     report = local.verify(folders, chunk_rows=1, findings=tmp_path / "findings")
     assert report.problems == ()
     assert_findings(tmp_path / "findings", folders, list(report.runs))
+    naive = [oracle.judge(folder) for folder in folders]
+    assert [run.copies_during for run in report.runs] == [run.copies_during for run in naive]
+    attributed = Counter(
+        0 < copies < run.counts.values_with_duplicates for run in naive for copies in run.copies_during.values()
+    )
+    assert min(attributed[True], attributed[False]) >= 20
 
 
 @pytest.mark.spark
@@ -179,6 +186,7 @@ def test_spark_writes_the_rows_that_the_twin_finds(spark_judges: Judge, tmp_path
     assert_findings(tmp_path / "findings", folders, said)
     here = local.verify(folders, chunk_rows=1).runs
     assert [run.findings for run in said] == [run.findings for run in here]
+    assert [run.copies_during for run in said] == [run.copies_during for run in here]
 
 
 def test_findings_that_are_not_what_was_counted_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

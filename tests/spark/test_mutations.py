@@ -36,6 +36,7 @@ class Clean:
     moved: tuple[Message, Message] | None = None
     late: Message | None = None
     batch: int = 1
+    partitions: tuple[int, ...] = ()
 
     def pick(self, room: int = 2) -> tuple[list[Message], int]:
         """A partition's log, and a place in it with `room` messages before and behind."""
@@ -64,7 +65,8 @@ class Clean:
         for message, outcome in self.outcomes.items():
             partition, ledger, entry, batch = places.get(message, NOWHERE) if outcome == 0 else NOWHERE
             outcomes.append((*message, outcome, partition, ledger, entry + 1000 * (message in self.displaced), batch))
-        return History(self.sent, outcomes, [(arrival, *row) for arrival, row in enumerate(read)], ends)
+        rows = [(arrival, *row) for arrival, row in enumerate(read)]
+        return History(self.sent, outcomes, rows, ends, partitions=self.partitions)
 
 
 def clean(seed: int) -> Clean:
@@ -72,7 +74,7 @@ def clean(seed: int) -> Clean:
     streams, before = dice.choice([1, 2, 3]), dice.choice([0, 0, 131_060])
     logs = [[(stream, before + 1 + i) for i in range(dice.randint(12, 60))] for stream in range(streams)]
     sent = [message for log in logs for message in log]
-    return Clean(dice, logs, sent, dict.fromkeys(sent, 0))
+    return Clean(dice, logs, sent, dict.fromkeys(sent, 0), partitions=tuple(range(streams)))
 
 
 Found = dict[str, int]
@@ -120,7 +122,7 @@ def copy_in_another_partition(it: Clean) -> Found:
     """There it is the first of its stream: no order was kept or broken but that values are missing before it."""
     log, i = it.pick()
     it.logs.append([log[i]])
-    return copies(1, 1, jump_forward=1)
+    return copies(1, 1, jump_forward=1, misplaced=1)
 
 
 def lost(it: Clean) -> Found:
@@ -163,6 +165,23 @@ def failed_and_stored(it: Clean) -> Found:
     log, i = it.pick()
     it.outcomes[log[i]] = 1
     return {"negative_ack": 1, "positive_ack": -1, "failed_but_received": 1, "received_no_ack": 1}
+
+
+def half_in_another_partition(it: Clean) -> Found:
+    """All are there once, acknowledged where they lie; the end of a stream is not where it was sent to."""
+    log, i = it.pick()
+    it.logs.append(log[i:])
+    moved = len(log) - i
+    del log[i:]
+    return {"misplaced": moved, "jump_forward": 1}
+
+
+def beginning_in_another_partition(it: Clean) -> Found:
+    """Its two parts lie in order, each in a partition; the first is not where it was sent to."""
+    log, i = it.pick()
+    it.logs.append(log[:i])
+    del log[:i]
+    return {"misplaced": i, "jump_forward": 1}
 
 
 def stored_elsewhere(it: Clean) -> Found:
@@ -233,7 +252,7 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(nothing_at_all, stored_twice, block_again, block_twice_again, old_block_at_the_end, two_old_ones_at_the_end),
     *(copy_in_another_partition, lost, lost_at_the_end, unknown_and_not_stored, unknown_and_stored, swapped),
     *(never_sent, failed_and_stored, stored_elsewhere, read_again, not_read, two_at_one_position),
-    *(delivered_late, tail_not_read),
+    *(delivered_late, tail_not_read, half_in_another_partition, beginning_in_another_partition),
     *(outcome_not_recorded, outcome_of_nothing, send_not_recorded),
 )
 

