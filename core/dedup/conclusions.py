@@ -13,21 +13,21 @@ from typing import Final
 from pydantic import Field
 
 from dedup import statistics
+from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment, System, Variant
 from dedup.manifests import Manifest, Record
 from dedup.plans import Run, deduplicates, plan
+from dedup.repetitions import judge_attempts, repetitions
 from dedup.verdicts import (
     COPIES,
     FORBIDDEN,
     Code,
-    Demand,
     Evidence,
     Reason,
     RunVerdict,
     Verdict,
     demand_of,
     is_treatment,
-    judge_run,
     worst,
 )
 
@@ -77,6 +77,7 @@ class ExperimentVerdict(Record):
     reasons: tuple[Reason, ...]
     systems: tuple[GroupVerdict, ...]
     runs: tuple[RunVerdict, ...]
+    repetitions: tuple[Repetition, ...] = Field((), description="every attempt that is not its run's result")
 
 
 class _Group(Record):
@@ -137,29 +138,9 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         reasons=tuple(reason for reason in reasons if reason.verdict is verdict),
         systems=tuple(groups),
         runs=tuple(verdicts[run.run_id] for run in runs),
-    )
-
-
-def judge_attempts(attempts: Sequence[Evidence], demand: Demand, run: Run) -> RunVerdict:
-    """The verdict on a run of which there may be several attempts.
-
-    Interrupted attempts are ignored beside a finished one. Of two finished ones the first is judged, and that there is
-    another is an error: who may choose between histories can have any verdict.
-    """
-    in_order = sorted(attempts, key=lambda attempt: attempt.attempt)
-    finished = [attempt for attempt in in_order if attempt.manifest is not None]
-    if not finished:
-        why = "; ".join(attempt.problem for attempt in in_order if attempt.problem) or None
-        number = in_order[-1].attempt if in_order else 1
-        return judge_run(Evidence(run_id=run.run_id, attempt=number, problem=why), demand)
-    judged = judge_run(finished[0], demand)
-    if len(finished) == 1:
-        return judged
-    numbers = ", ".join(str(attempt.attempt) for attempt in finished)
-    twice = _error(Code.JUDGED_TWICE, f"attempts {numbers} are all finished; a finished run is never repeated")
-    reasons = (*(reason for reason in judged.reasons if reason.verdict is not Verdict.PASS), twice)
-    return judged.model_copy(
-        update={"verdict": worst(reason.verdict for reason in reasons), "reasons": reasons, "effective": False}
+        repetitions=tuple(
+            each for run in runs for each in repetitions(attempts.get(run.run_id, []), verdicts[run.run_id])
+        ),
     )
 
 

@@ -11,12 +11,15 @@ A run that was interrupted is done again from its start, as a new attempt. Its s
 brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
 What is left of an interrupted run may need its time to end, and no other run begins beside it; that is bounded too.
 
+A run that failed by itself was not interrupted. It is done again only when somebody resumes, and only if it had not
+sent a message yet: otherwise its failure is its result (dedup/endings.py).
+
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
 the resource's status. What they do differently stands behind the `Platform` protocol.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -86,6 +89,7 @@ class Status(StrEnum):
 class Observation(Record):
     status: Status
     message: str = ""
+    attempts: int = Field(0, description="of a run: the highest number of an attempt that was begun, if that is known")
 
 
 class Act(StrEnum):
@@ -108,9 +112,10 @@ class Platform(Protocol):
     def observe(self, task: Task, attempt: int) -> Observation:
         """What can be seen of the task now; never waits.
 
-        A task that is done says so whatever became of its system: a finished run is never repeated. UNPROVISIONED is
-        for a run's task whose system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a
-        run that is not there and must not begin yet, because another one still ends; the message says which.
+        A task that is done says so whatever became of its system. A run that has its result (a history, or a failure
+        after its first message) is never repeated: all its tasks are done. UNPROVISIONED is for a run's task whose
+        system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a run that is not there and
+        must not begin yet, because another one still ends; the message says which.
         """
 
     def start(self, task: Task, attempt: int) -> None:
@@ -175,6 +180,8 @@ def decide(
             return _failure(tasks, state, f"{task}: not begun for {limit:g} s: {observed.message}")
         case Status.BLOCKED:
             return Decision(state=state, act=Act.WAIT)
+        case Status.ABSENT if task.stage is Stage.PREPARE and not state.intended and state.attempt <= observed.attempts:
+            return Decision(state=_with(state, attempt=observed.attempts + 1), act=Act.NOTHING)
         case Status.ABSENT | Status.UNPROVISIONED:
             restarts = state.restarts + (1 if state.intended else 0)
             begun = _with(state, intended=True, since_unix_s=now_unix_s, restarts=restarts)
@@ -192,18 +199,17 @@ def decide(
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
 
 
-def rewound(tasks: tuple[Task, ...], state: State, attempts: Mapping[str, int], complete: Collection[str]) -> State:
+def rewound(tasks: tuple[Task, ...], state: State, over: Collection[str]) -> State:
     """Where to go on when somebody resumes an experiment of which something had failed.
 
-    At the first run without a history, as a new attempt (`attempts`: how many each run has had), else at Verify. Runs
-    in `complete` keep their histories: the platform says of their stages that they are done.
+    At the first run that has no result yet, else at Verify. `over` are the runs that have one: the platform says of
+    their stages that they are done, and of the others how many attempts they have had.
     """
     if not state.failures:
         return state
     for cursor, task in enumerate(tasks):
-        incomplete = task.stage is Stage.PREPARE and task.run_id not in complete
-        if incomplete or task.stage is Stage.VERIFY:
-            return State(digest=state.digest, cursor=cursor, attempt=attempts.get(task.run_id or "", 0) + 1)
+        if (task.stage is Stage.PREPARE and task.run_id not in over) or task.stage is Stage.VERIFY:
+            return State(digest=state.digest, cursor=cursor)
     return state
 
 

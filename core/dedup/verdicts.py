@@ -21,6 +21,7 @@ from typing import Final
 from pydantic import Field
 
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
+from dedup.endings import Ending
 from dedup.errors import EXIT_ERROR
 from dedup.experiments import LATENCY_FAULT, Expectation, Experiment
 from dedup.manifests import FaultRecord, Manifest, Record
@@ -115,6 +116,7 @@ class Evidence(Record):
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
+    ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
     bare: bool = Field(
         False, description="it came without a manifest: what stands for one was made from its rows (dedup.pairs)"

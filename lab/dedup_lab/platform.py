@@ -2,14 +2,18 @@
 
 A stage is a plain function that takes as long as it takes. It runs in a background thread, one at a time; the main
 thread keeps the stage machine turning and stays free for Ctrl-C. What a new process cannot see (a run that an earlier
-process had begun) is *absent*, and the stage machine does it again.
+process had begun) is *absent*, and the stage machine does it again. A stage that fails by itself says so beside its
+history before anybody else learns of it, so that a run which failed is never taken for one that was interrupted.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
+from dedup.attempts import Attempt, result_of
+from dedup.endings import Kind
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
@@ -74,15 +78,17 @@ class LocalPlatform:
         if self._job is not None and self._job.is_for(task, attempt):
             return
         self._reporter.stage(task, attempt)
-        self._job = _Job(task, attempt, lambda: self._do(task, attempt))
+        children = self._children
+        self._job = _Job(task, attempt, lambda: self._done_or_noted(task, attempt, children))
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
+        if task.run_id is not None:
+            self._results.note_ending(task.run_id, attempt, task.stage, reason, Kind.FAILED)
         self._end_job()
         if task.run_id is not None:
-            self._results.note_failure(self._results.attempt(task.run_id, attempt), task.stage, reason)
             self._run = None
         elif task.system is not None:
-            self._results.note_failure(self._results.logs(task.system), task.stage, reason)
+            self._results.note_failure(task.system, task.stage, reason)
             self._stop(task.system)
         self._reporter.failed(task, reason)
 
@@ -99,8 +105,9 @@ class LocalPlatform:
 
     def _observe_run(self, task: Task, attempt: int) -> Observation:
         assert task.system is not None and task.run_id is not None
-        if self._results.finished_attempt(self._runs[task.run_id]):
-            return Observation(status=Status.DONE)  # by an earlier process; a finished run is never repeated
+        attempts = self._results.attempts(self._runs[task.run_id])
+        if result_of(attempts):
+            return Observation(status=Status.DONE)  # by an earlier process; what has its result is never repeated
         if task.system not in self._systems:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is Stage.PREPARE and self._systems[task.system].dead():
@@ -108,11 +115,24 @@ class LocalPlatform:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is not Stage.PREPARE and (self._run is None or self._run[:2] != (task.run_id, attempt)):
             return Observation(status=Status.FAILED, message="the stages before it were not done by this process")
-        return Observation(status=Status.ABSENT)
+        return Observation(status=Status.ABSENT, attempts=_last(attempts))
 
     def _is_done_with(self, system: str) -> bool:
-        """Whether every run of the system is finished."""
-        return all(self._results.finished_attempt(run) for run in self._runs.values() if run.system == system)
+        """Whether every run of the system has its result."""
+        return all(result_of(self._results.attempts(run)) for run in self._runs.values() if run.system == system)
+
+    def _done_or_noted(self, task: Task, attempt: int, children: Children) -> None:
+        """Do a stage; why it is not done is noted beside the history at once, with the kind of its ending."""
+        try:
+            self._do(task, attempt)
+        except BaseException as error:
+            stopped = children.cancelled.is_set()
+            words = "dedup was stopped" if stopped else f"{task}: {_words(error)}"
+            kind = Kind.INTERRUPTED if stopped else Kind.FAILED
+            if task.run_id is not None:
+                with suppress(OSError):  # of a full disk the error tells that led here
+                    self._results.note_ending(task.run_id, attempt, task.stage, words, kind)
+            raise
 
     def _do(self, task: Task, attempt: int) -> None:
         match task.stage:
@@ -225,12 +245,18 @@ class _Job:
             self._failure = None
         except Cancelled:
             self._failure = "cancelled"
-        except DedupError as error:
-            self._failure = str(error)
         except Exception as error:  # a stage that crashed is a failed stage, whatever it was that crashed
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = _words(error)
         finally:
             self.over.set()
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, DedupError) else f"{type(error).__name__}: {error}"
+
+
+def _last(attempts: Sequence[Attempt]) -> int:
+    return attempts[-1].number if attempts else 0
 
 
 def _lack(running: RunningSystem) -> str | None:

@@ -8,7 +8,6 @@ in `failure.json`, beside what was recorded until then; without a manifest nothi
 Exit codes: 0 the run's history is complete; 4 it is not; 5 another pod has claimed this attempt, and nothing was sent.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +16,8 @@ from typing import Final
 
 from dedup import assignments
 from dedup.assignments import Assignment
-from dedup.attempts import FAILURE
+from dedup.attempts import FAILURE, note_ending
+from dedup.endings import Kind
 from dedup.errors import EXIT_ERROR, SpecificationError
 from dedup.stages import Stage
 from dedup_runners import admins, claims, lifelines, programs
@@ -30,6 +30,8 @@ from dedup_runners.courses import Course, Situation
 from dedup_runners.progress import Progress
 
 REPORT_EVERY_S: Final = 5.0
+ENDED_TOGETHER_S: Final = 2.0
+"""Within this time all programs of a pod that is ended are told so."""
 
 
 class Told:
@@ -93,10 +95,15 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin) -> None:
 
 
 def _note(folder: Path, stage: Stage, error: Exception) -> None:
-    """Say why the attempt has no manifest, unless it was said already."""
-    path = folder / FAILURE
-    if not path.exists():
-        path.write_text(json.dumps({"stage": stage.value, "reason": str(error)}, indent=1))
+    """Say why the attempt has no manifest, unless it was said already.
+
+    Who ends a pod from outside ends all its programs, but not at the same instant: if another one went first, then we
+    go now, and leave no word. That is how an interrupted attempt is told from one that failed by itself.
+    """
+    if (folder / FAILURE).exists():
+        return
+    time.sleep(ENDED_TOGETHER_S)
+    note_ending(folder, stage.value, str(error), Kind.FAILED)
 
 
 def main(arguments: list[str]) -> int:

@@ -82,13 +82,15 @@ class Scripted:
     def observe(self, task: Task, attempt: int) -> Observation:
         self.world.steps += 1
         assert self.world.steps < MAX_STEPS, f"going round in circles at {task}, attempt {attempt}"
-        if task.stage is Stage.CONSUME and attempt in self.world.finished.get(task.run_id or "", []):
+        own = self.tasks.get((task, attempt))
+        if own is None and task.run_id in self.world.finished:
             return Observation(status=Status.DONE)
         if task.run_id and task.system not in self.systems:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is Stage.TEARDOWN and task.system not in self.systems:
             return Observation(status=Status.DONE)
-        return Observation(status=self.tasks.get((task, attempt), Status.ABSENT), message="scripted")
+        begun = [number for each, number in self.world.started if each.run_id == task.run_id is not None]
+        return Observation(status=own or Status.ABSENT, message="scripted", attempts=max(begun, default=0))
 
     def start(self, task: Task, attempt: int) -> None:
         self.world.may_crash()

@@ -70,7 +70,8 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
             mock_brokers.conduct(told)
         assert time.monotonic() - killed_s[0] < NOTICED_S
         assert pod.ended(BOUND_S) == {"producer": -signal.SIGKILL, "consumer": EXIT_CODE}
-    assert json.loads((told.folder / FAILURE).read_text())["stage"] == "Produce"
+    said = json.loads((told.folder / FAILURE).read_text())
+    assert (said["stage"], said["kind"], said["sent"]) == ("Produce", "failed", True)
     assert not (told.folder / MANIFEST).exists()
 
 
