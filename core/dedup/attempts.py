@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from dedup.endings import Ending, Kind
-from dedup.histories import MANIFEST
+from dedup.errors import EvidenceError
+from dedup.histories import MANIFEST, read_manifest
 from dedup.stores import Place, below, reached, write_whole
 
 RUNS: Final = "runs"
@@ -74,8 +75,23 @@ def ending_of(attempt: Attempt) -> Ending:
 
 
 def result_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt that is the run's result, with a history or without; None while the run may be done (again)."""
-    return next((each for each in attempts if each.finished or not ending_of(each).repeatable), None)
+    """The attempt that is the run's result, with a history or without; None while the run may be done (again).
+
+    A history whose faults missed is the result as long as no other attempt has replaced it.
+    """
+    for index, each in enumerate(attempts):
+        is_last = index == len(attempts) - 1
+        if is_last or not missed_of(each) if each.finished else not ending_of(each).repeatable:
+            return each
+    return None
+
+
+def missed_of(attempt: Attempt) -> tuple[str, ...]:
+    """Why the faults of a finished attempt tested nothing, as its manifest says; nothing if that cannot be read."""
+    try:
+        return read_manifest(attempt.folder).missed
+    except EvidenceError:
+        return ()
 
 
 def note_ending(folder: Path, stage: str, reason: str, kind: Kind) -> None:

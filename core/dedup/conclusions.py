@@ -4,7 +4,8 @@ Runs are judged one by one (`dedup.verdicts`); an experiment adds what no single
 there. The variants of a system must differ in the switch under test only. The control has to convince: if duplicates
 never appear without deduplication, their absence with it proves nothing. And if the experiment asks for a confidence,
 the numbers must carry it. The verdict of the whole is the worst of its parts, so one doubtful run makes the experiment
-inconclusive rather than be left out: a run that is hard on the system is the likeliest to end in doubt.
+inconclusive rather than be left out: a run that is hard on the system is the likeliest to end in doubt. Only a run
+whose faults missed may be replaced, within a budget, and before anybody knows what was read (dedup/repetitions.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment, System, Variant
 from dedup.manifests import Manifest, Record
 from dedup.plans import Run, deduplicates, plan
-from dedup.repetitions import judge_attempts, repetitions
+from dedup.repetitions import judge_runs
 from dedup.verdicts import (
     COPIES,
     FORBIDDEN,
@@ -26,7 +27,6 @@ from dedup.verdicts import (
     Reason,
     RunVerdict,
     Verdict,
-    demand_of,
     is_treatment,
     worst,
 )
@@ -108,9 +108,8 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
     for each in evidence:
         attempts.setdefault(each.run_id, []).append(each)
     runs = plan(experiment)
-    verdicts = {
-        run.run_id: judge_attempts(attempts.get(run.run_id, []), demand_of(experiment, run), run) for run in runs
-    }
+    judged = judge_runs(experiment, runs, attempts)
+    verdicts = {run_id: each.verdict for run_id, each in judged.items()}
     manifests = {name: [e.manifest for e in found if e.manifest is not None] for name, found in attempts.items()}
     groups = []
     for system in experiment.spec.systems:
@@ -138,9 +137,7 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         reasons=tuple(reason for reason in reasons if reason.verdict is verdict),
         systems=tuple(groups),
         runs=tuple(verdicts[run.run_id] for run in runs),
-        repetitions=tuple(
-            each for run in runs for each in repetitions(attempts.get(run.run_id, []), verdicts[run.run_id])
-        ),
+        repetitions=tuple(each for run in runs for each in judged[run.run_id].repetitions),
     )
 
 

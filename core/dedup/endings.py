@@ -5,6 +5,9 @@ hard on a system is what makes runs break. So only two kinds of attempts may be 
 outside: the tester was killed or stopped, its machine went away, a pod was evicted or suspended. The other *failed* by
 itself before it sent its first message: nothing was tested yet. An attempt that sent a message and then failed by
 itself is its run's result for ever. Every repetition is listed, with its reason.
+
+An attempt with a history can be replaced for one reason only: its faults *missed* the traffic, which is known before
+its topic is read (`dedup.faults.missed`). How many may be, the experiment says (`spec.replacements`).
 """
 
 from enum import StrEnum
@@ -23,6 +26,7 @@ class Kind(StrEnum):
 
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+    MISSED = "missed"
 
 
 class Ending(Record):
@@ -47,5 +51,11 @@ class Repetition(Record):
     reason: str
 
     def __str__(self) -> str:
-        words = {Kind.INTERRUPTED: "was interrupted from outside", Kind.FAILED: "failed by itself"}
-        return f"{self.run_id}: attempt {self.attempt} {words[self.kind]}: {self.reason}"
+        return f"{self.run_id}: attempt {self.attempt} {_WORDS[self.kind]}: {self.reason}"
+
+
+_WORDS: Final = {
+    Kind.INTERRUPTED: "was interrupted from outside",
+    Kind.FAILED: "failed by itself",
+    Kind.MISSED: "was replaced, as was decided before its topic was read",
+}

@@ -11,6 +11,9 @@ A run that was interrupted is done again from its start, as a new attempt. Its s
 brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
 What is left of an interrupted run may need its time to end, and no other run begins beside it; that is bounded too.
 
+A run whose faults missed its traffic is replaced by a new attempt, within the budget of `spec.replacements`. That they
+missed is known before its topic is read, and nothing else decides: nobody can choose among results.
+
 A run that failed by itself was not interrupted. It is done again only when somebody resumes, and only if it had not
 sent a message yet: otherwise its failure is its result (dedup/endings.py).
 
@@ -26,7 +29,7 @@ from typing import Final, NamedTuple, Protocol
 from pydantic import Field
 
 from dedup.assignments import GRACE_S
-from dedup.experiments import Experiment, Timeouts
+from dedup.experiments import Experiment, Spec, Timeouts
 from dedup.manifests import Record
 from dedup.plans import plan, runs_of
 
@@ -70,6 +73,7 @@ class State(Record):
     intended: bool = Field(False, description="the start of the current task was decided")
     since_unix_s: float = Field(0.0, description="when it was; before that, since when something is in its way, or 0")
     restarts: int = Field(0, description="how often the current run, or task of no run, had to be begun again")
+    replaced: int = Field(0, description="how many runs were replaced, since a fault of theirs missed")
     failed_in_a_row: int = 0
     failures: int = 0
     last_failure: str = ""
@@ -90,6 +94,7 @@ class Observation(Record):
     status: Status
     message: str = ""
     attempts: int = Field(0, description="of a run: the highest number of an attempt that was begun, if that is known")
+    missed: str = Field("", description="of a run that is done: why its faults tested nothing, if it may be replaced")
 
 
 class Act(StrEnum):
@@ -163,7 +168,13 @@ def current(tasks: tuple[Task, ...], state: State) -> tuple[Task, int]:
 
 
 def decide(
-    tasks: tuple[Task, ...], state: State, observed: Observation, *, now_unix_s: float, timeouts: Timeouts
+    tasks: tuple[Task, ...],
+    state: State,
+    observed: Observation,
+    *,
+    now_unix_s: float,
+    timeouts: Timeouts,
+    replacements: int = 0,
 ) -> Decision:
     """The next step, from what was observed of the `current` task. Pure: equal arguments give equal decisions."""
     task, _ = current(tasks, state)
@@ -195,6 +206,8 @@ def decide(
             return Decision(state=state, act=Act.WAIT)
         case Status.FAILED:
             return _failure(tasks, state, f"{task}: {observed.message}")
+        case Status.DONE if task.stage is Stage.CONSUME and observed.missed and state.replaced < replacements:
+            return Decision(state=_replaced(tasks, state, observed.attempts), act=Act.NOTHING)
         case Status.DONE:
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
 
@@ -209,7 +222,7 @@ def rewound(tasks: tuple[Task, ...], state: State, over: Collection[str]) -> Sta
         return state
     for cursor, task in enumerate(tasks):
         if (task.stage is Stage.PREPARE and task.run_id not in over) or task.stage is Stage.VERIFY:
-            return State(digest=state.digest, cursor=cursor)
+            return State(digest=state.digest, cursor=cursor, replaced=state.replaced)
     return state
 
 
@@ -225,7 +238,7 @@ def advance(
     now: Callable[[], float] = time.time,
 ) -> State:
     """One step: observe, decide, record, act. Returns the recorded state; a finished experiment's stays as it is."""
-    return _step(schedule(experiment), experiment.spec.timeouts, state, platform, save, now)
+    return _step(schedule(experiment), experiment.spec, state, platform, save, now)
 
 
 def drive(
@@ -238,13 +251,13 @@ def drive(
     """Every step there is, to the end of the schedule."""
     tasks = schedule(experiment)
     while not finished(tasks, state):
-        state = _step(tasks, experiment.spec.timeouts, state, platform, save, now)
+        state = _step(tasks, experiment.spec, state, platform, save, now)
     return state
 
 
 def _step(
     tasks: tuple[Task, ...],
-    timeouts: Timeouts,
+    spec: Spec,
     state: State,
     platform: Platform,
     save: Callable[[State], None],
@@ -254,7 +267,7 @@ def _step(
         return state
     task, attempt = current(tasks, state)
     observed = platform.observe(task, attempt)
-    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=timeouts)
+    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=spec.timeouts, replacements=spec.replacements)
     if decision.act is Act.CANCEL:
         platform.cancel(task, attempt, decision.state.last_failure)
     if decision.state != state:
@@ -287,6 +300,20 @@ def _repeated(tasks: tuple[Task, ...], state: State) -> State:
     begun = state.intended or state.cursor > first
     attempt = state.attempt + (1 if begun else 0)
     return _with(state, cursor=first, attempt=attempt, intended=False, since_unix_s=0.0, restarts=state.restarts + 1)
+
+
+def _replaced(tasks: tuple[Task, ...], state: State, attempts: int) -> State:
+    """A run that is done from its start again, as a new attempt beside the one whose faults missed."""
+    return _with(
+        state,
+        cursor=_first_of(tasks, state.cursor),
+        attempt=max(state.attempt, attempts) + 1,
+        intended=False,
+        since_unix_s=0.0,
+        restarts=0,
+        failed_in_a_row=0,
+        replaced=state.replaced + 1,
+    )
 
 
 def _after_success(tasks: tuple[Task, ...], state: State) -> State:

@@ -112,6 +112,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         f"each run: {workload.messages:,} messages, at most {workload.in_flight:,} unacknowledged, "
         f"{workload.partitions} partition(s); faults: {faults or 'none'}"
     )
+    if experiment.spec.replacements:
+        console.print(f"at most {experiment.spec.replacements:,} runs whose fault missed are replaced by new ones")
 
 
 class Finish:
@@ -122,7 +124,7 @@ class Finish:
 
     def __call__(self, children: Children, stage: Stage) -> None:
         if stage is Stage.VERIFY:
-            paths = [path for each in plan(self._experiment) if (path := self._folder.finished_attempt(each))]
+            paths = [path for each in plan(self._experiment) for path in self._folder.histories(each)]
             work = self._folder.root / "verification"
             timeout_s = self._experiment.spec.timeouts.verify_s
             judged = judge(paths, children, work, timeout_s, self._reporter.note, findings=work / "findings")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from dedup.attempts import Attempt, result_of
+from dedup.attempts import Attempt, missed_of, result_of
 from dedup.endings import Kind
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
@@ -63,7 +63,10 @@ class LocalPlatform:
 
     def observe(self, task: Task, attempt: int) -> Observation:
         if self._job is not None and self._job.is_for(task, attempt):
-            return self._job.observation()
+            seen = self._job.observation()
+            if task.stage is not Stage.CONSUME or seen.status is not Status.DONE:
+                return seen
+            return seen.model_copy(update={"missed": self._missed(self._attempts(task))})
         if task in self._done:
             return Observation(status=Status.DONE)
         if task.run_id is not None:
@@ -105,9 +108,11 @@ class LocalPlatform:
 
     def _observe_run(self, task: Task, attempt: int) -> Observation:
         assert task.system is not None and task.run_id is not None
-        attempts = self._results.attempts(self._runs[task.run_id])
-        if result_of(attempts):
-            return Observation(status=Status.DONE)  # by an earlier process; what has its result is never repeated
+        attempts, missed = (found := self._attempts(task)), self._missed(found)
+        result = result_of(attempts)
+        if result is not None and not (missed and attempt > result.number):
+            # By an earlier process. What has its result is never repeated, but for a run that this attempt replaces.
+            return Observation(status=Status.DONE, attempts=_last(attempts), missed=missed)
         if task.system not in self._systems:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is Stage.PREPARE and self._systems[task.system].dead():
@@ -118,8 +123,19 @@ class LocalPlatform:
         return Observation(status=Status.ABSENT, attempts=_last(attempts))
 
     def _is_done_with(self, system: str) -> bool:
-        """Whether every run of the system has its result."""
-        return all(result_of(self._results.attempts(run)) for run in self._runs.values() if run.system == system)
+        """Whether every run of the system has its result, and none may have to be replaced."""
+        own = [self._results.attempts(run) for run in self._runs.values() if run.system == system]
+        return all(result_of(attempts) and not self._missed(attempts) for attempts in own)
+
+    def _attempts(self, task: Task) -> list[Attempt]:
+        return self._results.attempts(self._runs[str(task.run_id)])
+
+    def _missed(self, attempts: Sequence[Attempt]) -> str:
+        """Why the last attempt may be replaced, if it is the run's result and the experiment replaces any."""
+        result = result_of(attempts) if self._experiment.spec.replacements else None
+        if result is None or not result.finished or result.number != _last(attempts):
+            return ""
+        return "; ".join(missed_of(result))
 
     def _done_or_noted(self, task: Task, attempt: int, children: Children) -> None:
         """Do a stage; why it is not done is noted beside the history at once, with the kind of its ending."""
@@ -278,5 +294,6 @@ def _told(manifest: Manifest) -> str:
             f"{manifest.producer.ok:,} acknowledged",
             f"{manifest.consumer.received:,} read" + (f" ({extra:+,})" if extra else ""),
             *faults,
+            *manifest.missed,
         ]
     )

@@ -32,6 +32,7 @@ class ConsoleReporter:
         self._messages = experiment.spec.workload.messages
         self._runs = len(plan(experiment))
         self._finished_runs = 0
+        self._finished: set[str] = set()
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", justify="left"),
@@ -91,7 +92,9 @@ class ConsoleReporter:
 
     def run_finished(self, run_id: str, words: str) -> None:
         """A run's history is complete."""
-        self._finished_runs += 1
+        if run_id not in self._finished:  # else it replaces itself
+            self._finished_runs += 1
+        self._finished.add(run_id)
         self._remove_bar()
         self._bars.update(self._all, completed=self._finished_runs)
         self.note(f"run {self._finished_runs}/{self._runs} {run_id}: {words}")

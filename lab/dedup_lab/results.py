@@ -63,9 +63,12 @@ class Results:
         write(self.root / STATE, state.model_dump_json(indent=1))
 
     def finished_attempt(self, run: Run) -> Path | None:
-        """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
-        finished = (each.number for each in attempts_of(self.root, run.run_id) if each.finished)
-        return next((self.attempt(run.run_id, number) for number in finished), None)
+        """The run's attempt that has a manifest; of several the last, which has replaced the others."""
+        return next(reversed(self.histories(run)), None)
+
+    def histories(self, run: Run) -> list[Path]:
+        """The run's attempts that have a manifest, oldest first; all but the last were replaced."""
+        return [self.attempt(run.run_id, each.number) for each in self.attempts(run) if each.finished]
 
     def attempts(self, run: Run) -> list[Attempt]:
         """Every attempt that was begun, oldest first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.core.evidences import experiment
+from tests.core.evidences import experiment, manifest
 from tests.lab.harness import Quiet, nothing
 
 from dedup.errors import PlatformError
@@ -113,7 +113,7 @@ def test_what_an_earlier_process_left_is_over_or_done_again(
     kind: str | None, sent: bool, status: Status, kept: Results, platform: Played
 ) -> None:
     begin(kept, 1, kind, sent=sent)
-    assert platform.observe(PREPARE, 2) == Observation(status=status)
+    assert platform.observe(PREPARE, 2).status is status
 
 
 def test_a_run_that_failed_after_its_first_message_is_not_done_again(kept: Results) -> None:
@@ -139,3 +139,47 @@ def test_its_twins_are_done_again(kind: str | None, sent: bool, kept: Results) -
     kept.save(State(digest=MADE.digest(), cursor=len(tasks), failures=1))
     state = experiments._resumed(MADE, kept, Quiet())
     assert tasks[state.cursor].run_id == RUN.run_id
+
+
+# Runs whose faults missed.
+
+WHY: Final = "fault cut: no client noticed it"
+CONSUME: Final = SETTLE._replace(stage=Stage.CONSUME)
+PROVISION: Final = Task(stage=Stage.PROVISION, system=RUN.system)
+
+
+def finish(folder: Path, number: int, *missed: str) -> None:
+    """What an earlier process has left of every run: a history."""
+    for run in plan(MADE):
+        own = folder / "runs" / run.run_id / f"attempt-{number}"
+        own.mkdir(parents=True)
+        made = manifest(run, attempt=number, missed=missed if run == RUN else ())
+        (own / "manifest.json").write_text(made.model_dump_json())
+
+
+@pytest.mark.parametrize("budget", [1, 0])
+def test_a_run_whose_faults_missed_is_done_and_may_be_replaced(budget: int, tmp_path: Path) -> None:
+    made = experiment(replacements=budget)
+    kept = results.create(tmp_path / "results", made)
+    platform = Played(made, kept, Quiet(), nothing)
+    finish(kept.root, 1, WHY)
+    assert platform.observe(CONSUME, 1) == Observation(status=Status.DONE, attempts=1, missed=WHY if budget else "")
+    assert platform.observe(PREPARE, 2).status is (Status.UNPROVISIONED if budget else Status.DONE)
+    assert platform.observe(PROVISION, 1).status is (Status.ABSENT if budget else Status.DONE)
+    finish(kept.root, 2)
+    assert platform.observe(CONSUME, 2) == Observation(status=Status.DONE, attempts=2)
+    assert platform.observe(PROVISION, 1).status is Status.DONE
+    assert [path.name for path in kept.histories(RUN)] == ["attempt-1", "attempt-2"]
+    assert kept.finished_attempt(RUN) == kept.attempt(RUN.run_id, 2)
+    platform.close()
+
+
+def test_a_stage_that_has_just_read_a_run_whose_faults_missed_says_so(tmp_path: Path) -> None:
+    made = experiment(replacements=1)
+    kept = results.create(tmp_path / "results", made)
+    platform = Played(made, kept, Quiet(), nothing)
+    platform.work = lambda: finish(kept.root, 1, WHY)
+    platform.start(CONSUME, 1)
+    platform.wait(BOUND_S)
+    assert platform.observe(CONSUME, 1) == Observation(status=Status.DONE, missed=WHY)
+    platform.close()
