@@ -24,6 +24,11 @@ GRACE_S: Final = 600
 EXIT_CLAIMED: Final = 5
 """How a conductor ends that finds its attempt claimed by another: it has sent nothing, and says so in one line."""
 
+LAST_WORD: Final = Path("/dev/termination-log")
+"""Where a container leaves what its pod's status shall say of its end."""
+MISSED: Final = "missed: "
+"""How a conductor's last word begins that tells why the faults of a finished run tested nothing."""
+
 
 class Assignment(Record):
     """One attempt of one run, for the programs that carry it out side by side."""

@@ -2,30 +2,36 @@
 
 It is the same in `dedup run`'s results folder and in a cluster's store, so that whoever reports need not know where the
 runs were done. An attempt is *finished* when its manifest is there, which is written last. One that could not go on
-says why in `failure.json`, and so does a system that could not be had, in `logs/SYSTEM/`.
+says why in `failure.json`, and whether it was interrupted or failed by itself (dedup/endings.py). One without either
+was interrupted: whoever would have written it was killed. A system that could not be had says so in `logs/SYSTEM/`.
 """
 
 import json
 import re
-from pathlib import PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from dedup.histories import MANIFEST
-from dedup.plans import Run
-from dedup.stores import Place, below, reached
+from dedup.endings import Ending, Kind
+from dedup.errors import EvidenceError
+from dedup.histories import MANIFEST, read_manifest
+from dedup.stores import Place, below, reached, write_whole
 
 RUNS: Final = "runs"
 LOGS: Final = "logs"
 FAILURE: Final = "failure.json"
+MARKS: Final = "marks.jsonl"
+"""The producer's stamps; `start` comes before its first message."""
 _ATTEMPT: Final = re.compile(r"attempt-([1-9][0-9]*)")
 
 
 class Attempt(NamedTuple):
-    """One attempt of a run that was begun."""
+    """One attempt of a run that was begun. `rows`: some of what it sent was written down."""
 
     number: int
     folder: Place
     finished: bool
+    rows: bool = False
 
 
 def folder_of(root: Place, run_id: str, number: int) -> Place:
@@ -38,22 +44,70 @@ def attempts_of(root: Place, run_id: str) -> list[Attempt]:
     folder = root / RUNS / run_id
     with reached(folder):
         names = below(folder)
-    begun = {PurePosixPath(name).parts[0] for name in names}
-    numbers = sorted(int(found[1]) for name in begun if (found := _ATTEMPT.fullmatch(name)))
+    paths = [PurePosixPath(name).parts for name in names]
+    numbers = sorted({int(found[1]) for path in paths if (found := _ATTEMPT.fullmatch(path[0]))})
+    with_rows = {path[0] for path in paths if len(path) > 2 and path[1] == "sent"}
     return [
-        Attempt(number, folder_of(root, run_id, number), f"attempt-{number}/{MANIFEST}" in names) for number in numbers
+        Attempt(
+            number,
+            folder_of(root, run_id, number),
+            f"attempt-{number}/{MANIFEST}" in names,
+            f"attempt-{number}" in with_rows,
+        )
+        for number in numbers
     ]
 
 
-def failures_of(root: Place, run: Run) -> list[str]:
-    """Why the run's unfinished attempts failed, oldest first; if none says so, why its system failed."""
-    said = [_reason(attempt.folder) for attempt in attempts_of(root, run.run_id) if not attempt.finished]
-    told = [reason for reason in said if reason is not None]
-    system = None if told else _reason(root / LOGS / run.system)
-    return told if system is None else [system]
+def ending_of(attempt: Attempt) -> Ending:
+    """How an attempt that is not finished ended. Of what is in doubt, the worse: that it sent, and failed by itself."""
+    sent = attempt.rows or _started(attempt.folder)
+    with reached(attempt.folder):
+        try:
+            said = json.loads((attempt.folder / FAILURE).read_bytes())
+            interrupted = said.get("kind") == Kind.INTERRUPTED
+            kind, reason = Kind.INTERRUPTED if interrupted else Kind.FAILED, str(said["reason"])
+            return Ending(kind=kind, sent=sent or said.get("sent") is True, reason=reason)
+        except FileNotFoundError:
+            return Ending(kind=Kind.INTERRUPTED, sent=sent)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            unread = f"{attempt.folder / FAILURE} cannot be read"
+            return Ending(kind=Kind.FAILED, sent=True, reason=unread)
 
 
-def _reason(folder: Place) -> str | None:
+def result_of(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt that is the run's result, with a history or without; None while the run may be done (again).
+
+    A history whose faults missed is the result as long as no other attempt has replaced it.
+    """
+    for index, each in enumerate(attempts):
+        is_last = index == len(attempts) - 1
+        if is_last or not missed_of(each) if each.finished else not ending_of(each).repeatable:
+            return each
+    return None
+
+
+def missed_of(attempt: Attempt) -> tuple[str, ...]:
+    """Why the faults of a finished attempt tested nothing, as its manifest says; nothing if that cannot be read."""
+    try:
+        return read_manifest(attempt.folder).missed
+    except EvidenceError:
+        return ()
+
+
+def note_ending(folder: Path, stage: str, reason: str, kind: Kind) -> None:
+    """Say beside what an attempt recorded why it has no history. What was said first stands."""
+    path = folder / FAILURE
+    if path.exists() or (folder / MANIFEST).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = any((folder / "sent").glob("*"))
+    said = {"stage": stage, "reason": reason, "kind": kind, "sent": rows or _started(folder)}
+    write_whole(path, json.dumps(said, indent=1))
+
+
+def failure_of_system(root: Place, system: str) -> str | None:
+    """Why a system could not be had, if that was said."""
+    folder = root / LOGS / system
     with reached(folder):
         try:
             return str(json.loads((folder / FAILURE).read_bytes())["reason"])
@@ -61,3 +115,19 @@ def _reason(folder: Place) -> str | None:
             return None
         except (ValueError, KeyError, TypeError):
             return f"{folder / FAILURE} cannot be read"
+
+
+def _started(folder: Place) -> bool:
+    """Whether the producer's stamps say that it began to send, or might say so."""
+    with reached(folder):
+        try:
+            lines = (folder / MARKS).read_text(errors="replace").splitlines()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    for line in lines:
+        try:
+            if json.loads(line)["event"] == "start":
+                return True
+        except (ValueError, KeyError, TypeError):
+            return True
+    return False

@@ -5,7 +5,8 @@ there. The variants of a system must differ in the switch under test only. The c
 never appear without deduplication in the time of a fault, their absence with it says nothing about that fault. And if
 the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of its parts, so
 one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the system is the
-likeliest to end in doubt.
+likeliest to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before anybody knows
+what was read (dedup/repetitions.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,19 +15,18 @@ from typing import Final
 from pydantic import Field
 
 from dedup import statistics
+from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment, System, Variant
 from dedup.manifests import Manifest, Record
 from dedup.plans import Run, deduplicates, plan
+from dedup.repetitions import judge_runs
 from dedup.verdicts import (
     Code,
-    Demand,
     Evidence,
     Reason,
     RunVerdict,
     Verdict,
-    demand_of,
     is_treatment,
-    judge_run,
     worst,
 )
 
@@ -82,6 +82,7 @@ class ExperimentVerdict(Record):
     reasons: tuple[Reason, ...]
     systems: tuple[GroupVerdict, ...]
     runs: tuple[RunVerdict, ...]
+    repetitions: tuple[Repetition, ...] = Field((), description="every attempt that is not its run's result")
 
 
 class _Group(Record):
@@ -123,9 +124,8 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
     for each in evidence:
         attempts.setdefault(each.run_id, []).append(each)
     runs = plan(experiment)
-    verdicts = {
-        run.run_id: judge_attempts(attempts.get(run.run_id, []), demand_of(experiment, run), run) for run in runs
-    }
+    judged = judge_runs(experiment, runs, attempts)
+    verdicts = {run_id: each.verdict for run_id, each in judged.items()}
     manifests = {name: [e.manifest for e in found if e.manifest is not None] for name, found in attempts.items()}
     groups = []
     for system in experiment.spec.systems:
@@ -154,29 +154,7 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         reasons=tuple(reason for reason in reasons if reason.verdict is verdict),
         systems=tuple(groups),
         runs=tuple(verdicts[run.run_id] for run in runs),
-    )
-
-
-def judge_attempts(attempts: Sequence[Evidence], demand: Demand, run: Run) -> RunVerdict:
-    """The verdict on a run of which there may be several attempts.
-
-    Interrupted attempts are ignored beside a finished one. Of two finished ones the first is judged, and that there is
-    another is an error: who may choose between histories can have any verdict.
-    """
-    in_order = sorted(attempts, key=lambda attempt: attempt.attempt)
-    finished = [attempt for attempt in in_order if attempt.manifest is not None]
-    if not finished:
-        why = "; ".join(attempt.problem for attempt in in_order if attempt.problem) or None
-        number = in_order[-1].attempt if in_order else 1
-        return judge_run(Evidence(run_id=run.run_id, attempt=number, problem=why), demand)
-    judged = judge_run(finished[0], demand)
-    if len(finished) == 1:
-        return judged
-    numbers = ", ".join(str(attempt.attempt) for attempt in finished)
-    twice = _error(Code.JUDGED_TWICE, f"attempts {numbers} are all finished; a finished run is never repeated")
-    reasons = (*(reason for reason in judged.reasons if reason.verdict is not Verdict.PASS), twice)
-    return judged.model_copy(
-        update={"verdict": worst(reason.verdict for reason in reasons), "reasons": reasons, "effective": False}
+        repetitions=tuple(each for run in runs for each in judged[run.run_id].repetitions),
     )
 
 

@@ -37,7 +37,9 @@ MAX_RETENTION_S: Final = 365 * 24 * 3600
 MAX_RUNS: Final = 10_000
 """Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
 
-_ADDED: Final = {"allowPrivilegedFaults": False} | dict.fromkeys(("deploy", "dropTCP", "podDelete", "partition"))
+_ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
+    ("deploy", "dropTCP", "podDelete", "partition")
+)
 """Keys of the spec, its systems and faults that are younger than the digest: at their defaults they do not enter it."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that say where and when, and nothing of what the experiment does."""
@@ -215,6 +217,9 @@ class Spec(Part):
         description="what is compared: deduplication off (the control) and on (the treatment)"
     )
     runs: int = Field(1, ge=1, le=1000, description="of each variant on each system")
+    replacements: int = Field(
+        0, ge=0, le=1000, description="how many runs, of all together, are done again because a fault of theirs missed"
+    )
     confidence_percent: float | None = Field(
         None, gt=0, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
     )

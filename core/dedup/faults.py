@@ -99,6 +99,18 @@ def struck(record: FaultRecord) -> str:
     )
 
 
+def missed(records: Sequence[FaultRecord]) -> tuple[str, ...]:
+    """Why faults of a run tested nothing, if they were otherwise handled in order; nothing of a run that is in error.
+
+    It is asked before the topic is read, so that whether a run is replaced cannot depend on what was received.
+    """
+    if any(record.leaked or record.problems for record in records):
+        return ()
+    if any(record.injected_ns is not None and not record.heal_proven for record in records):
+        return ()
+    return tuple(why for record in records if (why := vacuous(record)) is not None)
+
+
 def lives_ended(records: Iterable[FaultRecord]) -> int:
     """How many lives of brokers these faults have ended; one that ended besides died by itself."""
     return len(

@@ -143,6 +143,9 @@ class Manifest(Record):
     consumer: ConsumerReport
     deduplication: Deduplication
     faults: tuple[FaultRecord, ...] = ()
+    missed: tuple[str, ...] = Field(
+        (), description="why faults tested nothing, as was known before the topic was read, if all else was in order"
+    )
     problems: tuple[str, ...] = Field((), description="what the platform saw go wrong: a broker that died by itself, …")
     files: tuple[Segment, ...]
     stage_seconds: dict[str, float] = Field(default_factory=dict)

@@ -18,7 +18,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from dedup import histories
-from dedup.attempts import attempts_of, failures_of
+from dedup.attempts import Attempt, attempts_of, ending_of, failure_of_system
 from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
 from dedup.experiments import Experiment
@@ -82,23 +82,39 @@ def gather(
     recalled: Callable[[Place], Evidence] = recall,
     failures: Mapping[str, str] | None = None,
 ) -> list[Evidence]:
-    """The evidence of every planned run: its finished attempts, or why there is none.
+    """The evidence of every planned run: each of its attempts, or why there is none.
 
     `recalled` tells what is known of a finished one, and is asked by many threads. `failures` say of systems, or of
     runs by their ids, why there is nothing of them, where nothing below `root` does.
     """
 
+    elsewhere = failures or {}
+
     def of_run(run: Run) -> list[Evidence]:
         attempts = attempts_of(root, run.run_id)
-        if finished := [attempt.folder for attempt in attempts if attempt.finished]:
-            return [recalled(folder) for folder in finished]
-        last = attempts[-1].number if attempts else 1
-        elsewhere = failures or {}
-        known = failures_of(root, run) or [elsewhere[name] for name in (run.system, run.run_id) if name in elsewhere]
-        return [Evidence(run_id=run.run_id, attempt=last, problem=known[-1])] if known else []
+        found = [recalled(each.folder) if each.finished else _unfinished(run, each) for each in attempts]
+        if any(each.finished for each in attempts) or any(each.problem for each in found):
+            return [_told(each, elsewhere.get(run.run_id)) for each in found]
+        why = failure_of_system(root, run.system) or elsewhere.get(run.run_id) or elsewhere.get(run.system)
+        if why is None:
+            return found
+        last = found.pop() if found else Evidence(run_id=run.run_id)
+        return [*found, last.model_copy(update={"problem": why})]
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [each for found in pool.map(of_run, plan(experiment)) for each in found]
+
+
+def _unfinished(run: Run, attempt: Attempt) -> Evidence:
+    ending = ending_of(attempt)
+    return Evidence(run_id=run.run_id, attempt=attempt.number, problem=ending.reason or None, ending=ending)
+
+
+def _told(evidence: Evidence, elsewhere: str | None) -> Evidence:
+    """An attempt that left no word, with what others say of its run."""
+    if elsewhere is None or evidence.ending is None or evidence.ending.reason:
+        return evidence
+    return evidence.model_copy(update={"ending": evidence.ending.model_copy(update={"reason": elsewhere})})
 
 
 def write(experiment: Experiment, evidence: Sequence[Evidence], root: Place) -> Summary:

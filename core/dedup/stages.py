@@ -11,12 +11,18 @@ A run that was interrupted is done again from its start, as a new attempt. Its s
 brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
 What is left of an interrupted run may need its time to end, and no other run begins beside it; that is bounded too.
 
+A run whose faults missed its traffic is replaced by a new attempt, within the budget of `spec.replacements`. That they
+missed is known before its topic is read, and nothing else decides: nobody can choose among results.
+
+A run that failed by itself was not interrupted. It is done again only when somebody resumes, and only if it had not
+sent a message yet: otherwise its failure is its result (dedup/endings.py).
+
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
 the resource's status. What they do differently stands behind the `Platform` protocol.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
@@ -24,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 from pydantic import Field
 
 from dedup.assignments import GRACE_S
-from dedup.experiments import Experiment, Timeouts
+from dedup.experiments import Experiment, Spec, Timeouts
 from dedup.manifests import Record
 from dedup.plans import plan, runs_of
 
@@ -70,6 +76,7 @@ class State(Record):
     intended: bool = Field(False, description="the start of the current task was decided")
     since_unix_s: float = Field(0.0, description="when it was; before that, since when something is in its way, or 0")
     restarts: int = Field(0, description="how often the current run, or task of no run, had to be begun again")
+    replaced: int = Field(0, description="how many runs were replaced, since a fault of theirs missed")
     failed_in_a_row: int = 0
     failures: int = 0
     last_failure: str = ""
@@ -89,6 +96,8 @@ class Status(StrEnum):
 class Observation(Record):
     status: Status
     message: str = ""
+    attempts: int = Field(0, description="of a run: the highest number of an attempt that was begun, if that is known")
+    missed: str = Field("", description="of a run that is done: why its faults tested nothing, if it may be replaced")
 
 
 class Act(StrEnum):
@@ -111,9 +120,10 @@ class Platform(Protocol):
     def observe(self, task: Task, attempt: int) -> Observation:
         """What can be seen of the task now; never waits.
 
-        A task that is done says so whatever became of its system: a finished run is never repeated. UNPROVISIONED is
-        for a run's task whose system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a
-        run that is not there and must not begin yet, because another one still ends; the message says which.
+        A task that is done says so whatever became of its system. A run that has its result (a history, or a failure
+        after its first message) is never repeated: all its tasks are done. UNPROVISIONED is for a run's task whose
+        system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a run that is not there and
+        must not begin yet, because another one still ends; the message says which.
         """
 
     def start(self, task: Task, attempt: int) -> None:
@@ -183,7 +193,13 @@ def current(tasks: tuple[Task, ...], state: State) -> tuple[Task, int]:
 
 
 def decide(
-    tasks: tuple[Task, ...], state: State, observed: Observation, *, now_unix_s: float, timeouts: Timeouts
+    tasks: tuple[Task, ...],
+    state: State,
+    observed: Observation,
+    *,
+    now_unix_s: float,
+    timeouts: Timeouts,
+    replacements: int = 0,
 ) -> Decision:
     """The next step, from what was observed of the `current` task. Pure: equal arguments give equal decisions."""
     task, _ = current(tasks, state)
@@ -200,6 +216,8 @@ def decide(
             return _failure(tasks, state, f"{task}: not begun for {limit:g} s: {observed.message}")
         case Status.BLOCKED:
             return Decision(state=state, act=Act.WAIT)
+        case Status.ABSENT if task.stage is Stage.PREPARE and not state.intended and state.attempt <= observed.attempts:
+            return Decision(state=_with(state, attempt=observed.attempts + 1), act=Act.NOTHING)
         case Status.ABSENT | Status.UNPROVISIONED:
             restarts = state.restarts + (1 if state.intended else 0)
             begun = _with(state, intended=True, since_unix_s=now_unix_s, restarts=restarts)
@@ -213,22 +231,23 @@ def decide(
             return Decision(state=state, act=Act.WAIT)
         case Status.FAILED:
             return _failure(tasks, state, f"{task}: {observed.message}")
+        case Status.DONE if task.stage is Stage.CONSUME and observed.missed and state.replaced < replacements:
+            return Decision(state=_replaced(tasks, state, observed.attempts), act=Act.NOTHING)
         case Status.DONE:
             return Decision(state=_after_success(tasks, state), act=Act.NOTHING)
 
 
-def rewound(tasks: tuple[Task, ...], state: State, attempts: Mapping[str, int], complete: Collection[str]) -> State:
+def rewound(tasks: tuple[Task, ...], state: State, over: Collection[str]) -> State:
     """Where to go on when somebody resumes an experiment of which something had failed.
 
-    At the first run without a history, as a new attempt (`attempts`: how many each run has had), else at Verify. Runs
-    in `complete` keep their histories: the platform says of their stages that they are done.
+    At the first run that has no result yet, else at Verify. `over` are the runs that have one: the platform says of
+    their stages that they are done, and of the others how many attempts they have had.
     """
     if not state.failures:
         return state
     for cursor, task in enumerate(tasks):
-        incomplete = task.stage is Stage.PREPARE and task.run_id not in complete
-        if incomplete or task.stage is Stage.VERIFY:
-            return State(digest=state.digest, cursor=cursor, attempt=attempts.get(task.run_id or "", 0) + 1)
+        if (task.stage is Stage.PREPARE and task.run_id not in over) or task.stage is Stage.VERIFY:
+            return State(digest=state.digest, cursor=cursor, replaced=state.replaced)
     return state
 
 
@@ -244,7 +263,7 @@ def advance(
     now: Callable[[], float] = time.time,
 ) -> State:
     """One step: observe, decide, record, act. Returns the recorded state; a finished experiment's stays as it is."""
-    return _step(schedule(experiment), experiment.spec.timeouts, state, platform, save, now)
+    return _step(schedule(experiment), experiment.spec, state, platform, save, now)
 
 
 def drive(
@@ -257,13 +276,13 @@ def drive(
     """Every step there is, to the end of the schedule."""
     tasks = schedule(experiment)
     while not finished(tasks, state):
-        state = _step(tasks, experiment.spec.timeouts, state, platform, save, now)
+        state = _step(tasks, experiment.spec, state, platform, save, now)
     return state
 
 
 def _step(
     tasks: tuple[Task, ...],
-    timeouts: Timeouts,
+    spec: Spec,
     state: State,
     platform: Platform,
     save: Callable[[State], None],
@@ -273,7 +292,7 @@ def _step(
         return state
     task, attempt = current(tasks, state)
     observed = platform.observe(task, attempt)
-    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=timeouts)
+    decision = decide(tasks, state, observed, now_unix_s=now(), timeouts=spec.timeouts, replacements=spec.replacements)
     if decision.act is Act.CANCEL:
         platform.cancel(task, attempt, decision.state.last_failure)
     if decision.state != state:
@@ -306,6 +325,20 @@ def _repeated(tasks: tuple[Task, ...], state: State) -> State:
     begun = state.intended or state.cursor > first
     attempt = state.attempt + (1 if begun else 0)
     return _with(state, cursor=first, attempt=attempt, intended=False, since_unix_s=0.0, restarts=state.restarts + 1)
+
+
+def _replaced(tasks: tuple[Task, ...], state: State, attempts: int) -> State:
+    """A run that is done from its start again, as a new attempt beside the one whose faults missed."""
+    return _with(
+        state,
+        cursor=_first_of(tasks, state.cursor),
+        attempt=max(state.attempt, attempts) + 1,
+        intended=False,
+        since_unix_s=0.0,
+        restarts=0,
+        failed_in_a_row=0,
+        replaced=state.replaced + 1,
+    )
 
 
 def _after_success(tasks: tuple[Task, ...], state: State) -> State:

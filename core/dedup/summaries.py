@@ -18,6 +18,7 @@ from pydantic import Field
 
 from dedup.anomalies import Counts, OrderEvent, Witness
 from dedup.conclusions import ExperimentVerdict, GroupVerdict
+from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment
 from dedup.findings import Overview, Sum, added
 from dedup.manifests import FaultRecord, Manifest, Record
@@ -124,6 +125,7 @@ class Summary(Record):
     versions: dict[str, dict[str, str]] = Field(description="by system")
     systems: tuple[GroupRow, ...]
     runs: tuple[RunRow, ...]
+    repetitions: tuple[Repetition, ...] = Field((), description="every attempt that is not its run's result, and why")
 
 
 def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: Iterable[Evidence]) -> Summary:
@@ -144,6 +146,7 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
         versions=versions,
         systems=tuple(_group_row(group, judged) for group in concluded.systems),
         runs=tuple(run_row(verdict, each) for verdict, each in judged),
+        repetitions=concluded.repetitions,
     )
 
 

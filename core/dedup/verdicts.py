@@ -25,6 +25,7 @@ from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verificat
 from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
 from dedup.demands import departures
+from dedup.endings import Ending
 from dedup.experiments import Expectation
 from dedup.faults import struck
 from dedup.manifests import FaultRecord, Manifest, Record
@@ -104,6 +105,7 @@ class Evidence(Record):
         default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
     )
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
+    ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
     bare: bool = Field(
         False, description="it came without a manifest: what stands for one was made from its rows (dedup.pairs)"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dedup import machines
+from dedup.attempts import result_of
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.plans import deduplicates, plan
@@ -70,7 +71,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         folder = _open(experiment, out, resume)
     labs.sweep()
     with _alone(folder), ConsoleReporter(console, experiment) as reporter:
-        state = _resumed(experiment, folder)
+        state = _resumed(experiment, folder, reporter)
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
@@ -91,12 +92,14 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     return reports.show(folder, console)
 
 
-def _resumed(experiment: Experiment, folder: Results) -> State:
-    """Where the experiment stands; what had failed is done again."""
-    runs = plan(experiment)
-    attempts = {run.run_id: len(folder.attempts(run)) for run in runs}
-    complete = {run.run_id for run in runs if folder.finished_attempt(run)}
-    return rewound(schedule(experiment), folder.state(), attempts, complete)
+def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> State:
+    """Where the experiment stands; what had failed before it tested anything is done again."""
+    results = {run.run_id: result_of(folder.attempts(run)) for run in plan(experiment)}
+    over = {run_id for run_id, result in results.items() if result is not None}
+    for run_id, result in results.items():
+        if result is not None and not result.finished:
+            reporter.note(f"{run_id} failed after its first message: that is its result, and it is not done again")
+    return rewound(schedule(experiment), folder.state(), over)
 
 
 def plan_document(experiment: Experiment) -> dict[str, Any]:
@@ -152,6 +155,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         f"and what has to be fetched the first time",
         soft_wrap=True,
     )
+    if experiment.spec.replacements:
+        console.print(f"at most {experiment.spec.replacements:,} runs whose fault missed are replaced by new ones")
 
 
 class Finish:
@@ -162,7 +167,7 @@ class Finish:
 
     def __call__(self, children: Children, stage: Stage) -> None:
         if stage is Stage.VERIFY:
-            paths = [path for each in plan(self._experiment) if (path := self._folder.finished_attempt(each))]
+            paths = [path for each in plan(self._experiment) for path in self._folder.histories(each)]
             work = self._folder.root / "verification"
             timeout_s = self._experiment.spec.timeouts.verify_s
             judged = judge(paths, children, work, timeout_s, self._reporter.note, findings=work / "findings")

@@ -2,15 +2,19 @@
 
 A stage is a plain function that takes as long as it takes. It runs in a background thread, one at a time; the main
 thread keeps the stage machine turning and stays free for Ctrl-C. What a new process cannot see (a run that an earlier
-process had begun) is *absent*, and the stage machine does it again.
+process had begun) is *absent*, and the stage machine does it again. A stage that fails by itself says so beside its
+history before anybody else learns of it, so that a run which failed is never taken for one that was interrupted.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from dedup import machines
+from dedup.attempts import Attempt, missed_of, result_of
+from dedup.endings import Kind
 from dedup.errors import DedupError, PlatformError
 from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
@@ -60,7 +64,10 @@ class LocalPlatform:
 
     def observe(self, task: Task, attempt: int) -> Observation:
         if self._job is not None and self._job.is_for(task, attempt):
-            return self._job.observation()
+            seen = self._job.observation()
+            if task.stage is not Stage.CONSUME or seen.status is not Status.DONE:
+                return seen
+            return seen.model_copy(update={"missed": self._missed(self._attempts(task))})
         if task in self._done:
             return Observation(status=Status.DONE)
         if task.run_id is not None:
@@ -75,15 +82,17 @@ class LocalPlatform:
         if self._job is not None and self._job.is_for(task, attempt):
             return
         self._reporter.stage(task, attempt)
-        self._job = _Job(task, attempt, lambda: self._do(task, attempt))
+        children = self._children
+        self._job = _Job(task, attempt, lambda: self._done_or_noted(task, attempt, children))
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
+        if task.run_id is not None:
+            self._results.note_ending(task.run_id, attempt, task.stage, reason, Kind.FAILED)
         self._end_job()
         if task.run_id is not None:
-            self._results.note_failure(self._results.attempt(task.run_id, attempt), task.stage, reason)
             self._run = None
         elif task.system is not None:
-            self._results.note_failure(self._results.logs(task.system), task.stage, reason)
+            self._results.note_failure(task.system, task.stage, reason)
             self._stop(task.system)
         self._reporter.failed(task, reason)
 
@@ -100,8 +109,11 @@ class LocalPlatform:
 
     def _observe_run(self, task: Task, attempt: int) -> Observation:
         assert task.system is not None and task.run_id is not None
-        if self._results.finished_attempt(self._runs[task.run_id]):
-            return Observation(status=Status.DONE)  # by an earlier process; a finished run is never repeated
+        attempts, missed = (found := self._attempts(task)), self._missed(found)
+        result = result_of(attempts)
+        if result is not None and not (missed and attempt > result.number):
+            # By an earlier process. What has its result is never repeated, but for a run that this attempt replaces.
+            return Observation(status=Status.DONE, attempts=_last(attempts), missed=missed)
         if task.system not in self._systems:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is Stage.PREPARE and self._systems[task.system].dead():
@@ -109,11 +121,35 @@ class LocalPlatform:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is not Stage.PREPARE and (self._run is None or self._run[:2] != (task.run_id, attempt)):
             return Observation(status=Status.FAILED, message="the stages before it were not done by this process")
-        return Observation(status=Status.ABSENT)
+        return Observation(status=Status.ABSENT, attempts=_last(attempts))
 
     def _is_done_with(self, system: str) -> bool:
-        """Whether every run of the system is finished."""
-        return all(self._results.finished_attempt(run) for run in self._runs.values() if run.system == system)
+        """Whether every run of the system has its result, and none may have to be replaced."""
+        own = [self._results.attempts(run) for run in self._runs.values() if run.system == system]
+        return all(result_of(attempts) and not self._missed(attempts) for attempts in own)
+
+    def _attempts(self, task: Task) -> list[Attempt]:
+        return self._results.attempts(self._runs[str(task.run_id)])
+
+    def _missed(self, attempts: Sequence[Attempt]) -> str:
+        """Why the last attempt may be replaced, if it is the run's result and the experiment replaces any."""
+        result = result_of(attempts) if self._experiment.spec.replacements else None
+        if result is None or not result.finished or result.number != _last(attempts):
+            return ""
+        return "; ".join(missed_of(result))
+
+    def _done_or_noted(self, task: Task, attempt: int, children: Children) -> None:
+        """Do a stage; why it is not done is noted beside the history at once, with the kind of its ending."""
+        try:
+            self._do(task, attempt)
+        except BaseException as error:
+            stopped = children.cancelled.is_set()
+            words = "dedup was stopped" if stopped else f"{task}: {_words(error)}"
+            kind = Kind.INTERRUPTED if stopped else Kind.FAILED
+            if task.run_id is not None:
+                with suppress(OSError):  # of a full disk the error tells that led here
+                    self._results.note_ending(task.run_id, attempt, task.stage, words, kind)
+            raise
 
     def _do(self, task: Task, attempt: int) -> None:
         match task.stage:
@@ -226,14 +262,20 @@ class _Job:
             self._failure = None
         except Cancelled:
             self._failure = "cancelled"
-        except DedupError as error:
-            self._failure = str(error)
-        except OSError as error:
-            self._failure = str(machines.refusal(error) or f"{type(error).__name__}: {error}")
         except Exception as error:  # a stage that crashed is a failed stage, whatever it was that crashed
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = _words(error)
         finally:
             self.over.set()
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and (refusal := machines.refusal(error)):
+        return str(refusal)
+    return str(error) if isinstance(error, DedupError) else f"{type(error).__name__}: {error}"
+
+
+def _last(attempts: Sequence[Attempt]) -> int:
+    return attempts[-1].number if attempts else 0
 
 
 def _lack(running: RunningSystem) -> str | None:
@@ -255,5 +297,6 @@ def _told(manifest: Manifest) -> str:
             f"{manifest.producer.ok:,} acknowledged",
             f"{manifest.consumer.received:,} read" + (f" ({extra:+,})" if extra else ""),
             *faults,
+            *manifest.missed,
         ]
     )

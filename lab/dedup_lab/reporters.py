@@ -40,6 +40,7 @@ class ConsoleReporter:
         self._runs = len(plan(experiment))
         self._finished_runs = 0
         narrow = console.width < NARROW
+        self._finished: set[str] = set()
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn(
@@ -106,8 +107,10 @@ class ConsoleReporter:
 
     def run_finished(self, run_id: str, words: str) -> None:
         """A run's history is complete."""
-        self._finished_runs += 1
         self._took_s.append(self._now_s() - self._run_began)
+        if run_id not in self._finished:  # else it replaces itself
+            self._finished_runs += 1
+        self._finished.add(run_id)
         self._remove_bar()
         left = self._show_runs()
         self.note(f"run {self._finished_runs}/{self._runs} {run_id}: {words}{left and f'; {left}'}")

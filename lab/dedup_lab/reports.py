@@ -43,10 +43,19 @@ def show_summary(summary: Summary, console: Console) -> None:
         show_findings(f"{group.system} {group.variant}", group.findings, console)
     if len(summary.runs) <= MOST_RUNS_SHOWN or summary.verdict is not Verdict.PASS:
         show_runs([run for run in summary.runs if len(summary.runs) <= MOST_RUNS_SHOWN or _doubtful(run)], console)
+    show_repetitions(summary, console)
     console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
     show_reasons(summary.reasons, console)
     if summary.verdict is Verdict.PASS:
         show_merits(summary, console)
+
+
+def show_repetitions(summary: Summary, console: Console) -> None:
+    """Every attempt that is not its run's result, and why: nothing is done again in silence."""
+    if summary.repetitions:
+        console.print("\nruns that were done again:")
+    for each in summary.repetitions:
+        console.print(f"  - {escape(str(each))}", soft_wrap=True)
 
 
 def show_merits(summary: Summary, console: Console) -> None:

@@ -16,7 +16,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.attempts import FAILURE, LOGS, attempts_of, folder_of
+from dedup.attempts import FAILURE, LOGS, Attempt, attempts_of, folder_of, note_ending
+from dedup.endings import Kind
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment, parse
 from dedup.plans import Run
@@ -62,17 +63,24 @@ class Results:
         write(self.root / STATE, state.model_dump_json(indent=1))
 
     def finished_attempt(self, run: Run) -> Path | None:
-        """The run's attempt that has a manifest; a run has one at most, since a finished run is never repeated."""
-        finished = (each.number for each in attempts_of(self.root, run.run_id) if each.finished)
-        return next((self.attempt(run.run_id, number) for number in finished), None)
+        """The run's attempt that has a manifest; of several the last, which has replaced the others."""
+        return next(reversed(self.histories(run)), None)
 
-    def attempts(self, run: Run) -> list[Path]:
+    def histories(self, run: Run) -> list[Path]:
+        """The run's attempts that have a manifest, oldest first; all but the last were replaced."""
+        return [self.attempt(run.run_id, each.number) for each in self.attempts(run) if each.finished]
+
+    def attempts(self, run: Run) -> list[Attempt]:
         """Every attempt that was begun, oldest first."""
-        return [self.attempt(run.run_id, each.number) for each in attempts_of(self.root, run.run_id)]
+        return attempts_of(self.root, run.run_id)
 
-    def note_failure(self, folder: Path, stage: str, reason: str) -> None:
-        """Keep the reason why an attempt, or a system, could not go on; `folder` is its own."""
-        write(folder / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
+    def note_ending(self, run_id: str, number: int, stage: str, reason: str, kind: Kind) -> None:
+        """Keep why an attempt has no history; what was said first stands."""
+        note_ending(self.attempt(run_id, number), stage, reason, kind)
+
+    def note_failure(self, system: str, stage: str, reason: str) -> None:
+        """Keep why a system could not be had."""
+        write(self.logs(system) / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
 
 
 def default_root(experiment: Experiment) -> Path:

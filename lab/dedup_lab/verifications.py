@@ -76,9 +76,10 @@ def _verify_experiment(
     results: Results, alone: Engine | None, as_json: bool, findings: Place | None, console: Console
 ) -> int:
     experiment = results.experiment()
-    unjudged = gather(experiment, results.root)
-    folders = [results.attempt(each.run_id, each.attempt) for each in unjudged]
-    evidence = _judged(folders, alone, findings, console)
+    gathered = gather(experiment, results.root)
+    without_history = [each for each in gathered if each.manifest is None]
+    folders = [results.attempt(each.run_id, each.attempt) for each in gathered if each.manifest is not None]
+    evidence = [*_judged(folders, alone, findings, console), *without_history]
     summary = summarise(experiment, conclude(experiment, evidence), evidence)
     if as_json:
         paths = [results.attempt(row.run_id, row.attempt) for row in summary.runs]

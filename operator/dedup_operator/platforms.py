@@ -246,7 +246,8 @@ class KubernetesPlatform:
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
-            return self._see_job(job)
+            pods = self._pods(job["metadata"]["name"])
+            return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
         match task.stage:
             case Stage.PREPARE:
                 return DONE if sights.begun(job) else self._see_job(job)

@@ -424,7 +424,7 @@ def _needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
     """PlatformError if no operator can have written this state: only a run has a system that is brought back."""
-    most = max(state.attempt, state.restarts, state.failures, state.failed_in_a_row)
+    most = max(state.attempt, state.restarts, state.replaced, state.failures, state.failed_in_a_row)
     aside = state.provisioning and not finished(tasks, state) and tasks[state.cursor].run_id is None
     if most > MOST or aside:
         raise PlatformError(

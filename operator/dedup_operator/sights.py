@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from dedup.assignments import MISSED
 from dedup.errors import PlatformError, one_line
 from dedup.parts import Part
 from dedup.stages import Observation, Status
@@ -136,6 +137,12 @@ def in_the_way(pods: Iterable[Object], cuts: Iterable[Object] = ()) -> Observati
 def has_ended(container: str, pods: Iterable[Object]) -> bool:
     """Whether that container of the pod ended in order."""
     return any(name == container and code == 0 for name, code, _ in _terminated(pods))
+
+
+def missed(pods: Iterable[Object]) -> str:
+    """Why the faults of a finished run tested nothing, as its conductor left word of it; nothing if they did."""
+    words = (words for name, code, words in _terminated(pods) if name == "conductor" and code == 0)
+    return next((short(each.removeprefix(MISSED)) for each in words if each.startswith(MISSED)), "")
 
 
 def ready(workloads: Sequence[Object]) -> Observation:

@@ -126,6 +126,7 @@ class Standing(Part):
     intended: bool = Field(False, description="the start of the current task was decided")
     since_unix_s: float = Field(0.0, ge=0, le=_LARGEST, description="when it was, in seconds since 1970")
     restarts: Number = Field(0, description="how often the current task had to be begun again")
+    replaced: Number = Field(0, description="runs that were done again because a fault of theirs missed")
     failed_in_a_row: Number = Field(0, description="runs")
     failures: Number = Field(0, description="tasks that failed")
     last_failure: Annotated[str, Field(max_length=500)] = Field("", description="what went wrong last")

@@ -4,8 +4,8 @@ An Event tells of one step from a status to the next, and is written after the s
 follows from what it tells, so that telling it again tells nothing. It may also be lost, with the operator that was
 about to write it: the status holds all that matters, and Kubernetes forgets Events after an hour anyway.
 
-A story is short at any number of runs. Of up to ten runs each end is told, of more each tenth part; of failures the
-first ten, and then the 16th, the 32nd, the 64th and so on.
+A story is short at any number of runs. Of up to ten runs each end is told, of more each tenth part; of failures, and of
+runs that are replaced, the first ten, and then the 16th, the 32nd, the 64th and so on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,6 +57,9 @@ def _steps(old: State, new: State, tasks: Sequence[Task]) -> Iterator[Tiding]:
     task, failed = tasks[min(old.cursor, len(tasks) - 1)], new.failures > old.failures
     if failed and (new.failures <= TOLD_SINGLY or new.failures.bit_count() == 1):
         yield Tiding("TaskFailed", new.last_failure, ("failed", str(new.failures)), warns=True)
+    if new.replaced > old.replaced and (new.replaced <= TOLD_SINGLY or new.replaced.bit_count() == 1):
+        said = f"{task.run_id} is done again, since a fault missed its traffic; replaced so far: {new.replaced}"
+        yield Tiding("RunReplaced", said, ("replacement", str(new.replaced)))
     provisioned = new.cursor > old.cursor and task.stage is Stage.PROVISION
     again = old.provisioning and not new.provisioning
     if (provisioned or again) and not failed:

@@ -8,17 +8,19 @@ in `failure.json`, beside what was recorded until then; without a manifest nothi
 Exit codes: 0 the run's history is complete; 4 it is not; 5 another pod has claimed this attempt, and nothing was sent.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from dedup import assignments
-from dedup.assignments import Assignment
-from dedup.attempts import FAILURE
-from dedup.errors import EXIT_ERROR, SpecificationError
+from dedup.assignments import LAST_WORD, MISSED, Assignment
+from dedup.attempts import FAILURE, note_ending
+from dedup.endings import Kind
+from dedup.errors import EXIT_ERROR, SpecificationError, one_line
+from dedup.manifests import Manifest
 from dedup.stages import Stage
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
@@ -30,6 +32,11 @@ from dedup_runners.courses import Course, Situation
 from dedup_runners.progress import Progress
 
 REPORT_EVERY_S: Final = 5.0
+ENDED_TOGETHER_S: Final = 2.0
+"""Within this time all programs of a pod that is ended are told so."""
+LONGEST_WORD: Final = 1000
+
+Done = TypeVar("Done")
 
 
 class Told:
@@ -44,7 +51,7 @@ class Told:
             print(f"{phase}: {seen.sent:,} sent, {seen.acknowledged:,} acknowledged, {seen.received:,} read")
 
 
-def conduct(assignment: Assignment) -> None:
+def conduct(assignment: Assignment) -> Manifest:
     """Claim the attempt and do all of it; AlreadyClaimed before anything else, another DedupError in the course."""
     claims.claim(assignment)
     assignment.folder.mkdir(parents=True, exist_ok=True)
@@ -52,13 +59,13 @@ def conduct(assignment: Assignment) -> None:
         endpoints = discovered(assignment.endpoints)
         with sites.connect(endpoints) as site, admins.connect(endpoints) as admin:
             site.warm_up()
-            carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin)
+            return carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin)
     except Exception as error:
         _note(assignment.folder, Stage.PREPARE, error)
         raise
 
 
-def carry_out(assignment: Assignment, site: Site, admin: Admin) -> None:
+def carry_out(assignment: Assignment, site: Site, admin: Admin) -> Manifest:
     """Do the four stages of a claimed attempt; whatever ends one of them is noted beside the history, and raised."""
     course = Course(
         Situation(
@@ -77,26 +84,42 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin) -> None:
             watchdog=assignment.watchdog,
         )
     )
-    stages: list[tuple[Stage, Callable[[], object]]] = [
+    stages: list[tuple[Stage, Callable[[], None]]] = [
         (Stage.PREPARE, course.prepare),
         (Stage.PRODUCE, course.produce),
         (Stage.SETTLE, course.settle),
-        (Stage.CONSUME, course.consume),
     ]
     for stage, work in stages:
-        print(stage.value)
-        try:
-            work()
-        except Exception as error:
-            _note(assignment.folder, stage, error)
-            raise
+        _do(stage, work, assignment.folder)
+    return _do(Stage.CONSUME, course.consume, assignment.folder)
+
+
+def _do(stage: Stage, work: Callable[[], Done], folder: Path) -> Done:
+    print(stage.value)
+    try:
+        return work()
+    except Exception as error:
+        _note(folder, stage, error)
+        raise
+
+
+def _tell(manifest: Manifest) -> None:
+    """Leave a last word in the pod's status for the operator, who has no way into the store: why faults missed."""
+    if manifest.missed and LAST_WORD.exists():
+        with suppress(OSError):
+            LAST_WORD.write_text(f"{MISSED}{one_line('; '.join(manifest.missed))}"[:LONGEST_WORD])
 
 
 def _note(folder: Path, stage: Stage, error: Exception) -> None:
-    """Say why the attempt has no manifest, unless it was said already."""
-    path = folder / FAILURE
-    if not path.exists():
-        path.write_text(json.dumps({"stage": stage.value, "reason": str(error)}, indent=1))
+    """Say why the attempt has no manifest, unless it was said already.
+
+    Who ends a pod from outside ends all its programs, but not at the same instant: if another one went first, then we
+    go now, and leave no word. That is how an interrupted attempt is told from one that failed by itself.
+    """
+    if (folder / FAILURE).exists():
+        return
+    time.sleep(ENDED_TOGETHER_S)
+    note_ending(folder, stage.value, str(error), Kind.FAILED)
 
 
 def main(arguments: list[str]) -> int:
@@ -110,7 +133,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return EXIT_ERROR
     with lifelines.held(lifelines.CONDUCTOR, assignment.shared) as ended:
-        ending = programs.attempt(lifelines.CONDUCTOR, lambda: conduct(assignment))
+        ending = programs.attempt(lifelines.CONDUCTOR, lambda: _tell(conduct(assignment)))
         ended(*ending)
     return ending.code
 

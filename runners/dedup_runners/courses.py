@@ -4,7 +4,8 @@ Prepare: everything that takes time to start (chaos processes, producer, consume
 a fresh topic is made while it loads. A producer is told its configuration only when every chaos process is armed.
 Produce: the producer runs; the chaos processes strike and heal.
 Settle: the system is whole again, the clients' connections are gone, deduplication is proven from the broker, for all
-the time since the first send.
+the time since the first send. Whether the faults missed the traffic is known then, before anything is read: only this
+decides whether the run is replaced.
 Consume: the topic is read to the end position taken then, and the manifest is written, last of all.
 """
 
@@ -84,6 +85,7 @@ class Course:
         self._looks = Looks(situation.admin, self._topic, situation.folder)
         self._deduplication: Deduplication | None = None
         self._records: tuple[FaultRecord, ...] = ()
+        self._missed: tuple[str, ...] = ()
         self._exits_before = situation.site.exits()
 
     def prepare(self) -> None:
@@ -139,6 +141,7 @@ class Course:
             at_end = admin.deduplication_in_force(topic, deduplicates(self._.variant))
             self._deduplication = self._looks.shown(at_end)
             self._records = self._faults.records(self._.experiment.spec.workload.messages)
+            self._missed = faults.missed(self._records)
 
     def consume(self) -> Manifest:
         """Read everything back, and write the manifest."""
@@ -235,6 +238,7 @@ class Course:
             consumer=consumer,
             deduplication=self._deduplication,
             faults=self._records,
+            missed=self._missed,
             problems=self._problems(),
             files=(*producer.segments, *consumer.segments, *other_files(folder)),
             stage_seconds=self._stage_seconds,

@@ -26,7 +26,7 @@ class Crash(Exception):
     """The process is gone."""
 
 
-def experiment(*, systems: int = 1, variants: int = 2, runs: int = 2) -> Experiment:
+def experiment(*, systems: int = 1, variants: int = 2, runs: int = 2, replacements: int = 0) -> Experiment:
     document: dict[str, Any] = {
         "apiVersion": "dedup.dev/v1alpha1",
         "kind": "DedupExperiment",
@@ -38,6 +38,7 @@ def experiment(*, systems: int = 1, variants: int = 2, runs: int = 2) -> Experim
                 {"name": f"v{index}", "deduplication": "Disabled", "expect": "None"} for index in range(variants)
             ],
             "runs": runs,
+            "replacements": replacements,
         },
     }
     return parse(document, source="test")
@@ -76,19 +77,23 @@ class Scripted:
     fails: Rule = never
     hangs: Rule = never
     vanishes: Rule = never
+    misses: Rule = never
     systems: set[str] = field(default_factory=set)
     tasks: dict[tuple[Task, int], Status] = field(default_factory=dict)
 
     def observe(self, task: Task, attempt: int) -> Observation:
         self.world.steps += 1
         assert self.world.steps < MAX_STEPS, f"going round in circles at {task}, attempt {attempt}"
-        if task.stage is Stage.CONSUME and attempt in self.world.finished.get(task.run_id or "", []):
-            return Observation(status=Status.DONE)
+        own, done = self.tasks.get((task, attempt)), self.world.finished.get(task.run_id or "", [])
+        missed = "scripted" if done and self.misses(task, done[-1]) else ""
+        if (own in (None, Status.DONE) and done) and not (missed and attempt > done[-1]):
+            return Observation(status=Status.DONE, attempts=done[-1], missed=missed)
         if task.run_id and task.system not in self.systems:
             return Observation(status=Status.UNPROVISIONED)
         if task.stage is Stage.TEARDOWN and task.system not in self.systems:
             return Observation(status=Status.DONE)
-        return Observation(status=self.tasks.get((task, attempt), Status.ABSENT), message="scripted")
+        begun = [number for each, number in self.world.started if each.run_id == task.run_id is not None]
+        return Observation(status=own or Status.ABSENT, message="scripted", attempts=max(begun, default=0))
 
     def start(self, task: Task, attempt: int) -> None:
         self.world.may_crash()
@@ -130,12 +135,20 @@ def new_world(of: Experiment, *crash_at: int) -> World:
     return World(state=State(digest=of.digest()), crash_at=frozenset(crash_at))
 
 
-def go_on(of: Experiment, world: World, *, fails: Rule = never, hangs: Rule = never, vanishes: Rule = never) -> int:
+def go_on(
+    of: Experiment,
+    world: World,
+    *,
+    fails: Rule = never,
+    hangs: Rule = never,
+    vanishes: Rule = never,
+    misses: Rule = never,
+) -> int:
     """Drive to the end; after each crash with a platform that has forgotten everything. Returns the crashes."""
     crashes = 0
     while True:
         try:
-            drive(of, world.state, Scripted(world, fails, hangs, vanishes), world.save, lambda: world.now_s)
+            drive(of, world.state, Scripted(world, fails, hangs, vanishes, misses), world.save, lambda: world.now_s)
             return crashes
         except Crash:
             crashes += 1

@@ -100,15 +100,6 @@ def test_a_missing_run_does_not_silence_a_witness() -> None:
     assert conclude(made, only).verdict is Verdict.FAIL
 
 
-def test_an_interrupted_attempt_beside_a_finished_one_is_ignored() -> None:
-    made = experiment()
-    found = all_evidence(made)
-    again = found[0].model_copy(update={"attempt": 2})
-    concluded = conclude(made, [again, *found[1:], Evidence(run_id=found[0].run_id, problem="interrupted")])
-    assert concluded.verdict is Verdict.PASS
-    assert concluded.runs[0].attempt == 2
-
-
 @pytest.mark.parametrize(("first", "second", "verdict"), [({}, {}, "error"), (duplicates(), {}, "fail")])
 def test_a_finished_run_is_never_replaced(first: dict[str, int], second: dict[str, int], verdict: str) -> None:
     """Who may choose between two histories can have any verdict: the first counts, and a second is an error."""

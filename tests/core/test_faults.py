@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, vacuous
+from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, vacuous
 from dedup.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
@@ -252,3 +252,13 @@ def test_a_watchdog_that_healed_leaves_no_leak_but_a_problem_and_no_proof() -> N
 def test_lines_of_other_faults_do_not_count() -> None:
     other = [{**each, "fault": "other"} for each in TOLD]
     assert record(other, [mark("injected", 60, 45, "other")]).injected_ns is None
+
+
+def test_a_run_is_replaceable_if_a_fault_missed_and_nothing_else_is_wrong() -> None:
+    struck, idle = record(), record().model_copy(update={"unacknowledged": 0})
+    assert missed([struck, struck]) == ()
+    assert missed([struck, idle]) == ("fault cut: no message was unacknowledged at the effect",)
+    for wrong in ({"leaked": True}, {"problems": ("its watchdog healed it",)}, {"heal_proven": False}):
+        assert missed([idle, struck.model_copy(update=wrong)]) == ()
+    never = idle.model_copy(update={"injected_ns": None, "heal_proven": False})
+    assert len(missed([never])) == 1

@@ -414,20 +414,30 @@ def test_what_failed_is_done_again_when_somebody_resumes() -> None:
     tasks = schedule(of)
     runs = [task.run_id or "" for task in tasks if task.stage is Stage.PREPARE]
     failed = State(digest="d", cursor=len(tasks), failures=1, last_failure="disk full")
-    again = rewound(tasks, failed, {runs[1]: 1}, {runs[0], runs[2], runs[3]})
+    again = rewound(tasks, failed, {runs[0], runs[2], runs[3]})
     assert (tasks[again.cursor].run_id, tasks[again.cursor].stage) == (runs[1], Stage.PREPARE)
-    assert (again.attempt, again.failures, again.intended) == (2, 0, False)
+    assert (again.failures, again.intended) == (0, False)
+
+
+def test_every_run_that_is_done_again_is_a_new_attempt() -> None:
+    """Only the first one was: the second took the number, and the folder, of the attempt that had failed."""
+    world, of = new_world(SMALL), SMALL
+    runs = [run.run_id for run in plan(of)]
+    go_on(of, world, fails=lambda task, _: task.run_id in runs[:2] and task.stage is Stage.PREPARE)
+    world.state = rewound(schedule(of), world.state, world.finished.keys())
+    go_on(of, world)
+    assert world.finished == {runs[0]: [2], runs[1]: [2], runs[2]: [1], runs[3]: [1]}
 
 
 def test_if_only_the_judging_failed_only_that_is_done_again() -> None:
     of = experiment(systems=1, variants=1, runs=2)
     tasks = schedule(of)
     complete = {task.run_id or "" for task in tasks if task.run_id}
-    again = rewound(tasks, State(digest="d", cursor=len(tasks), failures=1), {}, complete)
+    again = rewound(tasks, State(digest="d", cursor=len(tasks), failures=1), complete)
     assert tasks[again.cursor].stage is Stage.VERIFY
 
 
 def test_without_a_failure_an_experiment_goes_on_where_it_was() -> None:
     of = experiment(systems=1, variants=1, runs=2)
     state = State(digest="d", cursor=3, attempt=2, intended=True)
-    assert rewound(schedule(of), state, {}, set()) == state
+    assert rewound(schedule(of), state, set()) == state

@@ -53,6 +53,7 @@ def test_it_passes_if_it_is_trusted_and_says_on_what(dedup: Command, tmp_path: P
     code, document = judged(dedup, pair(tmp_path, *CLEAN), "--trust-csv")
     assert (code, only(document)["verdict"]) == (0, "pass")
     assert only(document)["reasons"][1:] == [
+        "nothing says that there was a fault: it says nothing about failures",
         "it came without a manifest, and was taken at its word as asked",
         "the oracle alone judged, as asked",
     ]

@@ -11,6 +11,7 @@ import pytest
 from tests.lab import harness
 
 from dedup import reports
+from dedup.endings import Kind
 from dedup.stages import State, drive
 from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
@@ -73,11 +74,15 @@ def test_deduplication_flipped_off_without_a_witness_is_an_error(tmp_path: Path)
     assert codes(summary, Verdict.ERROR) == {Code.NOT_IN_FORCE}
 
 
-def test_a_stubbed_fault_is_inconclusive(tmp_path: Path) -> None:
+def test_a_stubbed_fault_is_inconclusive_and_so_is_the_run_that_replaces_it(tmp_path: Path) -> None:
     found = treatment_only("kafka-kill-tcp", messages=200_000)
+    found["spec"]["replacements"] = 1
     summary = run(found, tmp_path / "results", Hooks(render=functools.partial(render, pretend=True)))
     assert summary.verdict is Verdict.INCONCLUSIVE
     assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}
+    (replaced,) = summary.repetitions
+    assert (replaced.attempt, replaced.kind, summary.runs[0].attempt) == (1, Kind.MISSED, 2)
+    assert "the target shows no effect" in replaced.reason
 
 
 def test_a_fault_after_the_last_message_is_inconclusive(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.core.evidences import manifest
 from tests.runners import assigned, mock_brokers
 from tests.runners.local_pods import COURIER, LocalPod
 
@@ -23,7 +24,8 @@ from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.histories import MANIFEST, damages, read_manifest
 from dedup.orphans import EXIT_CODE
-from dedup_runners import claims, lifelines
+from dedup.plans import Run
+from dedup_runners import claims, conductor, lifelines
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
@@ -70,7 +72,8 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
             mock_brokers.conduct(told)
         assert time.monotonic() - killed_s[0] < NOTICED_S
         assert pod.ended(BOUND_S) == {"producer": -signal.SIGKILL, "consumer": EXIT_CODE}
-    assert json.loads((told.folder / FAILURE).read_text())["stage"] == "Produce"
+    said = json.loads((told.folder / FAILURE).read_text())
+    assert (said["stage"], said["kind"], said["sent"]) == ("Produce", "failed", True)
     assert not (told.folder / MANIFEST).exists()
 
 
@@ -94,3 +97,18 @@ def test_a_second_start_of_an_attempt_sends_nothing(endpoints: Endpoints, tmp_pa
     assert len(said.splitlines()) == 1
     assert not list(second.folder.iterdir())
     assert stores.below(Path(str(first.place()))) == [claims.CLAIM]
+
+
+def test_a_finished_run_whose_faults_missed_leaves_word_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the operator, in the pod's status; elsewhere there is no such file, and none is made."""
+    run = Run(run_id="kafka-dedup-001", system="kafka", variant="dedup", number=1, seed=7)
+    missed = manifest(run, missed=("fault cut: no client\nnoticed it",))
+    word = tmp_path / "termination-log"
+    monkeypatch.setattr(conductor, "LAST_WORD", word)
+    conductor._tell(missed)
+    assert not word.exists()
+    word.touch()
+    conductor._tell(manifest(run))
+    assert word.read_text() == ""
+    conductor._tell(missed)
+    assert word.read_text() == "missed: fault cut: no client noticed it"
