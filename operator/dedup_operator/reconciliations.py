@@ -222,8 +222,8 @@ class _Look:
         platform = self._platform(taken, self._owner)
         suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
 
-        def save(after: State, ask: bool = True) -> None:
-            told = platform.told() if ask and finished(tasks, after) else None
+        def save(after: State) -> None:
+            told = platform.told if finished(tasks, after) else None
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
         if suspended:
@@ -246,11 +246,10 @@ class _Look:
         tasks: tuple[Task, ...],
         state: State,
         platform: KubernetesPlatform,
-        save: Callable[[State, bool], None],
+        save: Callable[[State], None],
     ) -> State:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
-        If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
         Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
         somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
         """
@@ -258,7 +257,7 @@ class _Look:
 
         def note(after: State) -> None:
             nonlocal saved
-            save(after, True)
+            save(after)
             saved = after
 
         try:
@@ -273,7 +272,7 @@ class _Look:
             failed = Observation(status=Seen.FAILED, message=sights.short(str(error)))
             after = decide(tasks, saved, failed, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
             platform.cancel(*current(tasks, saved), after.last_failure)
-            save(after, False)
+            save(after)
             return after
 
     def _suspended(

@@ -27,7 +27,7 @@ MODULES: Final = {"round_trips", "conductor", "producer", "consumer", "chaos", "
 FLAGS: Final = (
     *("-m", "-I", "-S", "--serve", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json", "--experiment"),
     *("--clients=", "--direct=", "--admin=", "--listener=", "--timeout-s=", "--output", "--keep", "--findings"),
-    *("--failures",),
+    *("--failures", "--result"),
 )
 ENDPOINTS: Final = "--endpoints="
 """And one JSON document, of a system that is there already."""
@@ -188,6 +188,8 @@ def _of_config(made: Mapping[str, Any]) -> Iterator[str]:
 
     Why runs came to nothing is written down as they do, and is no experiment: letters by names.
     """
+    if "data" not in made:
+        return  # the home of a bulletin, which its report writes
     if made["data"].keys() == {FAILURES_FILE}:
         told = failures_in(dict(made))
         yield from (f"a failure {each!r}" for each in told.values() if not each.isprintable())
@@ -201,7 +203,7 @@ def _of_config(made: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_rights(rules: Iterable[Mapping[str, Any]], bounds: Bounds) -> Iterator[str]:
     for rule in rules:
-        if rule.keys() != {"apiGroups", "resources", "verbs"}:
+        if rule.keys() - {"resourceNames"} != {"apiGroups", "resources", "verbs"}:
             yield f"a rule of {sorted(rule)}"
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
