@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from dedup.endpoints import Endpoints
 from dedup.experiments import parse
 from dedup_operator.objects.reports import FAILURES_FILE, failures_in
+from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.snapshots import FILE, SETTINGS
 
 LABEL: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -194,9 +196,11 @@ def _of_config(made: Mapping[str, Any]) -> Iterator[str]:
         told = failures_in(dict(made))
         yield from (f"a failure {each!r}" for each in told.values() if not each.isprintable())
         return
-    if len(made["data"]) != 1 or made["immutable"] is not True:
-        yield "more than one file, or one that may be changed"
-    (text,) = made["data"].values()
+    text, *more = made["data"].values()
+    if (more and set(made["data"]) != {FILE, SETTINGS}) or made["immutable"] is not True:
+        yield "more files than an experiment and its settings, or some that may be changed"
+    for each in more:
+        Settings.model_validate_json(each, by_alias=True, by_name=False)
     document = json.loads(text)
     parse(document.get("experiment", document), source="a ConfigMap")
 

@@ -136,7 +136,7 @@ def everything(experiment: Experiment) -> list[str]:
     owner, bounds = owner_of(experiment), bounds_of(experiment)
     settings = for_experiment(DEFAULTS, experiment, NAMESPACE)
     objects = [
-        snapshot(owner, experiment),
+        snapshot(owner, experiment, settings),
         *accounts(owner, experiment),
         *(readiness(owner, experiment, system, settings) for system in experiment.spec.systems),
         *(made for run in plan(experiment) for made in run_objects(owner, experiment, run, 1, settings)),

@@ -6,16 +6,14 @@ from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, SETTINGS, TOLD, FakeCluster, ScriptedHelm, World, document
+from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
 from dedup.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.reports import failures_in, report_name
-from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import snapshot_name
-from dedup_operator.reconciliations import Reconciler
 from dedup_operator.sights import ToldFaults
 from dedup_operator.statuses import Judgement, Standing
 
@@ -353,20 +351,6 @@ def test_a_status_that_cannot_be_read_is_told_in_one_line_and_stays(
     assert world.status() == before
     (told,) = caplog.messages
     assert "install the operator that wrote it" in told and "\n" not in told
-
-
-def test_settings_that_became_wrong_stall_what_goes_on() -> None:
-    """The administrator took away the store that histories go to."""
-    world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    before = world.status()["state"]
-    defaults = Defaults(**{name: getattr(SETTINGS, name) for name in Defaults.model_fields if name != "artifacts"})
-    operator = Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s)
-    assert operator.look((NAMESPACE, "e")) is not None
-    assert world.condition("Stalled") == ("True", "Stalled")
-    assert world.status()["state"] == before
-    world.run()
-    assert world.status()["verdict"] == "Pass"
 
 
 def test_what_is_refused_while_it_is_suspended_stalls_it() -> None:

@@ -385,6 +385,8 @@ class World:
     move_s: float = 1.0
     installed: list[str] = field(default_factory=list)
     moments: int = 0
+    settings: Settings = SETTINGS
+    """The administrator's, as an operator finds them when it begins."""
 
     def __post_init__(self) -> None:
         self.player = Player(self.cluster, self.namespace, self.fails)
@@ -418,7 +420,7 @@ class World:
     def operator(self, crash_at: int = 0) -> tuple[Reconciler, Crashing]:
         way = Crashing(self.cluster, crash_at)
         helm: Releases = ScriptedHelm(way, self.installed, self.refuses)
-        return Reconciler(way, helm, SETTINGS, lambda: self.now_s, (self.namespace,)), way
+        return Reconciler(way, helm, self.settings, lambda: self.now_s, (self.namespace,)), way
 
     def run(self, *, crash_at: int = 0, until: Callable[[Object], bool] = lambda _status: False) -> bool:
         """To the end, or until the status says so. Whether the operator crashed on the way; a new one went on then."""
