@@ -125,7 +125,7 @@ def operator(server: ApiServer, namespace: str, folder: Path, at_a_time: int) ->
     (folder / "settings.yaml").write_text(yaml.safe_dump({**SETTINGS, "concurrentExperiments": at_a_time}))
     (folder / "helm").symlink_to(binaries.find(binaries.HELM))
     (port,) = free(1)
-    command = [sys.executable, str(Path(__file__).with_name("played.py")), "--namespace", namespace]
+    command = [sys.executable, "-m", "dedup_operator", "--namespace", namespace]
     command += ["--lease", "operator", "--lease-namespace", namespace]
     command += ["--settings", str(folder / "settings.yaml"), "--charts", str(ROOT / "charts"), "--port", str(port)]
     environment = {

@@ -1,4 +1,4 @@
-"""What the operator asks of a Kubernetes cluster: seven requests, and what can become of them.
+"""What the operator asks of a Kubernetes cluster: six requests, and what can become of them.
 
 Everything that decides stands behind this narrow protocol, so that tests may put a fake, or a wrapper that crashes,
 between. Objects are what Kubernetes writes: mappings. Four things can go wrong besides:
@@ -24,7 +24,6 @@ from dedup_operator.clocks import ServerClock
 Object = dict[str, Any]
 TIMEOUT_S: Final = 10.0
 """For one request; shorter than what lies between the end of our lease and the beginning of another's (leases.py)."""
-LAST_LOG_LINES: Final = 20
 
 PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "ConfigMap": ("/api/v1", "configmaps"),
@@ -105,9 +104,6 @@ class Cluster(Protocol):
         The experiment as it is then.
         """
 
-    def log(self, namespace: str, pod: str) -> str:
-        """The last lines of what the pod's only container said."""
-
 
 def list_in(cluster: Cluster, kind: str, namespaces: Sequence[str], selector: str = "") -> list[Object]:
     """What there is in those of the namespaces that may be read; Forbidden if there is none that may.
@@ -168,13 +164,6 @@ class LiveCluster:
     def replace_status(self, made: Object) -> Object:
         meta = made["metadata"]
         return _object(*self._ask("PUT", path_of(made["kind"], meta["namespace"], meta["name"]) + "/status", made))
-
-    def log(self, namespace: str, pod: str) -> str:
-        status, said = self._ask(
-            "GET", path_of("Pod", namespace, pod) + "/log", query={"tailLines": str(LAST_LOG_LINES)}
-        )
-        _checked(status, said)
-        return said
 
     def _ask(
         self,

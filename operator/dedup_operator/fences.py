@@ -31,9 +31,6 @@ class FencedCluster:
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
         return self._cluster.list(kind, namespace, selector, fields, most)
 
-    def log(self, namespace: str, pod: str) -> str:
-        return self._cluster.log(namespace, pod)
-
     def create(self, made: Object) -> bool:
         check(self._held, f"create {made['kind']} {made['metadata']['name']}")
         return self._cluster.create(made)

@@ -25,7 +25,16 @@ from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, Unkn
 from dedup_operator.objects.accounts import accounts, needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, labels, name_of
 from dedup_operator.objects.readiness import readiness, readiness_name
-from dedup_operator.objects.reports import failures, failures_in, failures_name, report, report_name, with_failure
+from dedup_operator.objects.reports import (
+    bulletin_in,
+    failures,
+    failures_in,
+    failures_name,
+    home_name,
+    report_name,
+    report_objects,
+    with_failure,
+)
 from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of, values
@@ -60,6 +69,8 @@ class KubernetesPlatform:
     ) -> None:
         self._cluster, self._releases, self._now = cluster, releases, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
+        self.told: Told | None = None
+        """What the report said, once it has been observed to be done."""
 
     def observe(self, task: Task, attempt: int) -> Observation:
         match task.stage:
@@ -86,8 +97,9 @@ class KubernetesPlatform:
             case Stage.VERIFY:
                 self._make(verification(self._owner, self._experiment, self._settings))
             case Stage.REPORT:
+                self._forget_report()
                 failed = self._own("ConfigMap", failures_name(self._owner)) is not None
-                self._make(report(self._owner, self._settings, failed=failed))
+                self._make(*report_objects(self._owner, self._settings, failed=failed))
             case _:
                 pass  # a later stage of a run whose Job is gone: it will be seen to be absent, and begun anew
 
@@ -163,18 +175,6 @@ class KubernetesPlatform:
         for system in self._experiment.spec.systems:
             if self._see_leaving(system) != DONE:
                 self._leave(system)
-
-    def told(self) -> Told | None:
-        """What the report said: a pod's word counts only if the pod, and its Job with it, ended in order."""
-        job = self._ours("Job", report_name(self._owner))
-        if job is None or sights.ended(job) != "Complete":
-            return None
-        for pod in self._pods(report_name(self._owner)):
-            if pod.get("status", {}).get("phase") != "Succeeded":
-                continue
-            if (said := sights.told(self._cluster.log(self._owner.namespace, pod["metadata"]["name"]))) is not None:
-                return said
-        return None
 
     # --- what can be seen ---
 
@@ -260,13 +260,25 @@ class KubernetesPlatform:
                 return RUNNING
 
     def _see_report(self) -> Observation:
-        job = self._own("Job", report_name(self._owner))
+        """Done when the Job has ended in order and its bulletin is in its home; no pod is asked, and no log.
+
+        A bulletin that is not there, or has no home, was lost: it is written again. One that says something else than
+        a report on this experiment does is an error, and stays for people to look at.
+        """
+        job, home = self._own("Job", report_name(self._owner)), self._own("ConfigMap", home_name(self._owner))
         if job is None:
             return ABSENT
         seen = self._see_job(job)
-        if seen.status is Status.DONE and self.told() is None:
-            return Observation(status=Status.FAILED, message="the report ended without a word of the verdict")
-        return seen
+        if seen.status is Status.RUNNING:
+            return seen
+        if home is None or (seen == DONE and bulletin_in(home) is None):
+            return ABSENT
+        if seen != DONE:
+            return seen
+        self.told, wrong = sights.told(str(bulletin_in(home)), self._experiment.digest())
+        return (
+            Observation(status=Status.FAILED, message=f"ConfigMap {home_name(self._owner)}: {wrong}") if wrong else seen
+        )
 
     # --- what is done ---
 
@@ -343,6 +355,11 @@ class KubernetesPlatform:
 
     def _forget_readiness(self, system: System) -> None:
         if (job := self._ours("Job", readiness_name(self._owner, system))) is not None:
+            self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
+
+    def _forget_report(self) -> None:
+        """One that ended and left no bulletin, so that another can be made."""
+        if (job := self._ours("Job", report_name(self._owner))) is not None and sights.ended(job):
             self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
 
     def _make(self, *objects: Object) -> None:

@@ -5,8 +5,8 @@ the resourceVersion that was read: if somebody else wrote meanwhile, nothing is 
 begun has a name that follows from the intent, so beginning it again changes nothing. An end (a cancellation, a system
 of an execution that a new runToken replaces) comes before the status that forgets it.
 
-What an execution runs is its snapshot. The resource itself is asked for four things only: whether it is still there,
-whether it is suspended, which runToken it has, and what stays when all is over.
+What an execution runs, and the administrator's settings for it, is its snapshot. The resource itself is asked for four
+things only: whether it is still there, whether it is suspended, which runToken it has, and what stays when all is over.
 """
 
 import logging
@@ -48,8 +48,8 @@ from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.credentials import Named, administrators, secrets_named
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
-from dedup_operator.objects.settings import Defaults
-from dedup_operator.objects.snapshots import read, snapshot, snapshot_name
+from dedup_operator.objects.settings import Defaults, Settings
+from dedup_operator.objects.snapshots import read, settings_in, snapshot, snapshot_name
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
@@ -200,8 +200,9 @@ class _Look:
             return self._ended(state.digest)
         asked = parse(_document(self._live), source="DedupExperiment")
         if state is None or not same:  # before anything is begun, or ended, for it
-            platform = self._platform(asked, self._owner)
-            self._check_named(asked)
+            todays = self._todays(asked)
+            platform = self._platform(asked, self._owner, todays)
+            self._check_named(asked, todays)
             platform.check()
             platform.check_faults()
         if state is not None and not same:
@@ -216,9 +217,9 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
-        taken = self._snapshot(asked)
-        self._check_named(taken)
-        settings = settings_files.for_experiment(self._defaults, taken, self._owner.namespace)
+        kept = self._snapshot(asked)
+        taken, settings = read(kept), settings_in(kept, self._defaults)
+        self._check_named(taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
         if self._before.state is None:
@@ -226,15 +227,14 @@ class _Look:
             return AT_ONCE_S
         stands = self._before.state.state
         _check_possible(self._tasks, stands)
-        return self._go_on(asked, taken, stands)
+        return self._go_on(asked, taken, stands, self._platform(taken, self._owner, settings))
 
-    def _go_on(self, asked: Experiment, taken: Experiment, state: State) -> float | None:
+    def _go_on(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
         tasks = self._tasks
-        platform = self._platform(taken, self._owner)
         suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
 
-        def save(after: State, ask: bool = True) -> None:
-            told = platform.told() if ask and finished(tasks, after) else None
+        def save(after: State) -> None:
+            told = platform.told if finished(tasks, after) else None
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
         if suspended:
@@ -257,11 +257,10 @@ class _Look:
         tasks: tuple[Task, ...],
         state: State,
         platform: KubernetesPlatform,
-        save: Callable[[State, bool], None],
+        save: Callable[[State], None],
     ) -> State:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
-        If that is the last task the report is not asked for its word: whoever refused it would refuse it again.
         Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
         somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
         """
@@ -269,7 +268,7 @@ class _Look:
 
         def note(after: State) -> None:
             nonlocal saved
-            save(after, True)
+            save(after)
             saved = after
 
         try:
@@ -284,7 +283,7 @@ class _Look:
             failed = Observation(status=Seen.FAILED, message=sights.short(str(error)))
             after = decide(tasks, saved, failed, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
             platform.cancel(*current(tasks, saved), after.last_failure)
-            save(after, False)
+            save(after)
             return after
 
     def _suspended(
@@ -326,7 +325,7 @@ class _Look:
         if kept is None:
             return True
         taken = read(kept)
-        tasks, platform = schedule(taken), self._platform(taken, owner)
+        tasks, platform = schedule(taken), self._platform(taken, owner, settings_in(kept, self._defaults))
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
@@ -335,12 +334,12 @@ class _Look:
         self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
         return True
 
-    def _snapshot(self, asked: Experiment) -> Experiment:
-        """The experiment of this execution, which is written down the first time that anybody asks for it."""
+    def _snapshot(self, asked: Experiment) -> Object:
+        """What this execution runs, which is written down the first time that anybody asks for it."""
         name = snapshot_name(self._owner)
         kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
         if kept is None:
-            self._cluster.create(snapshot(self._owner, asked))
+            self._cluster.create(snapshot(self._owner, asked, self._todays(asked)))
             kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
         self._refuse_used(kept)
         owners = (kept or {}).get("metadata", {}).get("ownerReferences") or ()
@@ -351,7 +350,7 @@ class _Look:
                 rule="an execution runs what was written down when it began",
                 todo="find out who made it, and delete it" if kept else "see who deletes such ConfigMaps",
             )
-        return read(kept)
+        return kept
 
     def _check_unused(self) -> None:
         """Before an execution is ended, and what it left is taken away, for a token that cannot be run."""
@@ -366,17 +365,17 @@ class _Look:
                 todo="choose another",
             )
 
-    def _check_named(self, asked: Experiment) -> None:
+    def _check_named(self, asked: Experiment, settings: Settings) -> None:
         """What the experiment names, or the administrator for it, is there, and may be used.
 
         Of Secrets only those whose owner said so: who writes an experiment need not have a right to read them.
         """
-        for named in [*secrets_named(asked), *administrators(asked, self._defaults)]:
+        for named in [*secrets_named(asked), *administrators(asked, settings)]:
             secret = self._cluster.get("Secret", self._owner.namespace, named.name)
             if wrong := _unusable(secret, named):
                 got, rule, todo = wrong
                 raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
-        volume = settings_files.for_experiment(self._defaults, asked, self._owner.namespace).artifacts.volume
+        volume = settings.artifacts.volume
         if volume and self._cluster.get("PersistentVolumeClaim", self._owner.namespace, volume.claim) is None:
             raise PlatformError(
                 where="spec.artifacts.pvc.claimName" if asked.spec.artifacts else "settings.artifacts.volume.claim",
@@ -388,8 +387,11 @@ class _Look:
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
 
-    def _platform(self, taken: Experiment, owner: Owner) -> _Hearing:
-        settings = settings_files.for_experiment(self._defaults, taken, owner.namespace)
+    def _todays(self, asked: Experiment) -> Settings:
+        """What an execution that begins now would be begun with."""
+        return settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
+
+    def _platform(self, taken: Experiment, owner: Owner, settings: Settings) -> _Hearing:
         return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
 
     def _situation(self, **more: Any) -> Situation:

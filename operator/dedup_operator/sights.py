@@ -56,7 +56,7 @@ class ToldFaults(Part):
 
 
 class Told(Part):
-    """The report's bulletin (`dedup_spark.report`), as far as the status needs it: one line of its log."""
+    """The report's bulletin (`dedup_spark.report`), as far as the status needs it."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -72,14 +72,15 @@ class Told(Part):
         return "; ".join([*self.reasons, *([f"see {self.uri}"] if self.uri else [])])
 
 
-def told(log: str) -> Told | None:
-    """The report's word, if it gave one: its last line that is one, since libraries may say something after it."""
-    for line in reversed(log.strip().splitlines()):
-        try:
-            return Told.model_validate_json(line)
-        except ValidationError:
-            continue
-    return None
+def told(bulletin: str, digest: str) -> tuple[Told | None, str]:
+    """The report's word on the experiment of that digest; else why this is none."""
+    try:
+        said = Told.model_validate_json(bulletin)
+    except ValidationError:
+        return None, f"got {short(bulletin)[:80]}; a report leaves a line of JSON there; the report's log may say more"
+    if said.spec_digest != digest:
+        return None, f"got a report on another experiment, {said.spec_digest[:12]}; this one is {digest[:12]}"
+    return said, ""
 
 
 def ended(job: Object) -> str | None:

@@ -1,12 +1,13 @@
 """The report of an experiment whose runs Spark has verified: the second opinion, the verdict, and the files it leaves.
 
-    python -m dedup_spark.report --experiment FILE [--failures FILE] ROOT
+    python -m dedup_spark.report --experiment FILE [--failures FILE] [--result NAME] ROOT
 
 ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
 that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
 oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
 Then all is concluded and written (dedup/reports.py). The last line printed is a *bulletin*: one line of JSON for the
-operator, who has no way into the store. FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
+operator, who has no way into the store. In a cluster it is written into the ConfigMap of --result as well, where the
+operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
 """
@@ -31,6 +32,7 @@ from dedup.histories import omissions
 from dedup.stores import Place, place
 from dedup.summaries import GroupRow, Summary
 from dedup.verdicts import Code, Evidence, Verdict
+from dedup_spark import homes
 from dedup_spark.opinions import second_opinion
 
 COUNTED: Final = (
@@ -151,11 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dedup_spark.report", description="Report on verified runs.")
     parser.add_argument("--experiment", required=True, type=Path, help="the experiment, YAML or JSON")
     parser.add_argument("--failures", type=Path, help="why there is nothing of systems or runs, a JSON mapping")
+    parser.add_argument("--result", metavar="NAME", help="the ConfigMap that the bulletin is kept in, in a cluster")
     parser.add_argument("root", help="the experiment's place, a path or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
     try:
         failures = read_failures(asked.failures) if asked.failures else None
         told = report(load(asked.experiment), place(asked.root), failures)
+        if asked.result:
+            homes.keep(asked.result, told)
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

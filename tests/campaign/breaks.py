@@ -20,7 +20,7 @@ from urllib3.exceptions import ProtocolError
 from dedup_operator.clusters import Cluster, ClusterError, LiveCluster, Object
 
 WRITES: Final = ("create", "delete", "patch", "replace_status")
-READS: Final = ("get", "list", "log")
+READS: Final = ("get", "list")
 EVERY: Final = (*READS, *WRITES)
 WORK: Final = ("Job", "SparkApplication")
 """What work is done by; all else is what they need."""
@@ -146,9 +146,6 @@ class Way:
 
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
         return list(self._ask("list", kind, selector, lambda to: to.list(kind, namespace, selector, fields, most)))
-
-    def log(self, namespace: str, pod: str) -> str:
-        return str(self._ask("log", "Pod", pod, lambda to: to.log(namespace, pod)))
 
     def create(self, made: Object) -> bool:
         def do(to: Cluster) -> bool:

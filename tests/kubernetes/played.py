@@ -12,7 +12,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.kubernetes.cluster.api_servers import ApiServer
 from tests.kubernetes.requests import apply, ask, known
-from tests.operator.worlds import TOLD, document, store_secret
+from tests.operator.worlds import store_secret
 
 from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster, Object, path_of
@@ -56,9 +56,6 @@ class PlayedCluster(LiveCluster):
         group = path_of(kind, namespace).removeprefix("/apis/").removeprefix("/api/").split("/namespaces/")[0]
         found = super().list(kind, namespace, selector, fields, most)
         return [{"apiVersion": group, "kind": kind, **made} for made in found]
-
-    def log(self, namespace: str, pod: str) -> str:
-        return document(TOLD)
 
 
 @contextmanager

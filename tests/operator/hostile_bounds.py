@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from dedup.endpoints import Endpoints
 from dedup.experiments import parse
 from dedup_operator.objects.reports import FAILURES_FILE, failures_in
+from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.snapshots import FILE, SETTINGS
 
 LABEL: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -27,7 +29,7 @@ MODULES: Final = {"round_trips", "conductor", "producer", "consumer", "chaos", "
 FLAGS: Final = (
     *("-m", "-I", "-S", "--serve", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json", "--experiment"),
     *("--clients=", "--direct=", "--admin=", "--listener=", "--timeout-s=", "--output", "--keep", "--findings"),
-    *("--failures",),
+    *("--failures", "--result"),
 )
 ENDPOINTS: Final = "--endpoints="
 """And one JSON document, of a system that is there already."""
@@ -188,20 +190,24 @@ def _of_config(made: Mapping[str, Any]) -> Iterator[str]:
 
     Why runs came to nothing is written down as they do, and is no experiment: letters by names.
     """
+    if "data" not in made:
+        return  # the home of a bulletin, which its report writes
     if made["data"].keys() == {FAILURES_FILE}:
         told = failures_in(dict(made))
         yield from (f"a failure {each!r}" for each in told.values() if not each.isprintable())
         return
-    if len(made["data"]) != 1 or made["immutable"] is not True:
-        yield "more than one file, or one that may be changed"
-    (text,) = made["data"].values()
+    text, *more = made["data"].values()
+    if (more and set(made["data"]) != {FILE, SETTINGS}) or made["immutable"] is not True:
+        yield "more files than an experiment and its settings, or some that may be changed"
+    for each in more:
+        Settings.model_validate_json(each, by_alias=True, by_name=False)
     document = json.loads(text)
     parse(document.get("experiment", document), source="a ConfigMap")
 
 
 def _of_rights(rules: Iterable[Mapping[str, Any]], bounds: Bounds) -> Iterator[str]:
     for rule in rules:
-        if rule.keys() != {"apiGroups", "resources", "verbs"}:
+        if rule.keys() - {"resourceNames"} != {"apiGroups", "resources", "verbs"}:
             yield f"a rule of {sorted(rule)}"
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:

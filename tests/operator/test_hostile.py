@@ -27,11 +27,11 @@ from dedup.plans import plan
 from dedup.stages import State, schedule
 from dedup_operator.clusters import Object, path_of
 from dedup_operator.conditions import Situation, noted, stalled, status_of
-from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.accounts import accounts, reporting
 from dedup_operator.objects.credentials import secrets_named
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.readiness import readiness
-from dedup_operator.objects.reports import failures, report
+from dedup_operator.objects.reports import failures, home_name, report_objects
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Defaults, for_experiment
 from dedup_operator.objects.snapshots import snapshot
@@ -88,7 +88,10 @@ def bounds_of(experiment: Experiment) -> Bounds:
         frozenset({"localhost/dedup-runner:dev", "localhost/dedup-spark:dev"}),
         frozenset(
             made["metadata"]["name"]
-            for made in accounts(owner_of(experiment), experiment)
+            for made in [
+                *accounts(owner_of(experiment), experiment),
+                *reporting(owner_of(experiment), home_name(owner_of(experiment))),
+            ]
             if made["kind"] == "ServiceAccount"
         ),
         privileged=any(fault.privileged for fault in experiment.spec.faults),
@@ -133,12 +136,12 @@ def everything(experiment: Experiment) -> list[str]:
     owner, bounds = owner_of(experiment), bounds_of(experiment)
     settings = for_experiment(DEFAULTS, experiment, NAMESPACE)
     objects = [
-        snapshot(owner, experiment),
+        snapshot(owner, experiment, settings),
         *accounts(owner, experiment),
         *(readiness(owner, experiment, system, settings) for system in experiment.spec.systems),
         *(made for run in plan(experiment) for made in run_objects(owner, experiment, run, 1, settings)),
         verification(owner, experiment, settings),
-        report(owner, settings, failed=True),
+        *report_objects(owner, settings, failed=True),
         failures(owner, {run.run_id: "no room" for run in plan(experiment)}),
     ]
     told = [

@@ -6,7 +6,7 @@ from typing import Final
 import httpx
 import pytest
 from tests.operator.gates import ROOT, table
-from tests.operator.test_reconciliations import applied, edit, fake
+from tests.operator.test_reconciliations import applied, edit
 from tests.operator.worlds import NAMESPACE, TOLD, World, document, rests
 
 from dedup.stages import Stage
@@ -44,7 +44,7 @@ def test_what_an_experiment_came_to_is_counted_once() -> None:
     world = applied()
     variant = VariantStatus(name="dedup", runs=1, finished_runs=1, counts=COUNTS)
     said = document(TOLD.model_copy(update={"systems": [SystemStatus(name="kafka", variants=[variant, variant])]}))
-    fake(world).logs = lambda: said
+    world.player.says = lambda: said
     operator = finish(world)
     for _ in range(3):
         operator.look((NAMESPACE, "e"))

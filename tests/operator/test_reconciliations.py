@@ -1,22 +1,19 @@
 """The operator before a fake cluster: from `kubectl apply` to the verdict, and whatever may come between."""
 
 import json
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, SETTINGS, TOLD, FakeCluster, ScriptedHelm, World, document
+from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
 from dedup.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.reports import failures_in, report_name
-from dedup_operator.objects.settings import Defaults
 from dedup_operator.objects.snapshots import snapshot_name
-from dedup_operator.reconciliations import Reconciler
 from dedup_operator.sights import ToldFaults
 from dedup_operator.statuses import Judgement, Standing
 
@@ -75,8 +72,7 @@ def test_every_stage_is_told() -> None:
 def test_only_a_pass_is_well(verdict: Judgement) -> None:
     world = applied()
     said = document(TOLD.model_copy(update={"verdict": verdict}))
-    assert isinstance(world.cluster, FakeCluster)
-    world.cluster.logs = lambda: said
+    world.player.says = lambda: said
     world.run()
     assert world.condition("Finished") == ("True", verdict.value)
     assert world.condition("Stalled")[0] == "True"
@@ -99,7 +95,7 @@ def test_whether_faults_took_effect_is_the_reports_word(
 ) -> None:
     world = applied()
     log = document(TOLD.model_copy(update={"faults": faults}))
-    fake(world).logs = lambda: log
+    world.player.says = lambda: log
     world.run(until=lambda status: status.get("phase") == "Reporting")
     assert world.condition("FaultsInjected") == ("Unknown", "NotReported")
     world.run()
@@ -107,11 +103,10 @@ def test_whether_faults_took_effect_is_the_reports_word(
     assert words in message(world, "FaultsInjected")
 
 
-@pytest.mark.parametrize("log", ["", "Traceback", '{"verdict": "Great"}', '{"verdict": "Pass", "more": 1}'])
-def test_a_report_without_a_word_is_an_error(log: str) -> None:
+@pytest.mark.parametrize("said", ["", "Traceback", '{"verdict": "Great"}', '{"verdict": "Pass", "more": 1}'])
+def test_a_bulletin_that_is_none_is_an_error(said: str) -> None:
     world = applied()
-    assert isinstance(world.cluster, FakeCluster)
-    world.cluster.logs = lambda: log
+    world.player.says = lambda: said
     world.run()
     assert world.condition("Finished") == ("True", "Error")
 
@@ -129,8 +124,7 @@ def test_what_failed_last_is_told_once() -> None:
     failure = "Produce kafka-control-001: Played: as the script says"
     for reason, message in ((failure, failure), ("unlike", f"unlike; what failed last: {failure}")):
         world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/variant") == "control")
-        assert isinstance(world.cluster, FakeCluster)
-        world.cluster.logs = partial(document, TOLD.model_copy(update={"reasons": [reason]}))
+        world.player.says = partial(document, TOLD.model_copy(update={"reasons": [reason]}))
         world.run()
         (finished,) = (each for each in world.status()["conditions"] if each["type"] == "Finished")
         assert finished["message"] == message
@@ -281,22 +275,6 @@ def test_a_report_that_failed_has_no_word() -> None:
     assert world.status()["verdict"] == "Error"
 
 
-@dataclass
-class Silent(FakeCluster):
-    """A cluster whose logs the operator may not read."""
-
-    def log(self, namespace: str, pod: str) -> str:
-        raise Refused("pods/log is forbidden")
-
-
-def test_a_report_whose_log_may_not_be_read_is_an_end_too() -> None:
-    world = World(Silent())
-    world.apply(changed(*SMALL))
-    world.run()
-    assert world.condition("Finished") == ("True", "Error")
-    assert "pods/log is forbidden" in message(world, "Finished")
-
-
 def test_what_is_waited_for_is_told() -> None:
     world = applied()
     operator, _ = world.operator()
@@ -373,20 +351,6 @@ def test_a_status_that_cannot_be_read_is_told_in_one_line_and_stays(
     assert world.status() == before
     (told,) = caplog.messages
     assert "install the operator that wrote it" in told and "\n" not in told
-
-
-def test_settings_that_became_wrong_stall_what_goes_on() -> None:
-    """The administrator took away the store that histories go to."""
-    world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    before = world.status()["state"]
-    defaults = Defaults(**{name: getattr(SETTINGS, name) for name in Defaults.model_fields if name != "artifacts"})
-    operator = Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s)
-    assert operator.look((NAMESPACE, "e")) is not None
-    assert world.condition("Stalled") == ("True", "Stalled")
-    assert world.status()["state"] == before
-    world.run()
-    assert world.status()["verdict"] == "Pass"
 
 
 def test_what_is_refused_while_it_is_suspended_stalls_it() -> None:

@@ -23,8 +23,7 @@ SNAPSHOT: Final = f"ConfigMap {snapshot_name(FIRST)}"
 def ended(verdict: Judgement = Judgement.PASS, **retention: Any) -> World:
     """An experiment that came to this verdict."""
     world = applied(*([("spec/retention", retention)] if retention else []))
-    assert isinstance(world.cluster, FakeCluster)
-    world.cluster.logs = lambda: document(TOLD.model_copy(update={"verdict": verdict}))
+    world.player.says = lambda: document(TOLD.model_copy(update={"verdict": verdict}))
     world.run()
     assert world.status()["verdict"] == verdict.value
     return world

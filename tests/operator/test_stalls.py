@@ -27,6 +27,7 @@ from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
+from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
 OTHER: Final = "any other words"
@@ -152,6 +153,15 @@ def snapshot_of_another_version() -> World:
     return looked(world)
 
 
+def settings_of_another_version() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    kept = (world.cluster.get("ConfigMap", NAMESPACE, SNAPSHOT) or {})["data"][SETTINGS_FILE]
+    newer = json.dumps({**json.loads(kept), "warp": 9})
+    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {SETTINGS_FILE: newer}})
+    return looked(world)
+
+
 def take_over(world: World, job: str) -> None:
     world.cluster.patch("Job", NAMESPACE, job, {"metadata": {"ownerReferences": []}})
 
@@ -199,6 +209,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("Kafka d-…: got no status for more than 180 s", lambda: unserved_for_long(kafka_that_nobody_looks_at())),
     ("ConfigMap d-…: got one that does not belong …", anothers_snapshot),
     ("ConfigMap d-…: got none, though it was just made", snapshot_that_goes),
+    ("ConfigMap d-…: settings.json: …: got …", settings_of_another_version),
     ("ConfigMap d-…: spec.…: got …", snapshot_of_another_version),
     ("Job d-…: got one that does not belong …", anothers_run),
     ("Job d-…: got one that does not belong …", anothers_readiness),

@@ -83,7 +83,7 @@ def test_a_failure_is_told_in_its_words() -> None:
 def test_any_other_verdict_warns(verdict: Judgement) -> None:
     world = applied()
     said = document(TOLD.model_copy(update={"verdict": verdict}))
-    fake(world).logs = lambda: said
+    world.player.says = lambda: said
     world.run()
     *_, last = sorted(world.cluster.list("Event", NAMESPACE, ""), key=lambda each: each["reason"] == "Finished")
     assert (last["reason"], last["type"]) == ("Finished", "Warning")

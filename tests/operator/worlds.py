@@ -17,6 +17,7 @@ from tests.operator import copies as copy
 
 from dedup.deployments import STRIMZI
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
+from dedup_operator.objects.reports import BULLETIN
 from dedup_operator.objects.settings import STORE_KEYS, Settings
 from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
 from dedup_operator.releases import Releases, secrets_of
@@ -30,8 +31,10 @@ STORE: Final = "store"
 SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
+ANY: Final = "0" * 64
+"""The digest of whatever experiment is reported on: the player writes the real one in its place."""
 TOLD: Final = Told(
-    spec_digest="0" * 64,
+    spec_digest=ANY,
     verdict=Judgement.PASS,
     reasons=["every expectation was met"],
     systems=[SystemStatus(name="kafka", variants=[VariantStatus(name="dedup", runs=1, finished_runs=1)])],
@@ -39,7 +42,7 @@ TOLD: Final = Told(
 
 
 def document(told: Told) -> str:
-    """The line that a report ends with, in the words of `dedup_spark.report` (held against it in its own test)."""
+    """The bulletin that a report leaves, in the words of `dedup_spark.report` (held against it in its own test)."""
     return json.dumps(
         {"experiment": "e", "exitCode": 0, **told.model_dump(mode="json", by_alias=True, exclude_none=True)}
     )
@@ -70,7 +73,6 @@ class FakeCluster:
     """Objects by kind, namespace and name."""
 
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
-    logs: Callable[[], str] = lambda: document(TOLD)
     versions: int = 0
     unknown: set[str] = field(default_factory=set)
     """Kinds that nobody has installed."""
@@ -131,9 +133,6 @@ class FakeCluster:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
         self._put(key, {**self.objects[key], "status": status})
 
-    def log(self, namespace: str, pod: str) -> str:
-        return self.logs()
-
     def _put(self, key: tuple[str, str, str], made: Object) -> None:
         self.versions += 1
         made = copy.deepcopy(made)
@@ -164,9 +163,6 @@ class Crashing:
 
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
         return self.inner.list(kind, namespace, selector, fields, most)
-
-    def log(self, namespace: str, pod: str) -> str:
-        return self.inner.log(namespace, pod)
 
     def create(self, made: Object) -> bool:
         return bool(self._around(lambda: self.inner.create(made)))
@@ -265,6 +261,8 @@ class Player:
     """Whether it leaves a Kafka alone when it is asked to."""
     verifies: bool = True
     """Whether Spark's operator is up."""
+    says: Callable[[], str | None] = lambda: document(TOLD)
+    """The bulletin that a report leaves; None: it leaves none."""
     jobs: dict[str, str] = field(default_factory=dict)
     """Which Jobs were ever seen to start: their names, and the runs that they are of."""
     overlaps: list[tuple[str, str]] = field(default_factory=list)
@@ -330,9 +328,24 @@ class Player:
             ends = [_condition("FailureTarget"), _condition("Failed")]
             self.cluster.set_status(made, {"startTime": STAMP, "failed": 1, "ready": 0, "conditions": ends})
         else:
+            self._report(made)
             ends = [_condition("SuccessCriteriaMet"), _condition("Complete")]
             counts = {"startTime": STAMP, "completionTime": STAMP, "succeeded": 1, "ready": 0}
             self.cluster.set_status(made, {**counts, "conditions": ends})
+
+    def _report(self, job: Object) -> None:
+        """What a report leaves before it ends: its bulletin, in its home."""
+        if job["metadata"]["labels"].get("dedup.dev/component") != "report" or (said := self.says()) is None:
+            return
+        pod = job["spec"]["template"]["spec"]
+        program = pod["containers"][0]["command"]
+        (config,) = (each["configMap"]["name"] for each in pod["volumes"] if each["name"] == "config")
+        run = self.cluster.get("ConfigMap", self.namespace, config)
+        assert run is not None
+        text = said.replace(ANY, run["metadata"]["annotations"]["dedup.dev/digest"])
+        with suppress(Refused):  # its home is gone
+            home = program[program.index("--result") + 1]
+            self.cluster.patch("ConfigMap", self.namespace, home, {"data": {BULLETIN: text}})
 
 
 def _condition(kind: str) -> Object:
@@ -372,6 +385,8 @@ class World:
     move_s: float = 1.0
     installed: list[str] = field(default_factory=list)
     moments: int = 0
+    settings: Settings = SETTINGS
+    """The administrator's, as an operator finds them when it begins."""
 
     def __post_init__(self) -> None:
         self.player = Player(self.cluster, self.namespace, self.fails)
@@ -405,7 +420,7 @@ class World:
     def operator(self, crash_at: int = 0) -> tuple[Reconciler, Crashing]:
         way = Crashing(self.cluster, crash_at)
         helm: Releases = ScriptedHelm(way, self.installed, self.refuses)
-        return Reconciler(way, helm, SETTINGS, lambda: self.now_s, (self.namespace,)), way
+        return Reconciler(way, helm, self.settings, lambda: self.now_s, (self.namespace,)), way
 
     def run(self, *, crash_at: int = 0, until: Callable[[Object], bool] = lambda _status: False) -> bool:
         """To the end, or until the status says so. Whether the operator crashed on the way; a new one went on then."""

@@ -16,6 +16,7 @@ from tests.core.evidences import experiment
 from tests.runners import minio
 
 from dedup.anomalies import Engine
+from dedup.errors import PlatformError
 from dedup.histories import MANIFEST, VERIFICATION, run_folders
 from dedup.manifests import Deduplication
 from dedup.plans import Run, deduplicates, plan
@@ -24,7 +25,7 @@ from dedup.summaries import RunRow, Summary
 from dedup.verdicts import Code, Reason, Verdict
 from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
-from dedup_spark import evidence, local, report
+from dedup_spark import evidence, homes, local, report
 from dedup_spark.evidence import Report
 
 MESSAGES: Final = 6
@@ -106,7 +107,7 @@ def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> Non
     assert treatment.verdict is Judgement(told["verdict"]) is Judgement.PASS
     assert set(report.COUNTED) == set(Sums.model_fields)
     assert told["uri"] == str(root / "summary.json")
-    heard = sights.told(f"of a library\n{json.dumps(told)}\nof another\n")
+    heard, _ = sights.told(json.dumps(told), EXPERIMENT.digest())
     assert heard is not None
     assert (heard.verdict, heard.spec_digest, heard.systems) == (Judgement.PASS, EXPERIMENT.digest(), [kafka])
     assert heard.message.endswith(f"see {root / 'summary.json'}")
@@ -114,7 +115,7 @@ def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> Non
 
 def fault_told(told: dict[str, Any]) -> dict[str, Any]:
     """As the operator hears it, which is all of it."""
-    heard = sights.told(json.dumps(told))
+    heard, _ = sights.told(json.dumps(told), told["specDigest"])
     assert heard is not None and heard.faults is not None
     assert heard.faults.model_dump(by_alias=True) == told["faults"]
     return dict(told["faults"])
@@ -282,6 +283,23 @@ def test_without_an_experiment_there_is_no_report(
         str(tmp_path / "none.json"),
         "IsADirectoryError",
     ]
+
+
+def test_in_a_cluster_the_bulletin_is_left_in_its_home(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where it cannot be left there is no report: nobody would read it."""
+    kept: list[tuple[str, object]] = []
+    monkeypatch.setattr(homes, "keep", lambda name, told: kept.append((name, told)))
+    assert report.main(["--result", "d-home", *command(tmp_path, root)]) == 0
+    assert kept == [("d-home", json.loads(capsys.readouterr().out.splitlines()[-1]))]
+
+    def refuse(name: str, told: object) -> None:
+        raise PlatformError(where=name, got="403", rule="r", todo="t")
+
+    monkeypatch.setattr(homes, "keep", refuse)
+    assert report.main(["--result", "d-home", *command(tmp_path, root)]) == 4
+    assert capsys.readouterr().out == ""
 
 
 def command(folder: Path, root: Place) -> list[str]:

@@ -37,7 +37,8 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, create, update, patch, delete]
-# Helm's, its own (assignments, snapshots of specifications), and handed on: Spark's driver has a Service and settings.
+# Helm's, its own (assignments, snapshots, bulletins), and handed on: Spark's driver has a Service and settings; a report
+# writes its bulletin.
 - apiGroups: [""]
   resources: [configmaps, services]
   verbs: [get, list, watch, create, update, patch, delete, deletecollection]
@@ -46,10 +47,6 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [""]
   resources: [pods, persistentvolumeclaims]
   verbs: [get, list, watch, create, update, patch, delete, deletecollection]
-# The bulletin of a report, and the last words of what failed.
-- apiGroups: [""]
-  resources: [pods/log]
-  verbs: [get]
 # Handed on to the chaos containers of runs: a kill is an exec in a broker's pod. (Later Kubernetes asks for create.)
 - apiGroups: [""]
   resources: [pods/exec]

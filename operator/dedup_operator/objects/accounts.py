@@ -1,8 +1,9 @@
-"""Who may do what: an account for the pods of runs, one for Spark's driver, one for who removes policies in time.
+"""Who may do what: accounts for the pods of runs, for Spark's driver, for the report, for who removes policies in time.
 
 A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
 read), unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need
-more, and only experiments with such faults give it. The driver makes executors. Neither may read Secrets.
+more, and only experiments with such faults give it. The driver makes executors. The report writes into one ConfigMap.
+None may read Secrets.
 """
 
 from collections.abc import Iterator
@@ -52,6 +53,10 @@ def deadline_account(owner: Owner) -> str:
     return name_of(owner, "account", "deadline")
 
 
+def report_account(owner: Owner) -> str:
+    return name_of(owner, "account", "report")
+
+
 def needs_deadlines(experiment: Experiment) -> bool:
     """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
     return any(fault.by_policy for fault in experiment.spec.faults)
@@ -68,6 +73,12 @@ def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
     if needs_deadlines(experiment):
         made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
     return made
+
+
+def reporting(owner: Owner, home: str) -> list[Object]:
+    """The account of the report: it may write its bulletin into the ConfigMap `home`, and do nothing else."""
+    writes = {**_rule("", ["configmaps"], ["patch"]), "resourceNames": [home]}
+    return _account(owner, report_account(owner), "report", [writes])
 
 
 def _fault_rules(experiment: Experiment) -> Iterator[Rule]:

@@ -1,7 +1,8 @@
 """The conclusion from all runs and their verification, as a Job.
 
-It reads the evidence from the store, writes the summary and the tables there, and tells the operator in one line of
-JSON, the last of its log, what goes into the resource's status. It reaches no API server and has no rights.
+It reads the evidence from the store, writes the summary and the tables there, and leaves its *bulletin*, what goes into
+the resource's status, in a ConfigMap that the operator made for it: its home, which belongs to the experiment and
+outlives every pod. To write into that one object is the only right that the report's account has (decision 040).
 
 What the store cannot tell is why there is nothing in it: a chart that was refused, a pod that never began. The operator
 writes that into a ConfigMap as it goes, and the Job is told of it.
@@ -12,9 +13,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from dedup.stages import Task
+from dedup_operator.objects.accounts import report_account, reporting
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
+    TOKEN_MOUNT,
     Object,
     container,
     placement,
@@ -22,12 +25,17 @@ from dedup_operator.objects.pods import (
     store_environment,
     store_mounts,
     store_volumes,
+    token_volume,
 )
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 
 FAILURES: Final = "/failures"
 FAILURES_FILE: Final = "failures.json"
+BULLETIN: Final = "bulletin.json"
+"""The key of the home, as `dedup_spark.homes` writes it."""
+INTERRUPTED: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+"""A pod that a drain, an eviction or a lost node took away has not failed, and is made anew."""
 MOST_FAILURES: Final = 256
 """So many are told of, each in 500 characters: a ConfigMap holds less than a mebibyte."""
 
@@ -40,12 +48,29 @@ def failures_name(owner: Owner) -> str:
     return name_of(owner, "failures")
 
 
+def home_name(owner: Owner) -> str:
+    return name_of(owner, "bulletin")
+
+
+def report_objects(owner: Owner, settings: Settings, *, failed: bool = False) -> list[Object]:
+    """Everything a report needs, the Job last; `failed`: there are failures to tell it of."""
+    home = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(owner, home_name(owner), "report")}
+    return [*reporting(owner, home_name(owner)), home, report(owner, settings, failed=failed)]
+
+
+def bulletin_in(home: Object) -> str | None:
+    """What the report has left there, if it has."""
+    said = (home.get("data") or {}).get(BULLETIN)
+    return None if said is None else str(said)
+
+
 def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
     """The Job; `failed`: there are failures to tell it of."""
     root = settings.artifacts.root(owner.folder)
     told_of = ["--failures", f"{FAILURES}/{FAILURES_FILE}"] if failed else []
-    program = ["python3", "-m", "dedup_spark.report", "--experiment", f"{CONFIG}/{FILE}", *told_of, root]
-    mounts = {"config": CONFIG, "tmp": "/tmp", **store_mounts(settings.artifacts)}
+    files = ["--experiment", f"{CONFIG}/{FILE}", *told_of]
+    program = ["python3", "-m", "dedup_spark.report", *files, "--result", home_name(owner), root]
+    mounts = {"config": CONFIG, "tmp": "/tmp", "token": TOKEN_MOUNT, **store_mounts(settings.artifacts)}
     if failed:
         mounts["failures"] = FAILURES
     env = store_environment(settings.artifacts)
@@ -54,6 +79,7 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
     meta = metadata(owner, report_name(owner), "report")
     pod = {
         "restartPolicy": "Never",
+        "serviceAccountName": report_account(owner),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
@@ -62,11 +88,13 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
         "volumes": [
             {"name": "config", "configMap": {"name": snapshot_name(owner)}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            token_volume("token"),
             *([{"name": "failures", "configMap": {"name": failures_name(owner)}}] if failed else []),
             *store_volumes(settings.artifacts),
         ],
     }
-    spec = {"backoffLimit": 2, "template": {"metadata": {"labels": meta["labels"]}, "spec": pod}}
+    template = {"metadata": {"labels": meta["labels"]}, "spec": pod}
+    spec = {"backoffLimit": 2, "podFailurePolicy": {"rules": [INTERRUPTED]}, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 

@@ -1,32 +1,58 @@
-"""The experiment as it was when an execution of it began, in a ConfigMap that nobody can change.
+"""What an execution runs, in a ConfigMap that nobody can change: the experiment, and the administrator's settings.
 
-An edit of the resource while runs go on would make half of them answer another question. So the operator reads the
-resource once for each `runToken`, and from then on this.
+An edit of the resource while runs go on would make half of them answer another question; an upgrade of the operator's
+chart would make half of them use another image, and lie in another bucket. So the operator reads the resource and its
+settings once for each `runToken`, and from then on this. Of Secrets it has the names only.
 """
 
 import json
 from typing import Final
 
+from pydantic import ValidationError
+
+from dedup.errors import PlatformError
 from dedup.experiments import Experiment, parse
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
+from dedup_operator.objects.settings import Defaults, Settings, for_experiment
 
 FILE: Final = "experiment.yaml"
+SETTINGS: Final = "settings.json"
+OF_TODAY: Final = {"concurrent_experiments", "allow_privileged_faults"}
+"""What concerns all experiments together, or is a right: the administrator's word of today counts."""
 
 
 def snapshot_name(owner: Owner) -> str:
     return name_of(owner, "snapshot")
 
 
-def snapshot(owner: Owner, experiment: Experiment) -> Object:
+def snapshot(owner: Owner, experiment: Experiment, settings: Settings) -> Object:
     """The ConfigMap. Its annotation has the digest that tells whether the resource still says the same."""
     meta = metadata(owner, snapshot_name(owner), "snapshot")
     meta["annotations"] = {"dedup.dev/digest": experiment.digest()}
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    text = json.dumps(document, indent=1)  # which is YAML too
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": {FILE: text}}
+    kept = settings.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=OF_TODAY)
+    data = {FILE: json.dumps(document, indent=1), SETTINGS: json.dumps(kept, indent=1)}  # which is YAML too
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
 
 
 def read(made: Object) -> Experiment:
     """The experiment in such a ConfigMap."""
     return parse(json.loads(made["data"][FILE]), source=f"ConfigMap {made['metadata']['name']}")
+
+
+def settings_in(made: Object, defaults: Defaults) -> Settings:
+    """The settings in such a ConfigMap; today's if an operator of before wrote none. PlatformError: a newer one's."""
+    if (text := made["data"].get(SETTINGS)) is None:
+        return for_experiment(defaults, read(made), made["metadata"]["namespace"])
+    try:
+        kept = Settings.model_validate_json(text, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PlatformError(
+            where=f"ConfigMap {made['metadata']['name']}: {SETTINGS}: {'.'.join(map(str, first['loc']))}",
+            got=f"what this operator cannot read: {first['msg']}",
+            rule="an execution goes on with the settings that it was begun with",
+            todo="install the operator that wrote it, or choose another spec.runToken",
+        ) from None
+    return kept.model_copy(update={name: getattr(defaults, name) for name in OF_TODAY})

@@ -176,7 +176,7 @@ def test_findings_are_kept_beside_the_verification(experiment: Experiment) -> No
 def test_a_report_is_told_of_failures_if_there_are_any() -> None:
     calm, troubled = (report(OWNER, SETTINGS, failed=failed)["spec"]["template"]["spec"] for failed in (False, True))
     assert "--failures" not in calm["containers"][0]["command"]
-    assert troubled["containers"][0]["command"][-3:-1] == ["--failures", "/failures/failures.json"]
+    assert troubled["containers"][0]["command"][-5:-3] == ["--failures", "/failures/failures.json"]
     assert mounted(troubled["containers"][0]) - mounted(calm["containers"][0]) == {"failures"}
 
 
