@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from dedup.errors import EnvironmentError_
@@ -26,6 +27,14 @@ def find() -> str:
         said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
         raise EnvironmentError_(where=java, got=said[:120], rule=rule, todo=_INSTALL)
     return java
+
+
+@cache
+def version() -> str:
+    """The full version of the Java that `find` finds, such as 17.0.12; empty if it cannot be told."""
+    done = subprocess.run([find(), "-version"], capture_output=True, text=True, check=False, timeout=60)
+    match = re.search(r'version "([^"]+)"', done.stderr)
+    return match[1] if match else ""
 
 
 def major(said: str) -> int | None:
