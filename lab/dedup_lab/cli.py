@@ -150,12 +150,12 @@ def verify(
         1,ok                0,0,1
         2,unknown           0,1,2
 
-    value: rises by one, each sent once. outcome: ok, fail (it provably never left the client) or unknown.
+    value: rises in the order of sending, each sent once. outcome: ok, fail (it provably never left the client) or unknown.
     position: Kafka's offset, or Pulsar's ledger:entry:batch.
-    Several rising sequences: one more column, stream, in both files.
+    Several rising sequences: one more column, stream, in both files. Others are not read.
     Every line has a line end, the last one too (else it may be cut off).
 
-        dedup verify my-history --engine oracle --expect AtLeastOnce
+        dedup verify my-history --expect AtLeastOnce
     """
     from dedup.stores import place
     from dedup_lab import verifications
