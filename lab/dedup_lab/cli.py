@@ -150,7 +150,8 @@ def verify(
         1,ok                0,0,1
         2,unknown           0,1,2
 
-    value: rises in the order of sending, each sent once. outcome: ok, fail (it provably never left the client) or unknown.
+    value: rises in the order of sending, each sent once.
+    outcome: ok, fail (it provably never left the client) or unknown.
     position: Kafka's offset, or Pulsar's ledger:entry:batch.
     Several rising sequences: one more column, stream, in both files. Others are not read.
     Every line has a line end, the last one too (else it may be cut off).
