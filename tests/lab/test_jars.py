@@ -165,3 +165,12 @@ def test_no_java_and_an_old_java_are_said_with_the_command_that_helps(
     program.chmod(0o755)
     with pytest.raises(EnvironmentError_, match=r'got openjdk version "11\.0\.2"; brokers need Java 17'):
         java.find()
+
+
+def test_the_manifest_names_the_java_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"21.0.4\" 2024-07-16' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java.version.__wrapped__() == "21.0.4"
