@@ -118,6 +118,14 @@ class FaultRecord(Record):
     problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, …")
 
 
+class Machine(Record):
+    """What recorded a run: its clients and, in the lab, its brokers."""
+
+    host: str
+    os: str = Field(description="the operating system, its version and the processor")
+    java: str = Field("", description="what the lab's brokers run on; not known in a cluster")
+
+
 class Manifest(Record):
     """The whole of one attempt of one run."""
 
@@ -149,6 +157,8 @@ class Manifest(Record):
     problems: tuple[str, ...] = Field((), description="what the platform saw go wrong: a broker that died by itself, …")
     files: tuple[Segment, ...]
     stage_seconds: dict[str, float] = Field(default_factory=dict)
+    recorded_at: str | None = Field(None, description="when this was written: ISO 8601, UTC; older ones do not say")
+    machine: Machine | None = None
 
     def rows(self, table: str) -> int:
         """How many rows the runners say they recorded in `table`."""

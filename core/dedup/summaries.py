@@ -12,17 +12,17 @@ of which fault, is added up from the runs' findings (dedup/findings.py).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
-from dedup.anomalies import Counts, OrderEvent, Witness
+from dedup.anomalies import Counts, Engine, OrderEvent, Witness
 from dedup.conclusions import ExperimentVerdict, GroupVerdict
 from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment
 from dedup.findings import Overview, Sum, added
-from dedup.manifests import FaultRecord, Manifest, Record
-from dedup.verdicts import Evidence, Reason, RunVerdict, Verdict
+from dedup.manifests import FaultRecord, Machine, Manifest, Record
+from dedup.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
 
 COLUMNS: Final[Mapping[str, str]] = {
     "send": "send",
@@ -68,7 +68,7 @@ class FaultRow(Record):
 
 
 class RunRow(Record):
-    """One planned run. `counts` is null if the run has no verified history."""
+    """One planned run, or one history. `counts` is null if it has no verified history."""
 
     run_id: str
     attempt: int
@@ -76,6 +76,9 @@ class RunRow(Record):
     variant: str
     run: int
     path: str | None = None
+    recorded_at: str | None = Field(None, description="when its manifest was written: ISO 8601, UTC")
+    expectation: Expectation | None = None
+    judges: tuple[Engine, ...] = Field((), description="who judged it; the verdict rests on the first")
     verdict: Verdict
     reasons: tuple[Reason, ...]
     effective: bool
@@ -114,7 +117,11 @@ class GroupRow(Record):
 
 
 class Summary(Record):
-    """What `summary.json` holds."""
+    """What `summary.json` holds, and what `dedup verify --format json` prints.
+
+    It is made from the evidence alone, its times too: they are the manifests' own. Of histories without an experiment
+    (`experiment` is empty) it has the verdict and the runs.
+    """
 
     schema_version: int = Field(1, ge=1, le=1)
     experiment: str
@@ -122,6 +129,9 @@ class Summary(Record):
     verdict: Verdict
     exit_code: int
     reasons: tuple[Reason, ...]
+    first_recorded_at: str | None = Field(None, description="of the run that ended first: ISO 8601, UTC")
+    last_recorded_at: str | None = None
+    machines: tuple[Machine, ...] = Field((), description="all that recorded a run")
     versions: dict[str, dict[str, str]] = Field(description="by system")
     systems: tuple[GroupRow, ...]
     runs: tuple[RunRow, ...]
@@ -143,11 +153,44 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
         verdict=concluded.verdict,
         exit_code=concluded.exit_code,
         reasons=concluded.reasons,
+        **_recorded([each.manifest for _, each in judged if each is not None and each.manifest is not None]),
         versions=versions,
         systems=tuple(_group_row(group, judged) for group in concluded.systems),
         runs=tuple(run_row(verdict, each) for verdict, each in judged),
         repetitions=concluded.repetitions,
     )
+
+
+def summarise_alone(judged: Sequence[tuple[RunVerdict, Evidence]]) -> Summary:
+    """The summary of histories that were judged each on its own."""
+    verdict = worst(each.verdict for each, _ in judged)
+    return Summary(
+        experiment="",
+        spec_digest="",
+        verdict=verdict,
+        exit_code=verdict.exit_code,
+        reasons=(),
+        **_recorded([each.manifest for _, each in judged if each.manifest is not None]),
+        versions={},
+        systems=(),
+        runs=tuple(run_row(each, evidence) for each, evidence in judged),
+    )
+
+
+def _recorded(manifests: Sequence[Manifest]) -> dict[str, Any]:
+    """When, and on which machines."""
+    times = sorted(each.recorded_at for each in manifests if each.recorded_at is not None)
+    machines = dict.fromkeys(each.machine for each in manifests if each.machine is not None)
+    return {
+        "first_recorded_at": times[0] if times else None,
+        "last_recorded_at": times[-1] if times else None,
+        "machines": tuple(machines),
+    }
+
+
+def _judges(evidence: Evidence) -> tuple[Engine, ...]:
+    others = (Engine.ORACLE,) if evidence.alone is None and evidence.oracle is not None else ()
+    return (evidence.judge, *others) if evidence.said is not None else ()
 
 
 def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
@@ -163,6 +206,9 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         variant=judged.variant,
         run=judged.run,
         path=said.path if said else None,
+        recorded_at=manifest.recorded_at if manifest else None,
+        expectation=judged.expectation,
+        judges=_judges(evidence) if evidence else (),
         verdict=judged.verdict,
         reasons=judged.reasons,
         effective=judged.effective,

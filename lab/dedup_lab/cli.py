@@ -32,7 +32,6 @@ app = typer.Typer(
     help="Does Kafka or Pulsar keep its no-duplicates promise under failure? Runs an experiment on real brokers and "
     "gives a verdict with witnesses: exit code 0 pass, 1 fail, 3 inconclusive, 4 error.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -151,12 +150,13 @@ def verify(
         1,ok                0,0,1
         2,unknown           0,1,2
 
-    value: rises by one, each sent once. outcome: ok, fail (it provably never left the client) or unknown.
+    value: rises in the order of sending, each sent once.
+    outcome: ok, fail (it provably never left the client) or unknown.
     position: Kafka's offset, or Pulsar's ledger:entry:batch.
-    Several rising sequences: one more column, stream, in both files.
+    Several rising sequences: one more column, stream, in both files. Others are not read.
     Every line has a line end, the last one too (else it may be cut off).
 
-        dedup verify my-history --engine oracle --expect AtLeastOnce
+        dedup verify my-history --expect AtLeastOnce
     """
     from dedup.stores import place
     from dedup_lab import verifications
@@ -203,7 +203,15 @@ Kubeconfig = Annotated[
 
 @app.command()
 def results(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FOLDER",
+            help="A DedupExperiment in a cluster; or a results folder here: one that holds a summary.json or an "
+            "experiment.json, and whatever is written as a path (./NAME).",
+            show_default=False,
+        ),
+    ],
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -214,17 +222,26 @@ def results(
     ] = None,
     histories: Annotated[bool, typer.Option("--histories", help="With --output: the histories too.")] = False,
 ) -> None:
-    """Show what became of an experiment in a cluster, and fetch its artifacts.
+    """Show what became of an experiment, here or in a cluster, and fetch a cluster's artifacts.
 
     The exit code is the verdict's; while there is none 3, and 4 if the experiment cannot go on.
 
+        dedup results results/kafka-kill-tcp-20261121-120000
         dedup results kafka-kill-tcp --namespace lab
         dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories
 
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
-    from dedup_lab import clusters, resources
+    from dedup_lab import clusters, reports, resources
+    from dedup_lab.results import Results, is_local
 
+    if is_local(name):
+        of_clusters = {"--namespace": namespace, "--context": context, "--kubeconfig": kubeconfig, "--output": output}
+        if given := [option for option, value in of_clusters.items() if value is not None]:
+            raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
+        here = Results(Path(name))
+        as_json = output_format is Output.JSON
+        raise typer.Exit(reports.show_json(here) if as_json else reports.show(here, _console(stderr=False)))
     if histories and output is None:
         raise typer.BadParameter("needs --output", param_hint="--histories")
     cluster = clusters.connected(kubeconfig, context, namespace)

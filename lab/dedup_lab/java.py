@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +63,14 @@ def _lack(where: str, java: str | None) -> EnvironmentError_ | None:
     if version is not None and version >= OLDEST:
         return None
     return EnvironmentError_(where=java, got=said.splitlines()[0][:120], rule=_RULE, todo=_INSTALL)
+
+
+@cache
+def version() -> str:
+    """The full version of the Java that `find` finds, such as 17.0.12; empty if it cannot be told."""
+    done = subprocess.run([find(), "-version"], capture_output=True, text=True, check=False, timeout=60)
+    match = re.search(r'version "([^"]+)"', done.stderr)
+    return match[1] if match else ""
 
 
 def major(said: str) -> int | None:

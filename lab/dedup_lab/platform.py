@@ -20,6 +20,7 @@ from dedup.experiments import Experiment, System
 from dedup.manifests import Manifest
 from dedup.plans import plan
 from dedup.stages import POLL_S, Observation, Stage, Status, Task
+from dedup_lab import java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
 from dedup_lab.systems import RunningSystem
@@ -217,6 +218,7 @@ class LocalPlatform:
                 dead=running.dead,
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,
+                java=java.version(),
             )
         )
 

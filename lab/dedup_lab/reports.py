@@ -1,10 +1,12 @@
 """What people see of a summary: tables, the verdict and its reasons, on the terminal."""
 
+from pydantic import ValidationError
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dedup.errors import EvidenceError
 from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
 from dedup.verdicts import Code, Reason, Verdict, is_treatment
 from dedup_lab.findings import show_bins, show_findings
@@ -25,14 +27,36 @@ RUN_COLUMNS = {
 
 
 def show(results: Results, console: Console) -> int:
-    """Print the summary; returns the verdict's exit code."""
-    summary = Summary.model_validate_json(results.summary.read_bytes())
+    """Print the summary; returns the verdict's exit code. EvidenceError if there is none that can be read."""
+    summary = _read(results)
     show_summary(summary, console)
     console.print(
         f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
         soft_wrap=True,
     )
     return summary.exit_code
+
+
+def show_json(results: Results) -> int:
+    """Print summary.json as it is; returns the verdict's exit code."""
+    summary = _read(results)
+    print(results.summary.read_text())
+    return summary.exit_code
+
+
+def _read(results: Results) -> Summary:
+    try:
+        return Summary.model_validate_json(results.summary.read_bytes())
+    except OSError as error:
+        got, rule = error.strerror or type(error).__name__, "it is written when all runs of the experiment are judged"
+    except ValidationError as error:
+        got, rule = str(error).splitlines()[0], "it is as this dedup writes it"
+    raise EvidenceError(
+        where=str(results.summary),
+        got=got,
+        rule=rule,
+        todo=f"finish the experiment (dedup run … --resume), or judge what is there: dedup verify {results.root}",
+    )
 
 
 def show_summary(summary: Summary, console: Console) -> None:

@@ -83,6 +83,12 @@ class Results:
         write(self.logs(system) / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
 
 
+def is_local(name: str) -> bool:
+    """Whether a name is that of a results folder here: it holds an experiment or a summary, or the name is a path."""
+    held = (Path(name, file) for file in (SUMMARY, EXPERIMENT))
+    return "/" in name or name in (".", "..") or any(path.is_file() for path in held)
+
+
 def default_root(experiment: Experiment) -> Path:
     """`results/NAME-TIME` below the current folder, a new one for every start."""
     return Path("results") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"

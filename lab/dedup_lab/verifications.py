@@ -1,6 +1,5 @@
 """`dedup verify`: judge recorded histories again, each on its own, with no broker in sight."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,8 @@ from dedup.experiments import Expectation
 from dedup.pairs import COLUMNS
 from dedup.reports import gather
 from dedup.stores import Place, place, reached
-from dedup.summaries import RunRow, run_row, summarise
-from dedup.verdicts import JUDGES, Evidence, Verdict, judge_alone, worst
+from dedup.summaries import Summary, summarise, summarise_alone
+from dedup.verdicts import JUDGES, Evidence, judge_alone
 from dedup_lab import java
 from dedup_lab.children import Children
 from dedup_lab.findings import show_telling
@@ -59,17 +58,17 @@ def verify(
     folders = [folder for path in paths for folder in run_folders(path)]
     evidence = _judged(folders, alone, tables, console)
     wanted = expect or Expectation.EXACTLY_ONCE
-    rows = [run_row(judge_alone(each, wanted, trusted=trust_csv), each) for each in evidence]
-    overall = worst(row.verdict for row in rows)
+    summary = summarise_alone([(judge_alone(each, wanted, trusted=trust_csv), each) for each in evidence])
+    rows = list(summary.runs)
     if as_json:
-        _print_json(overall, folders, rows)
+        _print_json(summary, folders)
     else:
         show_runs(rows, console)
-        console.print(f"verdict: {coloured(overall)}")
+        console.print(f"verdict: {coloured(summary.verdict)}")
         if len(rows) == 1:
             show_reasons(rows[0].reasons, console)
             show_telling(rows[0], console)
-    return overall.exit_code
+    return summary.exit_code
 
 
 def _verify_experiment(
@@ -83,7 +82,7 @@ def _verify_experiment(
     summary = summarise(experiment, conclude(experiment, evidence), evidence)
     if as_json:
         paths = [results.attempt(row.run_id, row.attempt) for row in summary.runs]
-        _print_json(summary.verdict, paths, summary.runs)
+        _print_json(summary, paths)
     else:
         show_summary(summary, console)
     return summary.exit_code
@@ -124,14 +123,7 @@ def run_folders(path: Place) -> list[Place]:
     return found
 
 
-def _print_json(verdict: Verdict, folders: Sequence[Place], rows: Sequence[RunRow]) -> None:
-    runs = [
-        {
-            "path": str(folder),
-            "verdict": row.verdict,
-            "reasons": [reason.text for reason in row.reasons],
-            "counts": row.counts.model_dump() if row.counts else {},
-        }
-        for folder, row in zip(folders, rows, strict=True)
-    ]
-    print(json.dumps({"verdict": verdict, "runs": runs}))
+def _print_json(summary: Summary, folders: Sequence[Place]) -> None:
+    """The summary as summary.json has it, on one line; each run with the path of its history, whole or not."""
+    rows = [row.model_copy(update={"path": str(path)}) for row, path in zip(summary.runs, folders, strict=True)]
+    print(summary.model_copy(update={"runs": tuple(rows)}).model_dump_json())

@@ -13,6 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
 from dedup.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
-from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport, Segment
+from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup.plans import Run, deduplicates
 from dedup_runners import chaos, progress
 from dedup_runners.admins import Admin
@@ -49,7 +50,10 @@ NO_HOOKS: Final = Hooks()
 
 
 class Situation(NamedTuple):
-    """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there."""
+    """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there.
+
+    `java`: the version of the lab's Java, if there is one.
+    """
 
     experiment: Experiment
     system: System
@@ -65,6 +69,7 @@ class Situation(NamedTuple):
     report: Callable[[str, progress.Progress], None]
     hooks: Hooks = NO_HOOKS
     watchdog: Path | None = None
+    java: str = ""
 
 
 class Course:
@@ -242,6 +247,8 @@ class Course:
             problems=self._problems(),
             files=(*producer.segments, *consumer.segments, *other_files(folder)),
             stage_seconds=self._stage_seconds,
+            recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            machine=Machine(host=platform.node(), os=platform.platform(), java=self._.java),
         )
 
     @contextmanager

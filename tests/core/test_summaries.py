@@ -10,6 +10,7 @@ from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates
 
 from dedup.anomalies import Counts
 from dedup.conclusions import conclude
+from dedup.manifests import Machine, Manifest
 from dedup.plans import plan
 from dedup.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
 from dedup.verdicts import Evidence, demand_of, judge_run
@@ -68,6 +69,40 @@ def test_the_time_that_is_ours_leaves_out_producing_healing_and_consuming() -> N
     row = summary().runs[0]
     assert row.stage_seconds["produce"] == 3.0
     assert row.fixed_seconds == 0.5 + 0.25 + 0.125
+
+
+def recorded(each: Evidence, at: str, host: str) -> Evidence:
+    assert each.manifest is not None
+    told = {"recorded_at": at, "machine": Machine(host=host, os="Linux-6.12-x86_64", java="17.0.12")}
+    return each.model_copy(update={"manifest": each.manifest.model_copy(update=told)})
+
+
+def test_times_and_machines_are_those_of_the_manifests() -> None:
+    first, *rest, last = all_evidence(experiment())
+    found = [
+        recorded(first, "2026-11-21T12:00:00Z", "one"),
+        *(recorded(e, "2026-11-21T12:05:00Z", "one") for e in rest),
+    ]
+    made = summary([*found, recorded(last, "2026-11-22T00:10:00Z", "two")])
+    assert (made.first_recorded_at, made.last_recorded_at) == ("2026-11-21T12:00:00Z", "2026-11-22T00:10:00Z")
+    assert [(each.host, each.java) for each in made.machines] == [("one", "17.0.12"), ("two", "17.0.12")]
+    assert made.runs[0].recorded_at == "2026-11-21T12:00:00Z"
+
+
+def test_what_older_manifests_and_summaries_do_not_say_is_not_known() -> None:
+    made = summary()
+    assert (made.first_recorded_at, made.last_recorded_at, made.machines) == (None, None, ())
+    new = {"first_recorded_at", "last_recorded_at", "machines"}, {"recorded_at", "expectation", "judges"}
+    older = made.model_dump(mode="json", exclude={**dict.fromkeys(new[0], True), "runs": {"__all__": new[1]}})
+    assert Summary.model_validate(older).verdict == made.verdict
+    manifest = all_evidence(experiment())[0].manifest
+    assert manifest is not None
+    assert Manifest.model_validate(manifest.model_dump(exclude={"recorded_at", "machine"})) == manifest
+
+
+def test_each_run_says_what_it_was_held_against_and_who_judged_it() -> None:
+    row = next(row for row in summary().runs if row.run_id == "kafka-dedup-001")
+    assert (row.expectation, row.judges) == ("ExactlyOnce", ("spark", "oracle"))
 
 
 def test_a_missing_run_has_a_row_with_nothing_in_it() -> None:

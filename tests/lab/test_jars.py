@@ -215,3 +215,12 @@ def test_old_and_new_brokers_are_told_where_to_log() -> None:
     assert (newer[0], older[0]) == ("-Dlog4j2.configurationFile", "-Dlog4j.configuration")
     assert "rootLogger.level" in Path(newer[2]).read_text()
     assert "log4j.rootLogger=INFO, console" in Path(older[2].removeprefix("file://")).read_text()
+
+
+def test_the_manifest_names_the_java_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"21.0.4\" 2024-07-16' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java.version.__wrapped__() == "21.0.4"

@@ -53,6 +53,8 @@ def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -
     manifest = read_manifest(told.folder)
     assert not damages(told.folder, manifest)
     assert not manifest.problems
+    assert manifest.recorded_at is not None and manifest.recorded_at.endswith("Z")
+    assert manifest.machine is not None and manifest.machine.host and not manifest.machine.java
     assert oracle.judge(told.folder).counts.received == 20_000
     assert not (told.folder / FAILURE).exists()
 
