@@ -16,7 +16,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -90,7 +90,7 @@ def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: 
         "specDigest": summary.spec_digest,
         "verdict": _judgement(summary.verdict),
         "exitCode": summary.exit_code,
-        "reasons": [one_line(reason.text)[:LONGEST_REASON] for reason in summary.reasons[:MOST_REASONS]],
+        "reasons": [one_line(text)[:LONGEST_REASON] for text in _reasons(summary)],
         "systems": [
             {
                 "name": name,
@@ -102,6 +102,13 @@ def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: 
         "uri": str(uri),
         "digest": f"sha256:{hashlib.sha256(uri.read_bytes()).hexdigest()}",
     }
+
+
+def _reasons(summary: Summary) -> Iterator[str]:
+    """The first reasons, and what was done again: a pass does not hide it."""
+    yield from (reason.text for reason in summary.reasons[:MOST_REASONS])
+    if again := summary.repetitions:
+        yield f"attempts that are not their runs' results: {len(again):,} (repetitions), such as {again[0]}"
 
 
 def _faults(summary: Summary, planned: int) -> dict[str, Any]:

@@ -224,6 +224,26 @@ def test_a_run_without_a_history_is_an_error_that_says_why(root: Path) -> None:
     assert told["systems"][0]["variants"][1]["finishedRuns"] == 1
 
 
+def test_a_run_that_was_interrupted_and_done_again_is_told_of_beside_a_pass(root: Path) -> None:
+    folder = first(root, "dedup")
+    folder.rename(folder.with_name("attempt-2"))
+    manifest = json.loads((folder.with_name("attempt-2") / MANIFEST).read_text())
+    (folder.with_name("attempt-2") / MANIFEST).write_text(json.dumps(manifest | {"attempt": 2}))
+    folder.mkdir()
+    (folder / "claim.json").write_text("{}")
+    verify(root)
+    told = report.report(EXPERIMENT, root, {"kafka-dedup-001": "ended by a suspension"})
+    assert told["verdict"] == "Pass"
+    assert told["reasons"][-1] == (
+        "attempts that are not their runs' results: 1 (repetitions), such as "
+        "kafka-dedup-001: attempt 1 was interrupted from outside: ended by a suspension"
+    )
+    (folder / "failure.json").write_text(json.dumps({"stage": "Settle", "reason": "not whole", "kind": "failed"}))
+    (folder / "sent").mkdir()
+    (folder / "sent" / "00000.parquet").touch()
+    assert report.report(EXPERIMENT, root)["verdict"] == "Error"
+
+
 def test_where_nothing_was_run_the_system_tells_why(tmp_path: Path) -> None:
     told = report.report(EXPERIMENT, tmp_path / "nothing", {"kafka": "its chart could not be installed"})
     assert told["verdict"] == "Error"
