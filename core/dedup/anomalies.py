@@ -104,5 +104,8 @@ class Verification(BaseModel):
     block_lengths: dict[int, int] = Field(
         default_factory=dict, description="duplicate blocks by length in values: length -> how many"
     )
+    sent: dict[int, tuple[int, int]] | None = Field(
+        None, description="stream -> the lowest and the highest value that was sent; None: the judge does not say"
+    )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
     findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

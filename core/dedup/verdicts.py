@@ -23,7 +23,7 @@ from pydantic import Field
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
 from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
-from dedup.demands import departures
+from dedup.demands import departures, other_faults, unplanned_sends
 from dedup.errors import EXIT_ERROR
 from dedup.experiments import Expectation
 from dedup.manifests import FaultRecord, Manifest, Record
@@ -278,6 +278,8 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         who = "the judge that was asked" if evidence.alone else "Spark"
         yield _error(Code.UNVERIFIED, f"{who} did not verify this history; {why}")
         return
+    if strays := list(unplanned_sends(said, demand)):
+        yield _error(Code.ANOTHER_RUN, f"what was sent is not what was planned: {_listed(strays)}")
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
@@ -351,7 +353,7 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
     if manifest.problems:
         yield _error(Code.PROBLEM, _listed(manifest.problems))
     recorded = [fault.name for fault in manifest.faults]
-    planned = recorded if demand.faults is None else list(demand.faults)
+    planned = recorded if demand.faults is None else [fault.name for fault in demand.faults]
     for name in planned:
         if recorded.count(name) != 1:
             yield _error(
@@ -360,6 +362,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
     for name in recorded:
         if name not in planned:
             yield _error(Code.FAULT_UNPLANNED, f"fault {name} was injected and not planned")
+    for text in other_faults(manifest.faults, demand):
+        yield _error(Code.FAULT_UNPLANNED, text)
     for fault in manifest.faults:
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
 

@@ -22,7 +22,7 @@ Row = tuple[int, int]  # arrival, value
 def judge(folder: Path) -> Verification:
     """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
     sent = {(stream, value) for stream, value in _rows(folder, "sent")}
-    begins = dict(sorted(sent, reverse=True))  # the lowest value of each stream
+    begins, finals = dict(sorted(sent, reverse=True)), dict(sorted(sent))  # each stream's lowest and highest value
     told, acknowledged = dict[Message, int](), list[tuple[Message, Position]]()
     for stream, value, outcome, partition, ledger, entry, batch in _rows(folder, "outcomes"):
         before = told.get((stream, value), outcome)
@@ -59,11 +59,10 @@ def judge(folder: Path) -> Verification:
         "received_no_ack": copy.keys() - copies.keys() - ok,
         "values_with_duplicates": set(copies),
     }
-    numbers = {name: len(messages) for name, messages in found.items()}
+    numbers = {name: len(messages) for name, messages in found.items()} | {"position_falls": falls}
     numbers |= {"position_conflicts": len(conflicts), "received": sum(map(len, lanes.values()))}
     numbers |= {"send": len(sent), "ack": len(ok | fail), "positive_ack": len(ok), "negative_ack": len(fail)}
     numbers |= {"unknown": len(sent - ok - fail), "extra_copies": sum(map(len, copies.values())), "re_reads": re_reads}
-    numbers |= {"position_falls": falls}
     events, blocks = list[OrderEvent](), Counter[int]()
     for lane, rows in lanes.items():
         _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
@@ -76,6 +75,7 @@ def judge(folder: Path) -> Verification:
         witnesses.append(Witness(anomaly=name, stream=stream, value=value, positions=texts))
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
     more |= {"witnesses": witnesses, "gaps": _gaps(folder, at, acknowledged)}
+    more |= {"sent": {stream: (begins[stream], finals[stream]) for stream in finals}}
     more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 

@@ -13,10 +13,10 @@ from tests.core.evidences import (
     counts,
     duplicates,
     evidence,
-    experiment,
 )
 
 from dedup.anomalies import Engine
+from dedup.demands import PlannedFault
 from dedup.experiments import Expectation
 from dedup.manifests import Deduplication
 from dedup.verdicts import (
@@ -28,7 +28,6 @@ from dedup.verdicts import (
     Evidence,
     RunVerdict,
     Verdict,
-    demand_of,
     is_treatment,
     judge_alone,
     judge_run,
@@ -83,7 +82,8 @@ def test_a_clean_treatment_run_passes_and_says_why() -> None:
 
 def test_a_fault_of_the_whole_run_has_no_message() -> None:
     latency = CUT.model_copy(update={"name": "latency", "kind": "latency", "requested_message": None})
-    verdict = judged(demand=EXACTLY_ONCE.model_copy(update={"faults": ("latency",)}), faults=(latency,))
+    planned = PlannedFault(name="latency", kind="latency", message=None)
+    verdict = judged(demand=EXACTLY_ONCE.model_copy(update={"faults": (planned,)}), faults=(latency,))
     assert "in force for the whole run" in verdict.reasons[1].text
 
 
@@ -441,19 +441,6 @@ def test_trust_is_for_histories_without_a_manifest_only() -> None:
     unproven = bare().model_copy(update={"bare": False})
     verdict = judge_alone(unproven, Expectation.EXACTLY_ONCE, trusted=True)
     assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.FORCE_UNPROVEN])
-
-
-def test_what_an_experiment_demands_of_a_run() -> None:
-    made = experiment(systems=[{"name": "kafka", "kafka": {}, "network": {"latency": "20ms"}}])
-    assert demand_of(made, RUN) == Demand(
-        expectation=Expectation.EXACTLY_ONCE,
-        planned=RUN,
-        messages=MESSAGES,
-        spec_digest=made.digest(),
-        deduplication=True,
-        faults=("latency", "cut"),
-    )
-    assert demand_of(experiment(), RUN).faults == ("cut",)
 
 
 def test_void_counts_show_no_copies() -> None:

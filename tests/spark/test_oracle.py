@@ -7,7 +7,7 @@ from tests.builders import Golden, History, golden_histories, write_history
 
 from dedup import histories
 from dedup.anomalies import MAX_WITNESSES, Counts, Verification
-from dedup_spark import oracle
+from dedup_spark import local, oracle
 
 
 def said(verification: Verification) -> dict[str, object]:
@@ -59,3 +59,22 @@ def test_names_the_lowest_witnesses_and_gaps_and_says_how_many_more(tmp_path: Pa
 def test_is_short_enough_to_be_believed() -> None:
     lines = Path(oracle.__file__).read_text().splitlines()
     assert len([line for line in lines if line.strip()]) < 110
+
+
+@pytest.mark.parametrize("segment_rows", [1, 3, 100])
+def test_says_between_which_values_each_stream_sent_and_so_does_the_local_engine(
+    segment_rows: int, tmp_path: Path
+) -> None:
+    """In any order and with gaps; a stream that sent nothing is not there."""
+    sent = [(0, 5), (3, 1), (0, 2), (0, 3), (3, 2), (3, 3), (0, 9)]
+    write_history(tmp_path / "run", History(sent, [], []), segment_rows=segment_rows)
+    assert oracle.judge(tmp_path / "run").sent == {0: (2, 9), 3: (1, 3)}
+    (said,) = local.verify([tmp_path / "run"]).runs
+    assert said.sent == {0: (2, 9), 3: (1, 3)}
+
+
+def test_of_nothing_sent_there_are_no_bounds(tmp_path: Path) -> None:
+    write_history(tmp_path / "run", History(), empty=True)
+    assert oracle.judge(tmp_path / "run").sent == {}
+    (said,) = local.verify([tmp_path / "run"]).runs
+    assert said.sent == {}
