@@ -33,6 +33,9 @@ from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnesse
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
 
+UNCERTAIN_SHARE: Final = 0.01
+"""If more than this share of sends ended unknown or failed, a claim that nothing was lost says too little."""
+
 
 class Verdict(StrEnum):
     PASS = "pass"
@@ -401,12 +404,12 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
         yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
     if counts.received == 0:
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
-    uncertain = counts.unknown + counts.negative_ack
-    if uncertain and is_treatment(demand.expectation) and not witnessed and not demand.uncertain_sends_planned:
+    claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
+    too_many = uncertain(counts) > UNCERTAIN_SHARE * counts.send
+    if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
         yield _inconclusive(
             Code.UNCERTAIN_SENDS,
-            f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
-            "they could hide what was looked for",
+            f"{uncertainty(counts)}; above {UNCERTAIN_SHARE:.0%} a claim that nothing was lost says too little",
         )
     if evidence.bare and not demand.trusted and not witnessed:
         yield _inconclusive(
@@ -414,6 +417,17 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
             "it came without a manifest: nothing shows that the files are whole, that the topic was read to its end or "
             "what the broker was set to; --trust-csv takes them at their word",
         )
+
+
+def uncertain(counts: Counts) -> int:
+    """The sends of which no loss can be told: without an acknowledgement nothing was promised."""
+    return counts.unknown + counts.negative_ack
+
+
+def uncertainty(counts: Counts) -> str:
+    """How many they are, in words."""
+    share = uncertain(counts) / max(counts.send, 1)
+    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
 
 
 # Why a run that nothing speaks against may pass.
@@ -432,6 +446,8 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         + (f"; none {none_of}" if none_of else "")
         + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
     )
+    if uncertain(counts):
+        yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, _struck(fault))
     if not manifest.faults:

@@ -311,20 +311,6 @@ def test_a_broker_that_died_by_itself_is_an_error() -> None:
     assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.PROBLEM])
 
 
-UNCERTAIN = {"unknown": 3, "positive_ack": MESSAGES - 3, "ack": MESSAGES - 3, "received_no_ack": 3}
-FAILED = {"positive_ack": MESSAGES - 2, "negative_ack": 2, "received": MESSAGES - 2}
-
-
-@pytest.mark.parametrize("counted", [UNCERTAIN, FAILED])
-def test_sends_that_ended_in_doubt(counted: dict[str, int]) -> None:
-    """Without a witness they could hide one; with one, if planned, or in a control they hide nothing that matters."""
-    verdict = judged(counted)
-    assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.UNCERTAIN_SENDS])
-    assert judged({**counted, "jump_backward": 1}).verdict is Verdict.FAIL
-    assert judged(counted, EXACTLY_ONCE.model_copy(update={"uncertain_sends_planned": True})).verdict is Verdict.PASS
-    assert judged(counted, CONTROL, deduplication=False).verdict is Verdict.PASS
-
-
 @pytest.mark.parametrize("expectation", Expectation)
 def test_which_expectations_are_claims(expectation: Expectation) -> None:
     assert is_treatment(expectation) is (expectation not in ("Duplicates", "None"))
@@ -450,11 +436,6 @@ def test_void_counts_show_no_copies() -> None:
 
 
 # What a mutation of the rules, alive after all tests above, taught (docs/verdicts.md).
-
-
-def test_unknown_and_failed_sends_do_not_cancel_each_other() -> None:
-    both = {"unknown": 1, "negative_ack": 1, "positive_ack": MESSAGES - 2, "ack": MESSAGES - 1}
-    assert codes(judged(both)) == [Code.UNCERTAIN_SENDS]
 
 
 def test_the_manifest_is_held_against_the_plan_and_not_against_the_folder_it_lies_in() -> None:
