@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
-from dedup.plans import deduplicates, plan
+from dedup.plans import deduplicates, out_of_reach, plan
 from dedup.reports import gather, keep, write
 from dedup.stages import Stage, State, drive, finished, rewound, schedule
 from dedup_lab import java, labs, reports, results
@@ -62,6 +63,7 @@ def check(experiment: Experiment) -> None:
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
     """Run (or finish) the experiment; returns the exit code of its verdict."""
     check(experiment)
+    warn(experiment, console)
     java.find()
     folder = _open(experiment, out, resume)
     labs.sweep()
@@ -91,6 +93,12 @@ def _resumed(experiment: Experiment, folder: Results) -> State:
     return rewound(schedule(experiment), folder.state(), attempts, complete)
 
 
+def warn(experiment: Experiment, console: Console) -> None:
+    """Say at once that the verdict cannot be pass; who only wants to see the runs may have them."""
+    if why := out_of_reach(experiment):
+        console.print(f"[yellow]warning[/] the verdict cannot be pass: {escape(why)}", soft_wrap=True)
+
+
 def show_plan(experiment: Experiment, console: Console) -> None:
     """A table of the runs in the order in which they would be done."""
     table = Table(title=f"{experiment.name} ({experiment.digest()[:12]})", title_justify="left")
@@ -109,6 +117,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         f"each run: {workload.messages:,} messages, at most {workload.in_flight:,} unacknowledged, "
         f"{workload.partitions} partition(s); faults: {faults or 'none'}"
     )
+    warn(experiment, console)
 
 
 class Finish:
