@@ -109,5 +109,8 @@ class Verification(BaseModel):
         default_factory=dict,
         description="by fault: how many of values_with_duplicates were under way during it (dedup.findings)",
     )
+    sent: dict[int, tuple[int, int]] | None = Field(
+        None, description="stream -> the lowest and the highest value that was sent; None: the judge does not say"
+    )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
     findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

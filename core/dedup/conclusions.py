@@ -27,6 +27,8 @@ from dedup.verdicts import (
     RunVerdict,
     Verdict,
     is_treatment,
+    uncertain,
+    uncertainty,
     worst,
 )
 
@@ -315,6 +317,10 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
         yield merit(Code.STRENGTH, f"{strength}")
         if not any(other.is_control for other in own):
             yield merit(Code.NO_CONTROL, "no control: that duplicates can appear at all was not shown")
+    if doubtful := [each.counts for each in group.effective if each.counts and uncertain(each.counts)]:
+        most = max(doubtful, key=lambda counts: uncertain(counts) / counts.send)
+        text = f"{len(doubtful)} of {runs} effective runs have sends without an acknowledgement"
+        yield merit(Code.UNCERTAIN_SENDS, f"{text}, of which no loss can be told; most in one run: {uncertainty(most)}")
     if any(reason.code == Code.CALM for judged in group.verdicts for reason in judged.reasons):
         yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
 

@@ -221,7 +221,7 @@ class Spec(Part):
         0, ge=0, le=1000, description="how many runs, of all together, are done again because a fault of theirs missed"
     )
     confidence_percent: float | None = Field(
-        None, gt=0, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
+        None, ge=50, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
     )
     seed: int = Field(0, ge=0, le=2**53, description="decides the order of the runs and every other choice")
     faults: Annotated[list[Fault], Field(max_length=16)] = Field(
@@ -241,6 +241,20 @@ class Spec(Part):
     run_token: Annotated[str, Field(pattern=TOKEN, max_length=63)] | None = Field(
         None, description="another token runs the experiment again, as the spec is then (Kubernetes only)"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _percent(cls, written: Any) -> Any:
+        """0.95 is a share that somebody wrote for 95 %."""
+        asked = written.get("confidencePercent") if isinstance(written, dict) else None
+        if isinstance(asked, float) and 0.5 <= asked < 1:
+            raise refusal(
+                "confidencePercent",
+                f"{asked:g}",
+                "it is in percent, at least 50",
+                f"write {100 * asked:g}",
+            )
+        return written
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -141,6 +141,21 @@ class Fault(Part):
         return self.pod_delete.grace_period_s if self.pod_delete is not None else 0.0
 
     @property
+    def settings(self) -> dict[str, float | str]:
+        """Its settings, under the names by which its injector writes them down."""
+        if self.kill_tcp is not None:
+            return {"duration_s": self.kill_tcp.duration_s}
+        if self.drop_tcp is not None:
+            return {"direction": self.drop_tcp.direction.value, "duration_s": self.drop_tcp.duration_s}
+        if self.kill is not None:
+            return {"restart_after_s": self.kill.restart_after_s}
+        if self.pod_delete is not None:
+            return {"grace_period_s": self.pod_delete.grace_period_s}
+        if self.partition is not None:
+            return {"by": self.partition.by.value, "duration_s": self.partition.duration_s}
+        return {}
+
+    @property
     def through_proxy(self) -> bool:
         """Whether it acts on the clients' connections, for which a proxy must stand in their path."""
         return self.kill_tcp is not None or self.drop_tcp is not None

@@ -7,7 +7,8 @@ drifts while an experiment runs (a warm cache, a busy neighbour) falls on both a
 import hashlib
 import random
 
-from dedup.experiments import Experiment, Switch, System, Variant
+from dedup import statistics
+from dedup.experiments import Expectation, Experiment, Switch, System, Variant
 from dedup.manifests import Record
 
 
@@ -35,6 +36,25 @@ def plan(experiment: Experiment) -> tuple[Run, ...]:
 
 def runs_of(runs: tuple[Run, ...], system: str) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.system == system)
+
+
+def out_of_reach(experiment: Experiment) -> str | None:
+    """Why no run of the experiment can make it pass, known before any begins; None if nothing is known."""
+    spec = experiment.spec
+    if (confidence := spec.confidence_percent) is None:
+        return None
+    expected = [variant.expect for variant in spec.variants]
+    if Expectation.DUPLICATES not in expected or not any(each.forbids_copies for each in expected):
+        return (
+            f"{confidence:g} % confidence is that a control (expect: Duplicates) and a treatment that forbids them "
+            "differ, and one of them is not there; add it, or take confidencePercent out"
+        )
+    if statistics.best_p(spec.runs, spec.runs) > statistics.significance(confidence):
+        return (
+            f"{spec.runs} runs of each variant are too few for {confidence:g} % confidence, whatever they show; "
+            f"ask for {statistics.runs_needed(confidence)} or more, or take confidencePercent out"
+        )
+    return None
 
 
 def deduplicates(variant: Variant) -> bool:

@@ -24,7 +24,7 @@ from dedup import bare
 from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
 from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
-from dedup.demands import departures
+from dedup.demands import departures, other_faults, unplanned_sends
 from dedup.endings import Ending
 from dedup.experiments import Expectation
 from dedup.faults import struck
@@ -38,6 +38,9 @@ from dedup.verdict_kinds import worst as worst
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
+
+UNCERTAIN_SHARE: Final = 0.01
+"""If more than this share of sends ended unknown or failed, a claim that nothing was lost says too little."""
 
 
 class Code(StrEnum):
@@ -281,6 +284,8 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         silent = f"{who} did not verify this history; it has to judge every history"
         yield _error(Code.UNVERIFIED, "no judge verified it: it is damaged" if evidence.damages else silent)
         return
+    if strays := list(unplanned_sends(said, demand)):
+        yield _error(Code.ANOTHER_RUN, f"what was sent is not what was planned: {_listed(strays)}")
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
@@ -360,7 +365,7 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
     if manifest.problems:
         yield _error(Code.PROBLEM, _listed(manifest.problems))
     recorded = [fault.name for fault in manifest.faults]
-    planned = recorded if demand.faults is None else list(demand.faults)
+    planned = recorded if demand.faults is None else [fault.name for fault in demand.faults]
     for name in planned:
         if recorded.count(name) != 1:
             yield _error(
@@ -369,6 +374,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
     for name in recorded:
         if name not in planned:
             yield _error(Code.FAULT_UNPLANNED, f"fault {name} was injected and not planned")
+    for text in other_faults(manifest.faults, demand):
+        yield _error(Code.FAULT_UNPLANNED, text)
     for fault in manifest.faults:
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
 
@@ -406,12 +413,12 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
         yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
     if counts.received == 0:
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
-    uncertain = counts.unknown + counts.negative_ack
-    if uncertain and is_treatment(demand.expectation) and not witnessed and not demand.uncertain_sends_planned:
+    claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
+    too_many = uncertain(counts) > UNCERTAIN_SHARE * counts.send
+    if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
         yield _inconclusive(
             Code.UNCERTAIN_SENDS,
-            f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, unplanned by the workload; "
-            "they could hide what was looked for",
+            f"{uncertainty(counts)}; above {UNCERTAIN_SHARE:.0%} a claim that nothing was lost says too little",
         )
 
 
@@ -422,6 +429,17 @@ def _bare_doubts(said: Verification, demand: Demand, accused: tuple[str, ...], v
             yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(said, name).text}: {why}")
     if not demand.trusted and not accused:
         yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
+
+
+def uncertain(counts: Counts) -> int:
+    """The sends of which no loss can be told: without an acknowledgement nothing was promised."""
+    return counts.unknown + counts.negative_ack
+
+
+def uncertainty(counts: Counts) -> str:
+    """How many they are, in words."""
+    share = uncertain(counts) / max(counts.send, 1)
+    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
 
 
 # Why a run that nothing speaks against may pass.
@@ -440,6 +458,8 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         + (f"; none {none_of}" if none_of else "")
         + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
     )
+    if uncertain(counts):
+        yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")
     for fault in manifest.faults:
         yield merit(Code.FAULT_STRUCK, struck(fault))
     if not manifest.faults:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dedup import machines
 from dedup.attempts import result_of
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
-from dedup.plans import deduplicates, plan
+from dedup.plans import deduplicates, out_of_reach, plan
 from dedup.reports import gather, keep, write
 from dedup.stages import Stage, State, drive, rewound, schedule
 from dedup_lab import caches, estimates, java, labs, reports, results
@@ -65,6 +66,7 @@ def check(experiment: Experiment) -> None:
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
     """Run (or finish) the experiment; returns the exit code of its verdict."""
     check(experiment)
+    warn(experiment, console)
     java.find()
     caches.check()
     with machines.at(f"results folder {out or 'results'}"):
@@ -129,6 +131,12 @@ def plan_document(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+def warn(experiment: Experiment, console: Console) -> None:
+    """Say at once that the verdict cannot be pass; who only wants to see the runs may have them."""
+    if why := out_of_reach(experiment):
+        console.print(f"[yellow]warning[/] the verdict cannot be pass: {escape(why)}", soft_wrap=True)
+
+
 def show_plan(experiment: Experiment, console: Console) -> None:
     """A table of the runs in the order in which they would be done, and about how long they take."""
     table = Table(title=f"{experiment.name} ({experiment.digest()[:12]})", title_justify="left")
@@ -157,6 +165,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     )
     if experiment.spec.replacements:
         console.print(f"at most {experiment.spec.replacements:,} runs whose fault missed are replaced by new ones")
+    warn(experiment, console)
 
 
 class Finish:

@@ -56,10 +56,7 @@ def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
     listed = sorted(notes, key=lambda note: note.chunk)
-    begins: dict[tuple[int, int], int] = {}
-    for note in listed:
-        for stream, value in note.lowest.items():
-            begins[note.run, stream] = min(value, begins.get((note.run, stream), value))
+    begins = {key: least for key, (least, _) in sends(listed).items()}
     reads = [note for note in listed if note.lanes]
     sizes = [len(note.lanes["rows"]) for note in reads]
     start = np.zeros(max((note.chunk for note in listed), default=0) + 1, np.int64)
@@ -75,6 +72,16 @@ def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) 
     placed, before = np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     return Carry(start, placed, before, homes)
+
+
+def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:
+    """The lowest and the highest value that was sent, by run and stream."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for note in notes:
+        for stream, (least, most) in note.sent.items():
+            low, high = found.get((note.run, stream), (least, most))
+            found[note.run, stream] = min(low, least), max(high, most)
+    return found
 
 
 def suspects(notes: Iterable[Note]) -> set[int]:

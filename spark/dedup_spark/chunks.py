@@ -19,7 +19,7 @@ from dedup.manifests import Manifest
 from dedup.payloads import MAX_VALUE
 from dedup.stores import parquet, place, reached
 from dedup_spark.clocks import Borders
-from dedup_spark.columns import Column, Columns, firsts, taken
+from dedup_spark.columns import Column, Columns, firsts
 from dedup_spark.files import DAMAGED, Inspected, damage
 from dedup_spark.islands import OK, PORTION, READ, SENT, TOLD, cut_at_buckets, final_positions, find, lanes
 from dedup_spark.positions import Ends, edges_of, gaps_within, rises, spans_of
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Note:
-    """What a chunk says besides its islands. `lowest`: of sends, the lowest value of each stream.
+    """What a chunk says besides its islands. `sent`: of sends, the lowest and the highest value of each stream.
 
     `edges` and `falls` tell of positions that do not rise (dedup_spark/positions.py), re-reads dropped.
     """
@@ -62,7 +62,7 @@ class Note:
     kind: int
     rows: int = 0
     problem: str | None = None
-    lowest: dict[int, int] = field(default_factory=dict)
+    sent: dict[int, tuple[int, int]] = field(default_factory=dict)
     lanes: Columns = field(default_factory=dict)
     spans: Columns = field(default_factory=dict)
     gaps: tuple[Columns, int] = field(default_factory=lambda: ({}, 0))
@@ -184,15 +184,24 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         found[name] = found[name] + number
     note.rows = int(found["length"].sum())
     if chunk.kind == SENT:
-        order = np.lexsort((found["value"], found["stream"]))
-        lowest = taken({name: found[name][order] for name in ("stream", "value")}, firsts(found["stream"][order]))
-        note.lowest = dict(zip(lowest["stream"].tolist(), lowest["value"].tolist(), strict=True))
+        note.sent = _bounds(found)
     if chunk.kind == READ:
         note.lanes = lanes(found)
         note.rises = bool(rises(found).all())
         note.spans = spans_of(found)
         note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
+
+
+def _bounds(found: Columns) -> dict[int, tuple[int, int]]:
+    """The lowest and the highest value of each stream."""
+    order = np.argsort(found["stream"], kind="stable")
+    stream, value, length = (found[name][order] for name in ("stream", "value", "length"))
+    begin = np.flatnonzero(firsts(stream))
+    if not len(begin):
+        return {}
+    lowest, highest = np.minimum.reduceat(value, begin), np.maximum.reduceat(value + length - 1, begin)
+    return dict(zip(stream[begin].tolist(), zip(lowest.tolist(), highest.tolist(), strict=True), strict=True))
 
 
 def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:

@@ -43,7 +43,8 @@ class Findings:
 
     `gaps`: the lowest, and how many there are. `torn`: an acknowledged message of a batch was not read at its place.
     `sums`: of each kind of finding its "rows", its "messages", and how many of these were under way during each fault,
-    by number, or "outside". `jumps` and `stretches` are the few that tell most.
+    by number, or "outside". `jumps` and `stretches` are the few that tell most. `sent`: the lowest and the highest
+    value of each stream, which no part of the work knows alone.
     """
 
     rows: Counter[int] = field(default_factory=Counter)
@@ -57,6 +58,7 @@ class Findings:
     stretches: Columns = field(default_factory=lambda: joined((), STRETCH))
     gaps: tuple[Columns, int] = field(default_factory=lambda: (joined((), GAP), 0))
     torn: bool = False
+    sent: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, other: "Findings") -> None:
         """Take in what another part of the work found out about the same run."""
@@ -93,6 +95,7 @@ class Findings:
             copies_during={
                 window.fault: self.sums["values_with_duplicates", number] for number, window in enumerate(windows)
             },
+            sent=dict(sorted(self.sent.items())),
             gaps=tuple(_gap_texts(*self.gaps)),
             findings=self._overview(windows),
         )

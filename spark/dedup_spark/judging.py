@@ -43,7 +43,7 @@ from dedup.anomalies import Verification
 from dedup.findings import RANGES, windows_of
 from dedup.manifests import Manifest
 from dedup.stores import Place
-from dedup_spark.borders import Carry, carry, falls, gaps, suspects
+from dedup_spark.borders import Carry, carry, falls, gaps, sends, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.clocks import borders_of
 from dedup_spark.evidence import Problem, damaged
@@ -119,6 +119,8 @@ def verify(
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
+    for (run, stream), bounds in sends(notes).items():
+        findings[run].sent[stream] = bounds
     for run, missing in gaps(notes, ends).items():
         findings[run].add(Findings(gaps=missing))
     if torn := {run for run in findings if findings[run].torn}:

@@ -25,7 +25,7 @@ def judge(folder: Path) -> Verification:
     for row, (stream, value) in enumerate(_rows(folder, "sent")):
         sent_at.setdefault((stream, value), row)
     sent = sent_at.keys()
-    begins = dict(sorted(sent, reverse=True))  # the lowest value of each stream
+    begins, finals = dict(sorted(sent, reverse=True)), dict(sorted(sent))  # each stream's lowest and highest value
     told, acknowledged = dict[Message, int](), list[tuple[Message, Position]]()
     for row, (stream, value, outcome, partition, ledger, entry, batch) in enumerate(_rows(folder, "outcomes")):
         told_at[message := (stream, value)] = row
@@ -65,11 +65,10 @@ def judge(folder: Path) -> Verification:
         "received_no_ack": copy.keys() - copies.keys() - ok,
         "values_with_duplicates": set(copies),
     }
-    numbers = {name: len(messages) for name, messages in found.items()}
+    numbers = {name: len(messages) for name, messages in found.items()} | {"position_falls": falls}
     numbers |= {"position_conflicts": len(conflicts), "received": sum(map(len, lanes.values()))}
     numbers |= {"send": len(sent), "ack": len(ok | fail), "positive_ack": len(ok), "negative_ack": len(fail)}
     numbers |= {"unknown": len(sent - ok - fail), "extra_copies": sum(map(len, copies.values())), "re_reads": re_reads}
-    numbers |= {"position_falls": falls}
     events, blocks = list[OrderEvent](), Counter[int]()
     for lane, rows in lanes.items():
         _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
@@ -77,6 +76,7 @@ def judge(folder: Path) -> Verification:
     more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
     more |= {"witnesses": [*_witnesses(found, copy, copies)], "gaps": _gaps(folder, at, acknowledged)}
     more |= {"copies_during": _copies_during(folder, copies.keys() & sent, sent_at, told_at)}
+    more |= {"sent": {stream: (begins[stream], finals[stream]) for stream in finals}}
     more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
     return Verification.model_validate(more)
 

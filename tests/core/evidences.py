@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dedup.anomalies import Counts, Jump, OrderEvent, Verification, Witness
+from dedup.demands import PlannedFault
 from dedup.experiments import Expectation, Experiment, parse
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, plan
@@ -44,8 +45,9 @@ CUT: Final = FaultRecord(
 
 
 RUN = Run(run_id="kafka-dedup-001", system="kafka", variant="dedup", number=1, seed=7)
-EXACTLY_ONCE = Demand(expectation=Expectation.EXACTLY_ONCE, planned=RUN, deduplication=True, faults=("cut",))
-CONTROL = Demand(expectation=Expectation.DUPLICATES, planned=RUN, deduplication=False, faults=("cut",))
+PLANNED_CUT = PlannedFault(name="cut", kind="killTCP", message=100, settings={"duration_s": 2.0})
+EXACTLY_ONCE = Demand(expectation=Expectation.EXACTLY_ONCE, planned=RUN, deduplication=True, faults=(PLANNED_CUT,))
+CONTROL = Demand(expectation=Expectation.DUPLICATES, planned=RUN, deduplication=False, faults=(PLANNED_CUT,))
 BACKWARD = {"jump_forward": 1, "jump_backward": 1}
 ANOMALIES: dict[str, dict[str, int]] = {
     "values_with_duplicates": {"values_with_duplicates": 2, "extra_copies": 2, "received": MESSAGES + 2},

@@ -193,7 +193,7 @@ def test_copies_during_another_fault_do_not_convince_of_this_one_and_their_twin_
         {"name": n, "at": {"message": at}, "killTCP": {"duration": "2s"}} for n, at in (("cut", 100), ("more", 300))
     ]
     made = experiment(faults=faults)
-    records = (CUT, CUT.model_copy(update={"name": "more"}))
+    records = (CUT, CUT.model_copy(update={"name": "more", "requested_message": 300}))
     found = [
         evidence(
             run,

@@ -4,9 +4,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.core import evidences
 
 from dedup.experiments import Experiment, parse
-from dedup.plans import deduplicates, plan, runs_of
+from dedup.plans import deduplicates, out_of_reach, plan, runs_of
+
+ALONE = {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}
 
 
 def experiment(*, systems: tuple[str, ...] = ("kafka", "pulsar"), runs: int = 20, seed: int = 1) -> Experiment:
@@ -78,3 +81,18 @@ def test_a_run_is_called_after_its_system_variant_and_number() -> None:
 
 def test_a_variant_deduplicates_if_it_says_so() -> None:
     assert [deduplicates(variant) for variant in experiment().spec.variants] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"runs": 2, "confidencePercent": 95}, "2 runs of each variant are too few for 95 % confidence"),
+        ({"runs": 3, "confidencePercent": 95}, None),
+        ({"runs": 2}, None),
+        ({"runs": 50, "confidencePercent": 95, "variants": [ALONE]}, "one of them is not there"),
+        ({"runs": 50, "variants": [ALONE]}, None),
+    ],
+)
+def test_what_cannot_pass_is_known_before_anything_begins(changes: dict[str, Any], words: str | None) -> None:
+    why = out_of_reach(evidences.experiment(**changes))
+    assert why is None if words is None else words in (why or "")

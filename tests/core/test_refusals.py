@@ -40,7 +40,12 @@ def refusal(document: object) -> str:
             100,
             "spec.confidencePercent: got 100; this must be less than 100; write less than 100",
         ),
-        ("spec/confidencePercent", 0, "spec.confidencePercent: got 0; this must be more than 0; write more than 0"),
+        ("spec/confidencePercent", 0, "spec.confidencePercent: got 0; this must be at least 50; write 50 or more"),
+        (
+            "spec/confidencePercent",
+            0.95,
+            "spec.confidencePercent: got 0.95; it is in percent, at least 50; write 95",
+        ),
         (
             "spec/faults/0/at/message",
             0,

@@ -13,10 +13,10 @@ from tests.core.evidences import (
     counts,
     duplicates,
     evidence,
-    experiment,
     verification,
 )
 
+from dedup.demands import PlannedFault
 from dedup.experiments import Expectation
 from dedup.verdicts import (
     EXIT_CODES,
@@ -27,7 +27,6 @@ from dedup.verdicts import (
     Evidence,
     RunVerdict,
     Verdict,
-    demand_of,
     is_treatment,
     judge_alone,
     judge_run,
@@ -82,7 +81,8 @@ def test_a_clean_treatment_run_passes_and_says_why() -> None:
 
 def test_a_fault_of_the_whole_run_has_no_message() -> None:
     latency = CUT.model_copy(update={"name": "latency", "kind": "latency", "requested_message": None})
-    verdict = judged(demand=EXACTLY_ONCE.model_copy(update={"faults": ("latency",)}), faults=(latency,))
+    planned = PlannedFault(name="latency", kind="latency", message=None)
+    verdict = judged(demand=EXACTLY_ONCE.model_copy(update={"faults": (planned,)}), faults=(latency,))
     assert "in force for the whole run" in verdict.reasons[1].text
 
 
@@ -310,20 +310,6 @@ def test_a_broker_that_died_by_itself_is_an_error() -> None:
     assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.PROBLEM])
 
 
-UNCERTAIN = {"unknown": 3, "positive_ack": MESSAGES - 3, "ack": MESSAGES - 3, "received_no_ack": 3}
-FAILED = {"positive_ack": MESSAGES - 2, "negative_ack": 2, "received": MESSAGES - 2}
-
-
-@pytest.mark.parametrize("counted", [UNCERTAIN, FAILED])
-def test_sends_that_ended_in_doubt(counted: dict[str, int]) -> None:
-    """Without a witness they could hide one; with one, if planned, or in a control they hide nothing that matters."""
-    verdict = judged(counted)
-    assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.UNCERTAIN_SENDS])
-    assert judged({**counted, "jump_backward": 1}).verdict is Verdict.FAIL
-    assert judged(counted, EXACTLY_ONCE.model_copy(update={"uncertain_sends_planned": True})).verdict is Verdict.PASS
-    assert judged(counted, CONTROL, deduplication=False).verdict is Verdict.PASS
-
-
 @pytest.mark.parametrize("expectation", Expectation)
 def test_which_expectations_are_claims(expectation: Expectation) -> None:
     assert is_treatment(expectation) is (expectation not in ("Duplicates", "None"))
@@ -387,19 +373,6 @@ def test_alone_a_clean_control_proves_nothing() -> None:
     assert judge_alone(lossy, Expectation.DUPLICATES).verdict is Verdict.FAIL
 
 
-def test_what_an_experiment_demands_of_a_run() -> None:
-    made = experiment(systems=[{"name": "kafka", "kafka": {}, "network": {"latency": "20ms"}}])
-    assert demand_of(made, RUN) == Demand(
-        expectation=Expectation.EXACTLY_ONCE,
-        planned=RUN,
-        messages=MESSAGES,
-        spec_digest=made.digest(),
-        deduplication=True,
-        faults=("latency", "cut"),
-    )
-    assert demand_of(experiment(), RUN).faults == ("cut",)
-
-
 def test_void_counts_show_no_copies() -> None:
     contradictory = judged({**duplicates(), "position_conflicts": 1})
     assert contradictory.counts == counts(**duplicates(), position_conflicts=1)
@@ -407,11 +380,6 @@ def test_void_counts_show_no_copies() -> None:
 
 
 # What a mutation of the rules, alive after all tests above, taught (docs/verdicts.md).
-
-
-def test_unknown_and_failed_sends_do_not_cancel_each_other() -> None:
-    both = {"unknown": 1, "negative_ack": 1, "positive_ack": MESSAGES - 2, "ack": MESSAGES - 1}
-    assert codes(judged(both)) == [Code.UNCERTAIN_SENDS]
 
 
 def test_the_manifest_is_held_against_the_plan_and_not_against_the_folder_it_lies_in() -> None:

@@ -1,6 +1,7 @@
 """The tables that a person sees: a pass of calm runs is told from one under failure."""
 
 import io
+from typing import Any
 
 from rich.console import Console
 from tests.core.evidences import all_evidence, experiment
@@ -8,6 +9,7 @@ from tests.core.evidences import all_evidence, experiment
 from dedup.conclusions import conclude
 from dedup.plans import plan
 from dedup.summaries import Summary, summarise
+from dedup_lab.experiments import show_plan
 from dedup_lab.reports import show_summary
 
 
@@ -34,3 +36,15 @@ def test_a_pass_with_a_fault_is_not() -> None:
     found = all_evidence(made)
     said = shown(summarise(made, conclude(made, found), found))
     assert "pass" in said and "calm" not in said
+
+
+def planned(**spec: Any) -> str:
+    said = io.StringIO()
+    show_plan(experiment(**spec), Console(file=said, width=100))
+    return said.getvalue()
+
+
+def test_a_plan_that_cannot_pass_says_so_and_its_twin_does_not() -> None:
+    said = planned(runs=2, confidencePercent=95)
+    assert "warning the verdict cannot be pass: 2 runs of each variant are too few for 95 % confidence" in said
+    assert "warning" not in planned(runs=3, confidencePercent=95)

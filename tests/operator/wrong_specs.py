@@ -50,7 +50,7 @@ BOUNDS: Final = (
     Wrong("too many runs", (("spec/runs", 1001),), "at most 1,000", "should be less than or equal to 1000"),
     Wrong("a negative seed", (("spec/seed", -1),), "at least 0", "should be greater than or equal to 0"),
     Wrong("a seed that JSON cannot hold", (("spec/seed", 2**53 + 1),), "at most", "should be less than or equal to"),
-    Wrong("no confidence", (("spec/confidencePercent", 0),), "more than 0", "should be greater than 0"),
+    Wrong("no confidence", (("spec/confidencePercent", 49),), "at least 50", "should be greater than or equal to 50"),
     Wrong("certainty", (("spec/confidencePercent", 100),), "less than 100", "should be less than 100"),
     Wrong(
         "a fault before the first message",

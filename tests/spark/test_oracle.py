@@ -85,3 +85,22 @@ def test_copies_are_put_down_to_the_fault_in_whose_time_they_were_under_way(
 def test_is_short_enough_to_be_believed() -> None:
     lines = Path(oracle.__file__).read_text().splitlines()
     assert len([line for line in lines if line.strip()]) < 140
+
+
+@pytest.mark.parametrize("segment_rows", [1, 3, 100])
+def test_says_between_which_values_each_stream_sent_and_so_does_the_local_engine(
+    segment_rows: int, tmp_path: Path
+) -> None:
+    """In any order and with gaps; a stream that sent nothing is not there."""
+    sent = [(0, 5), (3, 1), (0, 2), (0, 3), (3, 2), (3, 3), (0, 9)]
+    write_history(tmp_path / "run", History(sent, [], []), segment_rows=segment_rows)
+    assert oracle.judge(tmp_path / "run").sent == {0: (2, 9), 3: (1, 3)}
+    (said,) = local.verify([tmp_path / "run"]).runs
+    assert said.sent == {0: (2, 9), 3: (1, 3)}
+
+
+def test_of_nothing_sent_there_are_no_bounds(tmp_path: Path) -> None:
+    write_history(tmp_path / "run", History(), empty=True)
+    assert oracle.judge(tmp_path / "run").sent == {}
+    (said,) = local.verify([tmp_path / "run"]).runs
+    assert said.sent == {}
