@@ -27,6 +27,7 @@ from dedup_spark.evidence import Report
 from dedup_spark.opinions import Answers, second_opinion
 
 OUTPUT: Final = "spark.json"
+LOG: Final = "spark.log"
 
 Note = Callable[[str], None]
 
@@ -79,7 +80,7 @@ def _start_spark(folders: Sequence[Place], children: Children, work: Path, findi
     output.unlink(missing_ok=True)
     tables = () if findings is None else ("--findings", str(findings.absolute()))
     command = python("dedup_spark.job", "--output", str(output), *tables, *map(str, folders))
-    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch), **java.environment())
+    return children.start("Spark verification", command, work / LOG, TMPDIR=str(scratch), **java.environment())
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
@@ -127,5 +128,5 @@ def _read(output: Path) -> Report:
             where="Spark verification",
             got=str(error).splitlines()[0],
             rule="it must leave its report",
-            todo=f"read {output.with_name('spark.log')}",
+            todo=f"read {output.with_name(LOG)}",
         ) from None
