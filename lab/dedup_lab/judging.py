@@ -8,6 +8,7 @@ can be made again without judging again.
 
 import shutil
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +75,13 @@ def judge(
 
 
 def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:
+    if find_spec("pyspark") is None:
+        raise EnvironmentError_(
+            where="Spark",
+            got="no Python package pyspark",
+            rule="the extra verify is without Spark",
+            todo="pip install 'dedup[lab]', or ask another judge: dedup verify --engine local",
+        )
     scratch, output = work / "scratch", work / OUTPUT
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
