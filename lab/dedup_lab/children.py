@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup.orphans import VARIABLE
-from dedup_runners import chaos
 from dedup_runners.companions import POLL_S, Companion
 
 END_S: Final = 5.0
@@ -146,6 +145,8 @@ class OfRun(NamedTuple):
         return self.children.start(f"{role} of {self.run_id}", argv, self.folder / f"{role}.log")
 
     def fault(self, name: str) -> Child:
+        from dedup_runners import chaos  # its packages belong to the extra lab: who only verifies has none of them
+
         log = self.folder / "chaos" / name / "output.txt"
         return self.children.start(f"fault {name}", chaos.command(self.folder, name), log)
 

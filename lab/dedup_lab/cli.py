@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from dedup import __version__, machines
 from dedup.anomalies import Engine
-from dedup.errors import EXIT_ERROR, DedupError, one_line
+from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, one_line
 from dedup.experiments import Expectation, json_schema, load
 from dedup_lab import streams
 
@@ -318,10 +318,25 @@ def main() -> None:
     except BrokenPipeError:
         streams.discard(sys.stdout)
         sys.exit(EXIT_ERROR)
+    except ModuleNotFoundError as error:
+        _fail(_missing(error) or error)
     except OSError as error:
         _fail(machines.refusal(error) or error)
     except Exception as error:  # exit code 1 means "fail": a crash of ours must never say that
         _fail(error)
+
+
+def _missing(error: ModuleNotFoundError) -> EnvironmentError_ | None:
+    """A Python package of an extra that was not installed; None if what is missing is ours."""
+    name = str(error.name).partition(".")[0]
+    if name.startswith("dedup"):
+        return None
+    return EnvironmentError_(
+        where=f"dedup {' '.join(sys.argv[1:2])}".rstrip(),
+        got=f"no Python package {name}",
+        rule="the extra verify holds what `dedup verify --engine local` needs, the extra lab what all commands need",
+        todo="install it: pip install 'dedup[lab]', or make setup",
+    )
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.reporters import ConsoleReporter
 from dedup_lab.results import Results
+from dedup_lab.trials import SparkTrial
 from dedup_runners import clients
 
 
@@ -80,9 +81,13 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         if told := java.fallback():
             reporter.note(told)
         finish = Finish(experiment, folder, reporter)
-        platform = LocalPlatform(experiment, folder, reporter, finish)
+        trial = SparkTrial(folder.root / "verification")
+        platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=trial.demand)
         try:
-            with machines.at(f"results folder {folder.root}"):
+            with (
+                machines.at(f"results folder {folder.root}"),
+                trial if len(done) < len(plan(experiment)) else nullcontext(),
+            ):
                 drive(experiment, state, platform, folder.save)
         except BaseException as error:
             why = "interrupted" if isinstance(error, KeyboardInterrupt) else "this machine cannot go on"

@@ -9,6 +9,7 @@ again.
 
 import shutil
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from dedup_spark.opinions import Answers, second_opinion
 OUTPUT: Final = "spark.json"
 LOCAL_ROWS: Final = 20_000_000
 """Up to so many rows sent and read in all, the local engine may stand for Spark: it keeps what it reduces in memory."""
+LOG: Final = "spark.log"
 
 Note = Callable[[str], None]
 
@@ -89,13 +91,20 @@ def small(histories: Sequence[Evidence]) -> bool:
 
 
 def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:
+    if find_spec("pyspark") is None:
+        raise EnvironmentError_(
+            where="Spark",
+            got="no Python package pyspark",
+            rule="the extra verify is without Spark",
+            todo="pip install 'dedup[lab]', or ask another judge: dedup verify --engine local",
+        )
     scratch, output = work / "scratch", work / OUTPUT
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     output.unlink(missing_ok=True)
     tables = () if findings is None else ("--findings", str(findings.absolute()))
     command = python("dedup_spark.job", "--output", str(output), *tables, *map(str, folders))
-    return children.start("Spark verification", command, work / "spark.log", TMPDIR=str(scratch), **java.environment())
+    return children.start("Spark verification", command, work / LOG, TMPDIR=str(scratch), **java.environment())
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
@@ -143,5 +152,5 @@ def _read(output: Path) -> Report:
             where="Spark verification",
             got=str(error).splitlines()[0],
             rule="it must leave its report",
-            todo=f"read {output.with_name('spark.log')}",
+            todo=f"read {output.with_name(LOG)}",
         ) from None

@@ -52,10 +52,14 @@ class LocalPlatform:
         reporter: Reporter,
         finish: Callable[[Children, Stage], None],
         hooks: Hooks = NO_HOOKS,
+        before_runs: Callable[[], None] = lambda: None,
     ) -> None:
-        """`finish` does the two stages of the whole experiment, Verify and Report."""
+        """`finish` does the two stages of the whole experiment, Verify and Report.
+
+        `before_runs` is called before each run begins; an error of its own ends the experiment, not the run.
+        """
         self._experiment, self._results, self._reporter, self._finish = experiment, results, reporter, finish
-        self._hooks = hooks
+        self._hooks, self._before_runs = hooks, before_runs
         self._runs = {run.run_id: run for run in plan(experiment)}
         self._systems: dict[str, RunningSystem] = {}
         self._children = Children()
@@ -82,6 +86,8 @@ class LocalPlatform:
     def start(self, task: Task, attempt: int) -> None:
         if self._job is not None and self._job.is_for(task, attempt):
             return
+        if task.stage is Stage.PREPARE:
+            self._before_runs()
         self._reporter.stage(task, attempt)
         children = self._children
         self._job = _Job(task, attempt, lambda: self._done_or_noted(task, attempt, children))

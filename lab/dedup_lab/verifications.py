@@ -1,7 +1,9 @@
 """`dedup verify`: judge recorded histories again, each on its own, with no broker in sight."""
 
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +11,7 @@ from rich.console import Console
 from dedup import histories
 from dedup.anomalies import Engine
 from dedup.conclusions import conclude
-from dedup.errors import EvidenceError, SpecificationError
+from dedup.errors import EvidenceError, PlatformError, SpecificationError
 from dedup.experiments import Expectation
 from dedup.pairs import COLUMNS
 from dedup.reports import gather
@@ -19,7 +21,7 @@ from dedup.verdicts import JUDGES, Evidence, judge_alone
 from dedup_lab import java
 from dedup_lab.children import Children
 from dedup_lab.findings import show_telling
-from dedup_lab.judging import judge
+from dedup_lab.judging import LOG, judge
 from dedup_lab.reports import coloured, show_reasons, show_runs, show_summary
 from dedup_lab.results import EXPERIMENT, Results
 
@@ -91,8 +93,8 @@ def _verify_experiment(
 def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | None, console: Console) -> list[Evidence]:
     children = Children()
     try:
-        with tempfile.TemporaryDirectory(prefix="dedup-verify-") as work, console.status("verifying"):
-            judged = judge(folders, children, Path(work), TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
+        with _work_folder() as work, console.status("verifying"):
+            judged = judge(folders, children, work, TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
     finally:
         children.close()
     if alone is not None:
@@ -107,6 +109,26 @@ def _judges(evidence: Evidence) -> str:
     return JUDGES[evidence.judge] + (
         " and the oracle" if evidence.oracle else " alone: too many messages for the oracle"
     )
+
+
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """A temporary folder. When the judges fail, the log that the error names stays in it, and nothing else."""
+    folder = Path(tempfile.mkdtemp(prefix="dedup-verify-"))
+    kept: Path | None = None
+    try:
+        yield folder
+    except PlatformError:
+        kept = folder / LOG
+        raise
+    finally:
+        if kept is None or not kept.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in folder.glob("*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != kept:
+                path.unlink()
 
 
 def run_folders(path: Place) -> list[Place]:

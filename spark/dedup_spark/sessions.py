@@ -3,12 +3,18 @@
 Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints
 warnings that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that
 it spills and says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder;
-its last line is quoted when Spark does not start.
+when Spark does not start, its root cause is quoted and all of it goes to standard error.
+Everything is bound by address: on many machines the machine's own name does not resolve.
 
 In a cluster all that is settled before: spark-submit has started a JVM with the settings of whoever deploys, and us as
-its program. Then the session is what it makes of them."""
+its program. Then the session is what it makes of them.
+
+    python -m dedup_spark.sessions
+
+tries whether a session can be had on this machine: exit code 0, or 4 with the reason as last line."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,9 +27,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dedup.errors import EnvironmentError_
+from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_
+from dedup.orphans import leave_with_parent
 
 DRIVER_MEMORY: Final = "2g"
+LOOPBACK: Final = "127.0.0.1"
 GONE: Final = (Py4JError, OSError)
 """What every call of a JVM that has died raises; it holds nothing any more that could be let go of."""
 
@@ -96,8 +104,8 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(scratch / "spill"),
@@ -107,6 +115,8 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
         "spark.log.level": "ERROR",
     }
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Without these Spark asks for the address of the machine's own name, and does not start where it has none.
+    os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = LOOPBACK
     builder = SparkSession.Builder().master(f"local[{cores or '*'}]").appName("dedup verification")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -115,13 +125,24 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
         with _standard_error_to(log):
             return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        said = log.read_text(errors="replace").strip().splitlines() or [str(error)]
+        said = log.read_text(errors="replace").strip()
+        print(said, file=sys.stderr)
         raise EnvironmentError_(
             where="Spark",
-            got=said[-1][:200],
+            got=(root_cause(said) or root_cause(str(error)))[:300],
             rule="verification runs on Spark, which needs Java 17 or later and the loopback network",
             todo="see what `java -version` says, and set JAVA_HOME if another Java should be used",
         ) from error
+
+
+def root_cause(said: str) -> str:
+    """Why a Java program failed, of all that it said: its last `Caused by:`, else its first exception, else its end."""
+    if caused := re.findall(r"^\s*Caused by: (\S.*)", said, re.MULTILINE):
+        return str(caused[-1]).strip()
+    if raised := re.findall(r"^(?:.*?[ :])??((?:\w+\.)+\w*(?:Exception|Error)\b.*)", said, re.MULTILINE):
+        return str(raised[0]).strip()
+    lines = [line.strip() for line in said.splitlines() if not re.match(r"\s+(at |\.\.\. )", line)]
+    return next((line for line in reversed(lines) if line), "")
 
 
 @contextmanager
@@ -136,3 +157,19 @@ def _standard_error_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def main() -> int:
+    """Start a session and one Python worker, and end them."""
+    leave_with_parent()
+    try:
+        with local_session(1) as spark:
+            spark.sparkContext.parallelize([0], 1).count()
+    except DedupError as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERROR
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up_is_no_interruption_and_says_how_to_go_on(
     dedup: Command, document: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = Filling(small_disk)
-    monkeypatch.setattr(experiments, "LocalPlatform", lambda *_arguments: platform)
+    monkeypatch.setattr(experiments, "LocalPlatform", lambda *_, **__: platform)
     said = dedup("run", document, "--runs", 1, "--out", small_disk / "out")
     *story, last = said.err.strip().splitlines()
     assert (said.code, platform.closed) == (4, True)

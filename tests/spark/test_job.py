@@ -214,3 +214,48 @@ def test_a_report_that_cannot_be_written_is_an_error_and_no_fail(
     assert job.main(["--output", str(tmp_path / "no" / "report.json"), str(tmp_path / "nowhere")]) == 4
     said = capfd.readouterr().err
     assert "FileNotFoundError" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "WARN Utils: careful\n"
+            "Exception in thread \"main\" java.lang.ExceptionInInitializerError\n"
+            "\tat org.apache.spark.SparkConf.<init>(SparkConf.scala:71)\n"
+            "Caused by: java.io.UncheckedIOException: it\n"
+            "\tat x.y(Z.java:1)\n"
+            "Caused by: java.net.UnknownHostException: laptop: Name or service not known\n"
+            "\tat java.base/java.net.Inet6AddressImpl.lookupAllHostAddr(Native Method)\n"
+            "\t... 17 more\n",
+            "java.net.UnknownHostException: laptop: Name or service not known",
+        ),
+        (
+            'Exception in thread "main" java.lang.UnsupportedClassVersionError: class file version 61.0\n'
+            "\tat java.lang.ClassLoader.defineClass1(Native Method)\n\t... 3 more\n",
+            "java.lang.UnsupportedClassVersionError: class file version 61.0",
+        ),
+        ("Error: no JVM can be made.\n\t... 3 more", "Error: no JVM can be made."),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_of_what_java_says_the_root_cause_is_quoted(said: str, why: str) -> None:
+    assert sessions.root_cause(said) == why
+
+
+@pytest.mark.spark
+def test_spark_starts_where_the_machines_own_name_does_not_resolve(tmp_path: Path) -> None:
+    """In a UTS namespace of its own, so that the machine keeps its name."""
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("another name for this machine needs a UTS namespace (root on Linux, unshare)")
+    named = ["unshare", "--uts", "sh", "-c", 'hostname nameless.invalid && exec "$@"', "sh"]
+    done = subprocess.run(
+        [*named, sys.executable, "-m", "dedup_spark.sessions"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
