@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from dedup.errors import PlatformError
 from dedup.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
@@ -80,7 +81,11 @@ class Consumption:
         """What a second client cannot get either of what lies below the end and was not delivered."""
         holes = self._coverage.holes(self.end)
         for hole in holes if len(holes) <= MAX_HOLES else ():
-            if hole.neighbours and (proof := self._admin.undeliverable(self._config.topic, hole)) is not None:
+            try:
+                proof = self._admin.undeliverable(self._config.topic, hole) if hole.neighbours else None
+            except PlatformError:
+                continue  # what cannot be asked again is confirmed by nobody
+            if proof is not None:
                 yield Undelivered(
                     partition=hole.partition, ledger=hole.ledger, first=hole.first, last=hole.last, proof=proof
                 )

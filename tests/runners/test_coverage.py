@@ -12,6 +12,7 @@ import pytest
 from tests.runners.test_admins_kafka import batch, broker, fetched
 
 from dedup.endpoints import Broker, Endpoints
+from dedup.errors import PlatformError
 from dedup.manifests import EndPosition
 from dedup_runners.admins import Admin, Hole, pulsar
 from dedup_runners.admins.batches import passed_over
@@ -90,7 +91,7 @@ class Skipping:
 class Second:
     """An admin whose reading of holes is given."""
 
-    def __init__(self, proof: str | None) -> None:
+    def __init__(self, proof: str | PlatformError | None) -> None:
         self.proof, self.asked = proof, list[Hole]()
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -98,11 +99,18 @@ class Second:
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         self.asked.append(hole)
+        if isinstance(self.proof, PlatformError):
+            raise self.proof
         return self.proof
 
 
-@pytest.mark.parametrize("proof", ["nobody has it", None])
-def test_a_hole_is_written_down_if_the_second_client_has_it_too(proof: str | None, tmp_path: Path) -> None:
+SILENCE = PlatformError(where="t", got="nothing", rule="-", todo="-")
+
+
+@pytest.mark.parametrize("proof", ["nobody has it", None, SILENCE])
+def test_a_hole_is_written_down_if_the_second_client_has_it_too(
+    proof: str | PlatformError | None, tmp_path: Path
+) -> None:
     endpoints = {"system": "kafka", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []}
     given = {"run_id": "r", "folder": tmp_path, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
     second, recorder = Second(proof), Recorder(tmp_path)
@@ -112,7 +120,8 @@ def test_a_hole_is_written_down_if_the_second_client_has_it_too(proof: str | Non
     recorder.close()
     assert second.asked == [Hole(0, 0, 2, 3, ((0, 1), (0, 4)))]
     found = [(each.gap, each.proof) for each in consumption.undelivered]
-    assert found == ([("partition 0, ledger 0: entries 2 to 3 were not read", proof)] if proof else [])
+    gap = "partition 0, ledger 0: entries 2 to 3 were not read"
+    assert found == ([(gap, proof)] if isinstance(proof, str) else [])
 
 
 @pytest.mark.parametrize(
