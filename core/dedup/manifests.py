@@ -70,6 +70,21 @@ class ProducerReport(Record):
     cpu_seconds: float = 0.0
 
 
+class Undelivered(Record):
+    """Entries below the end of a partition that no client was given, though both were given those around them."""
+
+    partition: int
+    ledger: int
+    first: int
+    last: int
+    proof: str = Field(description="what the second client saw, in words")
+
+    @property
+    def gap(self) -> str:
+        """As judges name it (`dedup.anomalies.Verification.gaps`)."""
+        return f"partition {self.partition}, ledger {self.ledger}: entries {self.first} to {self.last} were not read"
+
+
 class ConsumerReport(Record):
     """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
 
@@ -82,6 +97,7 @@ class ConsumerReport(Record):
     end: tuple[EndPosition, ...]
     segments: tuple[Segment, ...]
     problems: tuple[str, ...] = ()
+    undelivered: tuple[Undelivered, ...] = Field((), description="gaps that a second client has confirmed")
     cpu_seconds: float = 0.0
 
 

@@ -4,8 +4,8 @@ An accusation is worth as much as the accuser. The two judges share no code, so 
 The runners counted what they did, so a count that is not theirs means that something was lost or made up on the way.
 And some things cannot be, whatever a broker does: two messages at one position, a position within what was read to its
 end that was never read, a message that was delivered after a later one of its partition, an outcome of a send that did
-not happen. Each function yields contradictions in words, or
-nothing. One contradiction voids every witness of the run (design.md §7).
+not happen. Each function yields contradictions in words, or nothing. A position that was never read is none if a second
+client could not read it either. One contradiction voids every witness of the run (design.md §7).
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,8 +46,9 @@ def contradictions(manifest: Manifest, said: Verification, *, gaps: bool = True)
         yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
     if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
-    if gaps and said.gaps and consumer.reached_end:
-        yield f"the consumer says that it reached the end, but {said.gaps[0]} (gaps: {len(said.gaps):,})"
+    confirmed = {each.gap for each in consumer.undelivered}
+    if gaps and consumer.reached_end and (unread := [gap for gap in said.gaps if gap not in confirmed]):
+        yield f"the consumer says that it reached the end, but {unread[0]} (gaps: {len(unread):,})"
     if producer.complete and counts.outcomes_missing:
         yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"
     if producer.complete and counts.send != manifest.messages:

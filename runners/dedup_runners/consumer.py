@@ -4,19 +4,25 @@
 faults are healed; when it is reached it is asked again, and reading goes on if it moved. An end by silence ("nothing
 came for a while") would call slow brokers lossy. If the time runs out first, the report says that the end was not
 reached: then nothing that is missing counts as lost.
+
+If the client went past entries without delivering them, a second client is asked for them: what it cannot get either,
+though it gets the entries around them, is written down as undelivered. Only then a loss there can accuse the broker.
 """
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
 
-from dedup.manifests import ConsumerReport, EndPosition, Segment
+from dedup.errors import PlatformError
+from dedup.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig
+from dedup_runners.coverage import Coverage
 from dedup_runners.journals import Observer, save_report, usage
 from dedup_runners.metrics import served
 from dedup_runners.recorders import Recorder
@@ -24,6 +30,8 @@ from dedup_runners.recorders import Recorder
 READ_S: Final = 0.2
 REPORT: Final = "consumer.json"
 MAX_PROBLEMS: Final = 10
+MAX_HOLES: Final = 10
+"""Judges name so many gaps; where there are more, none is asked for again."""
 
 
 class Consumption:
@@ -34,6 +42,8 @@ class Consumption:
         self.end: tuple[EndPosition, ...] = ()
         self.client = client
         self._config, self._admin, self._recorder = config, admin, recorder
+        self.undelivered: tuple[Undelivered, ...] = ()
+        self._coverage = Coverage()
         self._stopped = False
 
     def run(self) -> str | None:
@@ -45,6 +55,7 @@ class Consumption:
             if missing is None:
                 before, self.end = self.end, self._ask_end()
                 if self.end == before:
+                    self.undelivered = tuple(self._read_again())
                     return None
                 continue
             if self._stopped:
@@ -63,7 +74,21 @@ class Consumption:
         count = len(rows.values)
         arrivals = np.arange(self.received, self.received + count, dtype=np.int64)
         self._recorder.write("received", (arrivals, *rows))
+        self._coverage.add(rows)
         self.received += count
+
+    def _read_again(self) -> Iterator[Undelivered]:
+        """What a second client cannot get either of what lies below the end and was not delivered."""
+        holes = self._coverage.holes(self.end)
+        for hole in holes if len(holes) <= MAX_HOLES else ():
+            try:
+                proof = self._admin.undeliverable(self._config.topic, hole) if hole.neighbours else None
+            except PlatformError:
+                continue  # what cannot be asked again is confirmed by nobody
+            if proof is not None:
+                yield Undelivered(
+                    partition=hole.partition, ledger=hole.ledger, first=hole.first, last=hole.last, proof=proof
+                )
 
     def _ask_end(self) -> tuple[EndPosition, ...]:
         return tuple(self._admin.end_positions(self._config.topic))
@@ -94,12 +119,14 @@ def consume(config: ConsumerConfig) -> None:
 def _report(
     config: ConsumerConfig, consumption: Consumption, missing: str | None, segments: tuple[Segment, ...]
 ) -> ConsumerReport:
-    foreign = consumption.client.foreign
+    foreign, undelivered = consumption.client.foreign, consumption.undelivered
     problems = [*([missing] if missing else []), *foreign[:MAX_PROBLEMS]]
+    complete = not problems
     if len(foreign) > MAX_PROBLEMS:
         problems.append(f"{len(foreign) - MAX_PROBLEMS} more messages that are not of this tool")
+    problems += [f"{each.gap}, and a second client cannot read them either: {each.proof}" for each in undelivered]
     return ConsumerReport(
-        complete=not problems,
+        complete=complete,
         reached_end=missing is None,
         library=config.library,
         library_version=consumption.client.library_version,
@@ -108,6 +135,7 @@ def _report(
         end=consumption.end,
         segments=segments,
         problems=tuple(problems),
+        undelivered=undelivered,
         cpu_seconds=usage().cpu_seconds,
     )
 

@@ -6,6 +6,7 @@ import pytest
 from tests.core.evidences import ANOMALIES, BACKWARD, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, verification
 
 from dedup.anomalies import Verification
+from dedup.manifests import Undelivered
 from dedup.verdicts import ORACLE_LIMIT, Code, Demand, Evidence, RunVerdict, Verdict, judge_run
 
 
@@ -128,6 +129,27 @@ def test_a_gap_before_the_end_is_the_testers_error_and_proves_no_loss() -> None:
     verdict = judge_run(with_gap(ANOMALIES["not_received"]), EXACTLY_ONCE)
     assert (verdict.verdict, codes(verdict), verdict.void) == (Verdict.ERROR, [Code.SELF_CHECK], True)
     assert judge_run(with_gap(duplicates()), EXACTLY_ONCE).verdict is Verdict.ERROR
+
+
+def undelivered(first: int, last: int) -> dict[str, Any]:
+    """What a consumer reports whose second client could not read these entries either."""
+    found = Undelivered(partition=0, ledger=0, first=first, last=last, proof="its leader has the batch behind them")
+    return {"undelivered": (found,), "problems": (f"{found.gap}, and a second client cannot read them either",)}
+
+
+def test_a_gap_that_a_second_client_found_too_is_a_loss() -> None:
+    verdict = judge_run(with_gap(ANOMALIES["not_received"], consumer=undelivered(7, 9)), EXACTLY_ONCE)
+    assert (verdict.verdict, codes(verdict), verdict.void) == (Verdict.FAIL, ["not_received", Code.PROBLEM], False)
+
+
+def test_a_gap_that_it_was_not_asked_for_is_the_testers_error_still() -> None:
+    verdict = judge_run(with_gap(ANOMALIES["not_received"], consumer=undelivered(7, 8)), EXACTLY_ONCE)
+    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
+
+
+def test_a_gap_in_which_nothing_acknowledged_is_missing_never_passes() -> None:
+    verdict = judge_run(with_gap({}, consumer=undelivered(7, 9)), EXACTLY_ONCE)
+    assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.PROBLEM])
 
 
 def test_a_gap_that_the_consumer_admits_leaves_what_it_did_read() -> None:

@@ -4,6 +4,7 @@ Each case runs a real experiment on real brokers with one thing changed behind t
 """
 
 import functools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,23 @@ from tests.lab import harness
 
 from dedup import reports
 from dedup.endings import Kind
+from dedup.manifests import Manifest
 from dedup.stages import State, drive
 from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
+from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.courses import Hooks
+from dedup_runners.looks import FILE, OFF
+from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
+
+BOUND_S = 120.0
 
 
 def treatment_only(name: str, **workload: int) -> dict[str, Any]:
@@ -72,6 +79,33 @@ def test_deduplication_flipped_off_without_a_witness_is_an_error(tmp_path: Path)
     summary = run(found, tmp_path / "results", Hooks(configure=without_idempotence))
     assert summary.verdict is Verdict.ERROR
     assert codes(summary, Verdict.ERROR) == {Code.NOT_IN_FORCE}
+
+
+def off_for_a_while(config: ProducerConfig) -> ProducerConfig:
+    """Turns Pulsar's switch off while the producer runs, and on again once somebody has seen it."""
+
+    def turn() -> None:
+        with PulsarAdmin(config.endpoints) as admin:
+            switch = f"/admin/v2/namespaces/{NAMESPACES[True]}/deduplication"
+            until(lambda: "start" in (config.folder / "marks.jsonl").read_text(), BOUND_S, "the producer sends", 0.1)
+            admin._ask("POST", switch, body=False)
+            until(lambda: OFF in (config.folder / FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
+            admin._ask("POST", switch, body=True)
+
+    (config.folder / "marks.jsonl").touch()
+    threading.Thread(target=turn, daemon=True).start()
+    return config
+
+
+def test_deduplication_that_was_off_for_a_while_was_not_in_force(tmp_path: Path) -> None:
+    found = treatment_only("pulsar-kill-tcp", messages=1_000_000)
+    found["spec"]["faults"] = []
+    summary = run(found, tmp_path / "results", Hooks(configure=off_for_a_while))
+    assert Code.NOT_IN_FORCE in {reason.code for each in summary.runs for reason in each.reasons}
+    assert summary.verdict in (Verdict.ERROR, Verdict.FAIL)
+    (manifest,) = (tmp_path / "results").rglob("manifest.json")
+    said = Manifest.model_validate_json(manifest.read_bytes()).deduplication
+    assert said.proof.split("; before, ")[0].endswith(": Enabled"), "at the end it was on again"
 
 
 def test_a_stubbed_fault_is_inconclusive_and_so_is_the_run_that_replaces_it(tmp_path: Path) -> None:

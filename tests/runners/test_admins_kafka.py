@@ -77,7 +77,7 @@ def broker(*answers: bytes, asked: list[bytes] | None = None) -> Iterator[tuple[
 
 def test_headers_tell_producer_epoch_and_the_next_offset() -> None:
     found = list(headers(batch(0, 3, 77, epoch=1) + batch(3, 2, -1)))
-    assert found == [Batch(3, 77, 1, False), Batch(5, -1, 0, False)]
+    assert found == [Batch(3, 77, 1, False), Batch(5, -1, 0, False, 3)]
 
 
 @pytest.mark.parametrize("cut", [1, 30, 75])

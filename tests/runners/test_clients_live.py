@@ -18,7 +18,7 @@ from dedup.endpoints import Endpoints
 from dedup.manifests import ConsumerReport, ProducerReport
 from dedup_lab import kafka, labs, pulsar
 from dedup_runners import admins
-from dedup_runners.admins import Admin
+from dedup_runners.admins import Admin, Hole
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -151,6 +151,19 @@ def test_an_empty_topic_is_read_to_its_end_at_once(configure: Callable[..., dict
     run("consumer", json.dumps(configure(1)))
     report = ConsumerReport.model_validate_json((tmp_path / "consumer.json").read_bytes())
     assert (report.complete, report.received) == (True, 0)
+
+
+def test_a_second_client_gets_what_is_there_and_not_what_is_not(
+    configure: Callable[..., dict[str, Any]], admin: Admin, system: Endpoints, tmp_path: Path
+) -> None:
+    config = configure(1)
+    run("producer", producing(config, messages=20_000))
+    places = sorted(set(rows(tmp_path, "outcomes", "ledger", "entry")))
+    (ledger, first), *_, (_, last) = places
+    assert admin.undeliverable(config["topic"], Hole(0, ledger, first + 1, first + 1, ((ledger, first),))) is None
+    beyond = Hole(0, ledger, last + 1, last + 2, ((ledger, last),))
+    said = admin.undeliverable(config["topic"], beyond)
+    assert said is None if system.system == "kafka" else f"and gives {ledger}:{last}" in str(said)
 
 
 def test_a_foreign_message_is_reported_and_never_dropped_unseen(

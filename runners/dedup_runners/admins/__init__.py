@@ -29,6 +29,16 @@ class Ensemble(NamedTuple):
     bookies: tuple[str, ...] = ()
 
 
+class Hole(NamedTuple):
+    """Entries of one ledger that were not read; `neighbours` are the entries read just before and just after them."""
+
+    partition: int
+    ledger: int
+    first: int
+    last: int
+    neighbours: tuple[tuple[int, int], ...]
+
+
 class Admin(Protocol):
     """One messaging system, seen by its operator. Every call is bounded; a call that fails raises PlatformError."""
 
@@ -79,6 +89,13 @@ class Admin(Protocol):
 
     def end_positions(self, topic: str) -> list[EndPosition]:
         """How far each partition reaches now."""
+        ...
+
+    def undeliverable(self, topic: str, hole: Hole) -> str | None:
+        """What shows, in words, that brokers cannot deliver these entries though they deliver their neighbours.
+
+        None if they can, or if it cannot be shown. It is read by other means than those of the client under test.
+        """
         ...
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:

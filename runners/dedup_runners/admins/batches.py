@@ -38,6 +38,8 @@ class Batch(NamedTuple):
     producer_id: int
     producer_epoch: int
     control: bool
+    offset: int = 0
+    """The first offset that it holds."""
 
 
 @dataclass
@@ -90,7 +92,7 @@ def headers(records: bytes | memoryview) -> Iterator[Batch]:
         at += _LENGTH_PREFIX_BYTES + length
         if at > size:
             return
-        yield Batch(base + last_delta + 1, producer_id, epoch, bool(attributes & _CONTROL))
+        yield Batch(base + last_delta + 1, producer_id, epoch, bool(attributes & _CONTROL), base)
 
 
 def take_census(
@@ -118,6 +120,24 @@ def take_census(
                     rule=f"the partition's batches are read up to its end, offset {end}",
                     todo="look into the leader's log; deduplication in force could not be proven",
                 )
+
+
+def passed_over(
+    address: tuple[str, int], topic: str, partition: int, first: int, last: int, security: Security = OPEN
+) -> str | None:
+    """What shows that the leader at `address` has no batch with the offsets `first` to `last`, and has those around.
+
+    None if a batch holds one of them: then it is there, whoever did not read it.
+    """
+    with Line(address, security=security) as line:
+        before = next(headers(_fetch(line, topic, partition, first - 1)), None) if first else None
+        found = next(headers(_fetch(line, topic, partition, first)), None)
+    if found is None or found.offset <= last:
+        return None
+    if first and (before is None or not before.offset < first == before.next_offset):
+        return None
+    words = f"its leader answers a fetch from offset {first} with the batch at offset {found.offset}"
+    return words if before is None else f"{words}, and one from {first - 1} with the batch at {before.offset}"
 
 
 def _fetch(line: Line, topic: str, partition: int, offset: int) -> memoryview:

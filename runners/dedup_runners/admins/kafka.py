@@ -39,8 +39,9 @@ from dedup_runners.admins import (
     PROBE,
     READY_TIMEOUT_S,
     Ensemble,
+    Hole,
 )
-from dedup_runners.admins.batches import Census, take_census
+from dedup_runners.admins.batches import Census, passed_over, take_census
 from dedup_runners.admins.views import Partition, View, agreed, end_offset, view
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
@@ -144,6 +145,15 @@ class KafkaAdmin(Closing):
         return [
             EndPosition(partition=number, extents=((0, end),) if end else ()) for number, end in sorted(ends.items())
         ]
+
+    def undeliverable(self, topic: str, hole: Hole) -> str | None:
+        """Read off the wire, batch by batch: librdkafka is not asked."""
+
+        def ask() -> str | None:
+            leader, _ = self._leaders(topic)[hole.partition]
+            return passed_over(leader, topic, hole.partition, hole.first, hole.last, self._security)
+
+        return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}/{hole.partition}")
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         census = persistently(lambda: self._census(topic), ANSWERED_S, f"the stored batches of {topic}")

@@ -32,6 +32,7 @@ from dedup_runners.admins import (
     PROBE,
     READY_TIMEOUT_S,
     Ensemble,
+    Hole,
 )
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
@@ -46,6 +47,10 @@ NEVER_INACTIVE: Final = {
 }
 JSON: Final = {"Content-Type": "application/json"}
 LOADERS: Final = 8
+ENTRIES_READ_AGAIN: Final = 1000
+TIMES_READ_AGAIN: Final = 3
+READ_AGAIN_PAUSE_S: Final = 2.0
+UNREADABLE: Final = (404, 412, 500)
 PARTS_A_LOOK: Final = 16
 PROBE_MOVES_S: Final = 0.25
 PARTITION_SUFFIX: Final = "-partition-"
@@ -134,6 +139,31 @@ class PulsarAdmin(Closing):
             return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
 
         return persistently(ends, ANSWERED_S, f"the ends of {topic}")
+
+    def undeliverable(self, topic: str, hole: Hole) -> str | None:
+        """Asked of the REST interface entry by entry, and again: who reads them there is the broker, not the client."""
+        if hole.last - hole.first >= ENTRIES_READ_AGAIN:
+            return None
+
+        def statuses(places: Iterable[tuple[int, int]]) -> list[int]:
+            base = f"/admin/v2/{_path(self._parts(topic)[hole.partition])}"
+            urls = [f"{base}/ledger/{ledger}/entry/{entry}" for ledger, entry in places]
+            return [self._ask("GET", url, accepted=UNREADABLE).status_code for url in urls]
+
+        def ask() -> str | None:
+            found: list[int] = []
+            for _ in range(TIMES_READ_AGAIN):
+                if set(statuses(hole.neighbours)) != {httpx.codes.OK}:
+                    return None
+                found += statuses((hole.ledger, entry) for entry in range(hole.first, hole.last + 1))
+                if httpx.codes.OK in found:
+                    return None
+                time.sleep(READ_AGAIN_PAUSE_S)
+            around = ", ".join(f"{ledger}:{entry}" for ledger, entry in hole.neighbours)
+            said = ", ".join(f"status {status}" for status in sorted(set(found)))
+            return f"the REST interface answers {said} for each of them, {TIMES_READ_AGAIN} times, and gives {around}"
+
+        return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}, ledger {hole.ledger}")
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         """A topic that its owner still loads says nothing yet; what it does not say in time is unknown."""
