@@ -73,9 +73,21 @@ class Progress(NamedTuple):
 
 
 class Witnesses(Protocol):
-    """Where a client reports what it notices of a disturbance (disconnect, retry, error, leader), and its own log."""
+    """Where a client reports what it notices of a disturbance (disconnect, retry, error, leader), and its own log.
 
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None: ...
+    `broker`: the id of the broker that it is about, if the client's words tell; of a leader, the old one. `since_ns`:
+    when the client looked before, if it sees only that something happened between two looks.
+    """
+
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None: ...
 
     def log(self, line: str) -> None: ...
 

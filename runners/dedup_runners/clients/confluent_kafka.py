@@ -12,6 +12,7 @@ defaults with it, so everything that moves is set here for both.
 
 import json
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -344,6 +345,10 @@ _COUNTERS: Final = {
 order is counted, but no error: such is the end of one whose bytes were lost on the way."""
 
 
+_OF_BROKER: Final = re.compile(r"\S+:\d+/(\d+): ")
+"""How librdkafka begins what it says of one broker: its address and its node id."""
+
+
 class _Watch:
     """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
 
@@ -351,29 +356,37 @@ class _Watch:
         self._witnesses = witnesses
         self._counts: dict[tuple[str, str], int] = {}
         self._leaders: dict[str, int] = {}
+        self._looked_ns = time.monotonic_ns()
 
     def callbacks(self) -> dict[str, Any]:
         return {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _logger(self._witnesses)}
 
     def _on_error(self, error: ck.KafkaError) -> None:
         lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
-        self._witnesses.disturbed("disconnect" if lost else "error", f"{error.name()}: {error.str()}")
+        named = _OF_BROKER.match(error.str())
+        self._witnesses.disturbed(
+            "disconnect" if lost else "error", f"{error.name()}: {error.str()}", broker=named[1] if named else None
+        )
 
     def _on_statistics(self, text: str) -> None:
         statistics = json.loads(text)
-        at_ns = statistics["ts"] * 1000
+        since_ns, at_ns = self._looked_ns, statistics["ts"] * 1000
+        self._looked_ns = at_ns
         for name, broker in statistics["brokers"].items():
             for counter, (kind, words) in _COUNTERS.items():
                 count, before = broker.get(counter, 0), self._counts.get((name, counter), 0)
                 if count > before:
-                    self._witnesses.disturbed(kind, f"{name}: {count - before} {words}", at_ns)
+                    node = broker.get("nodeid", -1)
+                    about, told = str(node) if node >= 0 else None, f"{name}: {count - before} {words}"
+                    self._witnesses.disturbed(kind, told, at_ns, broker=about, since_ns=since_ns)
                 self._counts[name, counter] = count
         for topic in statistics["topics"].values():
             for number, partition in topic["partitions"].items():
                 leader, led = partition["leader"], self._leaders.get(number)
                 if number != "-1" and leader >= 0 and leader != led:
                     if led is not None:
-                        self._witnesses.disturbed("leader", f"partition {number}: {led} -> {leader}", at_ns)
+                        words = f"partition {number}: {led} -> {leader}"
+                        self._witnesses.disturbed("leader", words, at_ns, broker=str(led))
                     self._leaders[number] = leader
 
 
