@@ -89,8 +89,10 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name}: no client noticed it"
     if record.unacknowledged is None or record.remaining is None:
         return f"fault {record.name}: the producer did not stamp its counters at the effect"
-    if record.unacknowledged <= 0:
+    if record.in_flight is None and record.unacknowledged <= 0:
         return f"fault {record.name}: no message was unacknowledged at the effect"
+    if record.in_flight is not None and record.in_flight <= 0:
+        return f"fault {record.name}: no message was in flight to what it struck"
     if record.remaining <= 0:
         return f"fault {record.name}: every message had been sent before the effect"
     return None
@@ -101,9 +103,12 @@ def struck(record: FaultRecord) -> str:
     if record.requested_message is None:
         return f"fault {record.name} was in force for the whole run"
     noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.client_witness.items()))
+    under_way = f"{record.unacknowledged or 0:,} unacknowledged"
+    if record.in_flight is not None:
+        under_way = f"{record.in_flight:,} in flight to it"
     return (
         f"fault {record.name} struck {record.target or 'its target'} at message {record.effect_message or 0:,} (asked: "
-        f"{record.requested_message:,}) with {record.unacknowledged or 0:,} unacknowledged; clients noticed: "
+        f"{record.requested_message:,}) with {under_way}; clients noticed: "
         f"{noticed}; healed"
     )
 
@@ -166,6 +171,7 @@ def _record(
         triggered_message=_detail(said, "triggered").get("actual"),
         effect_message=sent,
         unacknowledged=None if mark is None or sent is None else sent - int(mark["acked"]),
+        in_flight=None if mark is None else mark.get("in_flight"),
         remaining=None if sent is None else messages - sent,
         injected_ns=began_ns,
         healed_ns=ended_ns,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, vacuous
+from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, struck, vacuous
 from dedup.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
@@ -16,8 +16,8 @@ def line(event: str, at: int, fault: str = "cut", **detail: Any) -> dict[str, An
     return {"fault": fault, "event": event, "monotonic_ns": at, "detail": detail}
 
 
-def mark(event: str, sent: int, acked: int, fault: str = "cut") -> dict[str, Any]:
-    return {"event": event, "fault": fault, "sent": sent, "acked": acked, "monotonic_ns": 11}
+def mark(event: str, sent: int, acked: int, fault: str = "cut", **known: int) -> dict[str, Any]:
+    return {"event": event, "fault": fault, "sent": sent, "acked": acked, "monotonic_ns": 11} | known
 
 
 def disturbance(at: int, kind: str = "disconnect", **known: Any) -> dict[str, Any]:
@@ -95,6 +95,7 @@ def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
         (record(disturbances=[]), "no client noticed"),
         (record(marks=[mark("injected", 60, 60)]), "no message was unacknowledged"),
         (record(marks=[mark("injected", MESSAGES, 60)]), "every message had been sent"),
+        (record(marks=[mark("injected", 60, 45, in_flight=0)]), "no message was in flight to what it struck"),
         (record(marks=[mark("message", 51, 40)]), "did not stamp"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
@@ -109,11 +110,17 @@ def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
     [
         record(marks=[mark("injected", 60, 59)]),
         record(marks=[mark("injected", MESSAGES - 1, 60)]),
+        record(marks=[mark("injected", 60, 45, in_flight=1)]),
         record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"touched": ["2", "1"]}})),
     ],
 )
 def test_the_innocent_twin_proves_something(found: FaultRecord) -> None:
     assert vacuous(found) is None
+
+
+def test_in_the_words_of_a_verdict_what_was_in_flight_stands_for_what_was_unacknowledged() -> None:
+    assert "with 15 unacknowledged; clients" in struck(record())
+    assert "with 3 in flight to it; clients" in struck(record(marks=[mark("injected", 60, 45, in_flight=3)]))
 
 
 def test_a_moved_leader_has_touched_whoever_led_before() -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dedup.errors import SpecificationError
 from dedup.manifests import EndPosition
-from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS
+from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
 from dedup_runners.configs import ConsumerConfig, Library, ProducerConfig
 
 Int64s = npt.NDArray[np.int64]
@@ -110,6 +110,12 @@ class ProducerClient(Protocol):
     def progress(self) -> Progress:
         """Counts at this moment; `sent` is never below `acked`."""
 
+    def in_flight(self, partition: int | None) -> int:
+        """How many messages sent to a partition (None: to any) have no outcome, once those are served that have come.
+
+        Any thread may ask; the one that sends goes on meanwhile.
+        """
+
     def stop(self) -> None:
         """Send nothing more."""
 
@@ -139,6 +145,15 @@ def chunk_of(first: int, last: int, streams: int) -> Chunk:
     stream, value = index % streams, index // streams + 1
     words = (stream << VALUE_BITS | value).astype(">u8")
     return Chunk(stream.astype(np.int32), value, words.view(f"V{PAYLOAD_BYTES}").tolist())
+
+
+def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) -> int:
+    """Of the first `sent` messages of a run, how many of a partition (None: of any) have no outcome.
+
+    `ended`: of each partition, how many have one. Stream s goes to partition s.
+    """
+    own = [partition] if partition is not None else range(len(ended))
+    return sum(max(0, messages_of(each, sent, len(ended)) - int(ended[each])) for each in own)
 
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:

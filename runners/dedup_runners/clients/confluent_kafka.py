@@ -28,7 +28,18 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
 from dedup_runners import credentials
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, refuse
+from dedup_runners.clients import (
+    Chunk,
+    Outcome,
+    Outcomes,
+    Progress,
+    Rows,
+    Witnesses,
+    decoded,
+    masked,
+    refuse,
+    under_way,
+)
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_POLL_S: Final = 0.05
@@ -128,6 +139,7 @@ class Producer:
         self._failed: list[Any] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._in_hand = 0, False, 0
+        self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
         watch = _Watch(witnesses)
         self._client = _built(
@@ -178,6 +190,14 @@ class Producer:
             acked = self._acked + len(self._reported) + len(self._failed)
         return Progress(self._sent, acked)
 
+    def in_flight(self, partition: int | None) -> int:
+        sent = self._sent
+        self._client.poll(0)  # the sending thread does so once a chunk only
+        with self._counting:
+            served = np.array(list(map(_PARTITION, [*self._reported, *self._failed])), np.int64)
+            ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
+        return under_way(sent, ended, partition)
+
     def stop(self) -> None:
         self._stopped = True
 
@@ -215,6 +235,7 @@ class Producer:
         self._report(chunk.streams[here], chunk.values[here], Outcome.FAIL)
         with self._counting:
             self._acked += 1
+            self._ended_in[chunk.streams[index]] += 1
 
     def _drain(self) -> None:
         """Turn the delivery reports served so far into rows of the history."""
@@ -226,6 +247,7 @@ class Producer:
             self._report(streams, values, Outcome.OK, partitions, np.maximum(offsets, -1))
             with self._counting:
                 self._acked += len(reported)
+                self._ended_in += np.bincount(streams, minlength=len(self._ended_in))
                 del self._reported[: len(reported)]
         while self._failed:
             message = self._failed[0]
@@ -236,6 +258,7 @@ class Producer:
             self._report(streams, values, outcome)
             with self._counting:
                 self._acked += 1
+                self._ended_in[streams[0]] += 1
                 del self._failed[0]
 
     def _report(self, streams: Any, values: Any, outcome: Outcome, partitions: Any = None, entries: Any = None) -> None:

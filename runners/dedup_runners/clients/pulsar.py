@@ -33,7 +33,7 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
 from dedup_runners import credentials
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, under_way
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_S: Final = 0.0005
@@ -171,6 +171,7 @@ class Producer:
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped = 0, False
+        self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
 
     def connect(self, timeout_s: float) -> None:
@@ -208,6 +209,13 @@ class Producer:
         with self._counting:
             acked = self._acked + len(self._ended)
         return Progress(max(self._sent, acked), acked)
+
+    def in_flight(self, partition: int | None) -> int:
+        sent = self._sent
+        with self._counting:
+            streams = [stream for stream, *_ in self._ended]
+            ended = self._ended_in + np.bincount(np.array(streams, np.int64), minlength=len(self._ended_in))
+        return under_way(sent, ended, partition)
 
     def stop(self) -> None:
         self._stopped = True
@@ -261,6 +269,7 @@ class Producer:
         )
         with self._counting:
             self._acked += rows
+            self._ended_in += np.bincount(partitions, minlength=len(self._ended_in))
             del self._ended[:rows]
 
 
