@@ -19,7 +19,7 @@ import pytest
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, sha256_of
 from dedup.manifests import ProducerReport
-from dedup_runners.clients import Outcome, Outcomes
+from dedup_runners.clients import Outcome, Outcomes, chunk_of
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.journals import Journal, Observer
@@ -170,13 +170,6 @@ class Unserved:
     def close(self) -> None: ...
 
 
-class Report:
-    """What librdkafka says of a message."""
-
-    def __init__(self, partition: int) -> None:
-        self.number = partition
-
-
 def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_nobody_served(
     production: Callable[..., Production], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,8 +177,8 @@ def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_no
     made = production()
     client: Any = made.client
     client._client.close()
-    monkeypatch.setattr(kafka, "_PARTITION", lambda message: message.number)
-    reports = [Report(index % STREAMS) for index in range(9)]
+    monkeypatch.setattr(kafka, "_VALUE", lambda payload: payload)
+    reports = [bytes(payload) for payload in chunk_of(0, 9, STREAMS).payloads]
     client._client = Unserved([lambda: client._reported.extend(reports)])
     client._sending = (10, iter(()))
     assert client.progress() == (10, 0), "as if ten were under way"

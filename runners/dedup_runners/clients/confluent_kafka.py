@@ -194,7 +194,7 @@ class Producer:
         sent = self._sent
         self._client.poll(0)  # the sending thread does so once a chunk only
         with self._counting:
-            served = np.array(list(map(_PARTITION, [*self._reported, *self._failed])), np.int64)
+            served, _ = decoded(b"".join(map(_VALUE, [*self._reported, *self._failed])))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
         return under_way(sent, ended, partition)
 
