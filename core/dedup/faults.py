@@ -23,6 +23,9 @@ LATENCY_SHARE: Final = 0.95
 INTERRUPTED: Final = "interrupted"
 NEEDS_LEADER: Final = ("killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition")
 MUST_LAST: Final = ("dropTCP", "partition")
+OF_ONE_BROKER: Final = ("kill", "moveLeader", "podDelete", "partition")
+"""Faults of brokers, not of the connections to all of them. What a client notices of another broker is not theirs."""
+MOVES_NO_LEADER: Final = ("killTCP", "dropTCP")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
 
 Line = Mapping[str, Any]
@@ -51,6 +54,11 @@ def assemble(
     faults.jsonl, marks.jsonl and disturbances.jsonl; `journals` the chaos journals by fault, None where there is none.
     """
     lines, marks, disturbances = list(lines), list(marks), list(disturbances)
+    others = [
+        (str(line["fault"]), int(line["monotonic_ns"]))
+        for line in lines
+        if line.get("event") == "injecting" and any(each.name == line.get("fault") for each in planned if each.message)
+    ]
     return tuple(
         _record(
             fault,
@@ -58,6 +66,7 @@ def assemble(
             _first_by_event(line for line in lines if line.get("fault") == fault.name),
             _first_by_event(mark for mark in marks if mark.get("fault") == fault.name),
             disturbances,
+            [at_ns for name, at_ns in others if name != fault.name],
             journals.get(fault.name),
         )
         for fault in planned
@@ -80,8 +89,10 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name}: no client noticed it"
     if record.unacknowledged is None or record.remaining is None:
         return f"fault {record.name}: the producer did not stamp its counters at the effect"
-    if record.unacknowledged <= 0:
+    if record.in_flight is None and record.unacknowledged <= 0:
         return f"fault {record.name}: no message was unacknowledged at the effect"
+    if record.in_flight is not None and record.in_flight <= 0:
+        return f"fault {record.name}: no message was in flight to what it struck"
     if record.remaining <= 0:
         return f"fault {record.name}: every message had been sent before the effect"
     return None
@@ -92,9 +103,12 @@ def struck(record: FaultRecord) -> str:
     if record.requested_message is None:
         return f"fault {record.name} was in force for the whole run"
     noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.client_witness.items()))
+    under_way = f"{record.unacknowledged or 0:,} unacknowledged"
+    if record.in_flight is not None:
+        under_way = f"{record.in_flight:,} in flight to it"
     return (
         f"fault {record.name} struck {record.target or 'its target'} at message {record.effect_message or 0:,} (asked: "
-        f"{record.requested_message:,}) with {record.unacknowledged or 0:,} unacknowledged; clients noticed: "
+        f"{record.requested_message:,}) with {under_way}; clients noticed: "
         f"{noticed}; healed"
     )
 
@@ -152,9 +166,11 @@ def _record(
     said: Mapping[str, Line],
     stamped: Mapping[str, Line],
     disturbances: Sequence[Line],
+    others_ns: Sequence[int],
     journal: Line | None,
 ) -> FaultRecord:
     injected = _detail(said, "injected")
+    noticed = [each for each in disturbances if _is_its_doing(fault, injected, each)]
     struck = "injected" in said
     began_ns = _time(said, "injecting") if struck else None
     ended_ns = _time(said, "healed") or _time(said, "healed_by_watchdog")
@@ -167,13 +183,14 @@ def _record(
         triggered_message=_detail(said, "triggered").get("actual"),
         effect_message=sent,
         unacknowledged=None if mark is None or sent is None else sent - int(mark["acked"]),
+        in_flight=None if mark is None else mark.get("in_flight"),
         remaining=None if sent is None else messages - sent,
         injected_ns=began_ns,
         healed_ns=ended_ns,
         target=_target(injected),
         injector=_injectors_word(said),
         target_witness=_target_witness(injected, _detail(said, "effect")),
-        client_witness=_noticed(fault, disturbances, began_ns, ended_ns) | _noticed_by_brokers(said),
+        client_witness=_noticed(fault, noticed, began_ns, ended_ns, others_ns) | _noticed_by_brokers(said),
         heal_proven="healed" in said and "heal_failed" not in said,
         leaked=_leaked(said),
         problems=tuple(_problems(said, journal)),
@@ -236,16 +253,33 @@ def _injectors_word(said: Mapping[str, Line]) -> dict[str, Any]:
     return word
 
 
+def _is_its_doing(fault: Planned, injected: Line, disturbance: Line) -> bool:
+    """Whether the fault can cause a disturbance of this kind, of that broker; where no broker is known, of any."""
+    if disturbance["kind"] == "leader" and fault.kind in MOVES_NO_LEADER:
+        return False
+    of_bookie = "ensemble" in (injected.get("witness") or {})
+    broker = disturbance.get("broker")
+    return fault.kind not in OF_ONE_BROKER or of_bookie or broker is None or broker in (injected.get("touched") or [])
+
+
 def _noticed(
-    fault: Planned, disturbances: Sequence[Line], began_ns: int | None, ended_ns: int | None
+    fault: Planned, disturbances: Sequence[Line], began_ns: int | None, ended_ns: int | None, others_ns: Sequence[int]
 ) -> dict[str, int]:
-    """The clients' own signs from the first deed until a while after the heal, by kind. Latency disturbs nobody."""
+    """The clients' own signs from the first deed until a while after the heal, by kind. Latency disturbs nobody.
+
+    A counter that grew between two looks counts if the first look (`since_ns`) was not before the deed. The while after
+    the heal ends where another fault begins (`others_ns`): what is noticed from then on is more likely that one's.
+    """
     if began_ns is None or fault.kind == "latency":
         return {}
+    until_ns = None
+    if ended_ns is not None:
+        until_ns = min([ended_ns + CLIENT_TAIL_NS, *(other_ns for other_ns in others_ns if other_ns > ended_ns)])
     found = Counter(
         str(each["kind"])
         for each in disturbances
-        if began_ns <= each["monotonic_ns"] and (ended_ns is None or each["monotonic_ns"] <= ended_ns + CLIENT_TAIL_NS)
+        if began_ns <= each.get("since_ns", each["monotonic_ns"])
+        and (until_ns is None or each["monotonic_ns"] <= until_ns)
     )
     return dict(sorted(found.items()))
 

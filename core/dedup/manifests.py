@@ -122,6 +122,11 @@ class FaultRecord(Record):
     triggered_message: int | None = Field(None, description="the producer's counter when it pushed the trigger")
     effect_message: int | None = Field(None, description="the producer's counter when the effect was confirmed")
     unacknowledged: int | None = Field(None, description="messages sent and not acknowledged at the effect")
+    in_flight: int | None = Field(
+        None,
+        description="messages sent to the struck partition (to all, where the connections to all brokers are struck) "
+        "of which no outcome had reached the client at the effect; None: not known",
+    )
     remaining: int | None = Field(None, description="messages not yet sent at the effect")
     injected_ns: int | None = None
     healed_ns: int | None = None

@@ -60,6 +60,7 @@ class FaultRow(Record):
     requested_message: int | None
     actual_message: int | None = Field(description="the producer's counter when the effect was confirmed")
     unacknowledged: int | None
+    in_flight: int | None = Field(None, description="to what was struck; null: not known (dedup.manifests.FaultRecord)")
     target: str
     seconds: float | None = Field(description="from the injection to the proven heal")
     client_witness: dict[str, int]
@@ -283,6 +284,7 @@ def _fault_rows(manifest: Manifest, vacuous: Mapping[str, str | None]) -> tuple[
             requested_message=fault.requested_message,
             actual_message=fault.effect_message,
             unacknowledged=fault.unacknowledged,
+            in_flight=fault.in_flight,
             target=fault.target,
             seconds=_seconds(fault),
             client_witness=fault.client_witness,

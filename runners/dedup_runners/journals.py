@@ -65,12 +65,22 @@ class Observer:
         self._disturbances = Journal(folder / "disturbances.jsonl") if role == "producer" else None
         self._log = Journal(folder / f"{role}.log")
 
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None:
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None:
         self.counts[kind] += 1
         self.log(f"{kind}: {detail}")
         if self._disturbances is not None and self.counts[kind] <= MAX_LINES_A_KIND:
             at_ns = time.monotonic_ns() if monotonic_ns is None else monotonic_ns
-            self._disturbances.write(kind=kind, detail=detail, monotonic_ns=at_ns)
+            known = {"broker": broker, "since_ns": since_ns}
+            told = {name: value for name, value in known.items() if value is not None}
+            self._disturbances.write(kind=kind, detail=detail, monotonic_ns=at_ns, **told)
 
     def log(self, line: str) -> None:
         self._log.write_text(f"{time.strftime('%H:%M:%S')} {line}")

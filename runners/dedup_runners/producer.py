@@ -156,7 +156,8 @@ class Production:
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
     def _on_event(self, event: str, fault: str, detail: dict[str, Any]) -> None:
-        self.stamp(event, fault, detail=detail)
+        struck = {"in_flight": self.client.in_flight(detail.get("partition"))} if event == "injected" else {}
+        self.stamp(event, fault, detail=detail, **struck)
 
 
 def chunks(messages: int, borders: list[int | None], size: int = CHUNK) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, vacuous
+from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
 from dedup.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
@@ -16,12 +16,12 @@ def line(event: str, at: int, fault: str = "cut", **detail: Any) -> dict[str, An
     return {"fault": fault, "event": event, "monotonic_ns": at, "detail": detail}
 
 
-def mark(event: str, sent: int, acked: int, fault: str = "cut") -> dict[str, Any]:
-    return {"event": event, "fault": fault, "sent": sent, "acked": acked, "monotonic_ns": 11}
+def mark(event: str, sent: int, acked: int, fault: str = "cut", **known: int) -> dict[str, Any]:
+    return {"event": event, "fault": fault, "sent": sent, "acked": acked, "monotonic_ns": 11} | known
 
 
-def disturbance(at: int, kind: str = "disconnect") -> dict[str, Any]:
-    return {"kind": kind, "detail": "", "monotonic_ns": at}
+def disturbance(at: int, kind: str = "disconnect", **known: Any) -> dict[str, Any]:
+    return {"kind": kind, "detail": "", "monotonic_ns": at} | known
 
 
 def activity(name: str, status: str | None = "succeeded", exception: list[str] | None = None) -> dict[str, Any]:
@@ -95,6 +95,7 @@ def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
         (record(disturbances=[]), "no client noticed"),
         (record(marks=[mark("injected", 60, 60)]), "no message was unacknowledged"),
         (record(marks=[mark("injected", MESSAGES, 60)]), "every message had been sent"),
+        (record(marks=[mark("injected", 60, 45, in_flight=0)]), "no message was in flight to what it struck"),
         (record(marks=[mark("message", 51, 40)]), "did not stamp"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
@@ -109,11 +110,17 @@ def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
     [
         record(marks=[mark("injected", 60, 59)]),
         record(marks=[mark("injected", MESSAGES - 1, 60)]),
+        record(marks=[mark("injected", 60, 45, in_flight=1)]),
         record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"touched": ["2", "1"]}})),
     ],
 )
 def test_the_innocent_twin_proves_something(found: FaultRecord) -> None:
     assert vacuous(found) is None
+
+
+def test_in_the_words_of_a_verdict_what_was_in_flight_stands_for_what_was_unacknowledged() -> None:
+    assert "with 15 unacknowledged; clients" in struck(record())
+    assert "with 3 in flight to it; clients" in struck(record(marks=[mark("injected", 60, 45, in_flight=3)]))
 
 
 def test_a_moved_leader_has_touched_whoever_led_before() -> None:
@@ -124,6 +131,56 @@ def test_a_moved_leader_has_touched_whoever_led_before() -> None:
 def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
     times = [6, 7, 20 + CLIENT_TAIL_NS, 21 + CLIENT_TAIL_NS]
     assert record(disturbances=[disturbance(at) for at in times]).client_witness == {"disconnect": 2}
+
+
+@pytest.mark.parametrize(("since", "found"), [(6, {}), (7, {"disconnect": 1})])
+def test_what_may_have_happened_before_the_deed_does_not_count(since: int, found: dict[str, int]) -> None:
+    """librdkafka's counters are looked at every 250 ms: what grew in between may have grown before the fault."""
+    assert record(disturbances=[disturbance(9, since_ns=since)]).client_witness == found
+
+
+@pytest.mark.parametrize(("broker", "found"), [("1", {"disconnect": 1}), ("2", {}), (None, {"disconnect": 1})])
+@pytest.mark.parametrize("kind", ["kill", "moveLeader", "podDelete", "partition"])
+def test_another_broker_is_no_witness_of_a_fault_of_one(kind: str, broker: str | None, found: dict[str, int]) -> None:
+    known = {} if broker is None else {"broker": broker}
+    planned = Planned("cut", kind, 50)
+    assert record(disturbances=[disturbance(9, **known)], planned=planned).client_witness == found
+
+
+def test_a_fault_of_all_connections_may_be_noticed_of_any_broker() -> None:
+    for planned in (CUT, Planned("cut", "dropTCP", 50)):
+        assert record(disturbances=[disturbance(9, broker="3")], planned=planned).client_witness == {"disconnect": 1}
+
+
+def test_what_a_dead_bookie_costs_may_be_noticed_of_any_broker() -> None:
+    bookie = line("injected", 10, witness={"exit_code": 137, "ensemble": ["b1"]}, touched=["b1"], leader="1")
+    found = record(replaced(bookie), disturbances=[disturbance(9, broker="2")], planned=Planned("cut", "kill", 50))
+    assert found.client_witness == {"disconnect": 1}
+
+
+@pytest.mark.parametrize(("kind", "found"), [("killTCP", {}), ("dropTCP", {}), ("kill", {"leader": 1})])
+def test_lost_connections_move_no_leader(kind: str, found: dict[str, int]) -> None:
+    noticed = [disturbance(9, "leader", broker="1")]
+    assert record(disturbances=noticed, planned=Planned("cut", kind, 50)).client_witness == found
+
+
+@pytest.mark.parametrize(("at", "found"), [(29, {"disconnect": 1}), (31, {})])
+def test_what_is_noticed_after_another_fault_has_begun_is_not_of_one_that_was_healed(
+    at: int, found: dict[str, int]
+) -> None:
+    """The cut was healed at 20; the next one begins at 30."""
+    later = {"fault": "next", "event": "injecting", "monotonic_ns": 30, "detail": {}}
+    planned = [CUT, Planned("next", "kill", 70)]
+    journals = {"cut": JOURNAL, "next": JOURNAL}
+    cut, _ = assemble(
+        planned,
+        messages=MESSAGES,
+        lines=[*TOLD, later],
+        marks=STAMPED,
+        disturbances=[disturbance(at)],
+        journals=journals,
+    )
+    assert cut.client_witness == found
 
 
 DROPPED = Planned("cut", "dropTCP", 50)

@@ -67,7 +67,7 @@ class Stage:
         """
         for _ in range(3):
             found = self.play(kind, **how)
-            if found["record"]["unacknowledged"] != 0:
+            if found["record"]["in_flight"] != 0:
                 return found
         raise AssertionError(f"three times out of three no message was under way: {found['record']}")
 

@@ -85,7 +85,7 @@ def idle(faults: Iterable[FaultRecord | FaultRow]) -> bool:
 
     Where brokers are quicker than the client that happens, and proves rightly nothing: a test tries again.
     """
-    return any(fault.unacknowledged == 0 and fault.kind != "latency" for fault in faults)
+    return any(fault.in_flight == 0 and fault.kind != "latency" for fault in faults)
 
 
 def run(found: dict[str, Any], folder: Path, *options: object) -> Ended:

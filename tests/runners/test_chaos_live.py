@@ -138,7 +138,7 @@ def met(stages: Iterator[Stage], fault: Fault) -> tuple[Stage, FaultRecord]:
     """
     for stage in stages:
         record = stage.play(fault)
-        if record.unacknowledged:
+        if record.in_flight:
             return stage, record
     raise AssertionError(f"three times out of three no message was under way: {record}")
 

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import confluent_kafka as ck
+import numpy as np
 import pulsar as library
 import pytest
 
@@ -26,7 +27,15 @@ class Quiet:
     def __init__(self) -> None:
         self.seen = 0
 
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None:
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None:
         self.seen += 1
 
     def log(self, line: str) -> None:
@@ -119,7 +128,7 @@ def test_pulsars_outcomes_wait_ten_milliseconds_at_most(monkeypatch: pytest.Monk
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     producer._record, producer._witnesses = rows.append, Quiet()
     producer._ended, producer._acked, producer._drained_s = [], 0, now_s
-    producer._counting = threading.Lock()
+    producer._counting, producer._ended_in = threading.Lock(), np.zeros(1, np.int64)
     ended: list[Any] = producer._ended
     ended.append((0, 1, library.Result.Ok, Position(7, 0)))
     producer._drain(pulsar.DRAIN_ROWS)

@@ -12,6 +12,7 @@ import pulsar as library
 import pytest
 
 from dedup.client_settings import ALLOWED
+from dedup.endpoints import Broker, Endpoints
 from dedup.errors import SpecificationError
 from dedup.payloads import encode
 from dedup_runners import clients
@@ -136,10 +137,20 @@ class Seen:
 
     def __init__(self) -> None:
         self.disturbances: list[tuple[str, str, int | None]] = []
+        self.about: list[tuple[str | None, int | None]] = []
         self.lines: list[str] = []
 
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None:
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None:
         self.disturbances.append((kind, detail, monotonic_ns))
+        self.about.append((broker, since_ns))
 
     def log(self, line: str) -> None:
         self.lines.append(line)
@@ -166,6 +177,48 @@ def test_a_connection_that_was_closed_in_order_is_seen_in_the_statistics() -> No
     for disconnects in (0, 2, 2):
         on_statistics(statistics(0, 1, disconnects))
     assert seen.disturbances == [("disconnect", "b: 2 connections ended", 7000)]
+
+
+def test_what_the_statistics_show_happened_since_the_last_look_at_a_broker() -> None:
+    """The look before is the watch's beginning, then the last statistics."""
+    seen, began_ns = Seen(), time.monotonic_ns()
+    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    for ts, node, disconnects in ((5, 1, 1), (7, 1, 2), (9, -1, 3)):
+        brokers = {"b": {"nodeid": node, "disconnects": disconnects}}
+        on_statistics(json.dumps({"ts": ts, "brokers": brokers, "topics": {}}))
+    assert [broker for broker, _ in seen.about] == ["1", "1", None]
+    (_, first_ns), *others = seen.about
+    assert first_ns is not None and began_ns <= first_ns <= time.monotonic_ns()
+    assert [since_ns for _, since_ns in others] == [5000, 7000]
+
+
+@pytest.mark.parametrize(
+    ("text", "broker"),
+    [
+        ("127.0.0.1:43543/2: Disconnected (after 300ms in state UP)", "2"),
+        ("ssl://kafka-12.kafka:9093/12: Connect to ipv4#10.0.0.1:9093 failed: Connection refused", "12"),
+        ("127.0.0.1:9092/bootstrap: Disconnected", None),
+        ("3/3 brokers are down", None),
+    ],
+)
+def test_librdkafkas_errors_name_the_broker(text: str, broker: str | None) -> None:
+    seen = Seen()
+    kafka._Watch(seen).callbacks()["error_cb"](ck.KafkaError(ck.KafkaError._TRANSPORT, text))
+    assert (seen.disturbances[0][0], seen.about) == ("disconnect", [(broker, None)])
+
+
+def test_pulsars_log_lines_name_the_broker_by_the_clients_port(tmp_path: Path) -> None:
+    brokers = [Broker(id="one:8080", client_port=6650, proxy_port=1001), Broker(id="two:8080", client_port=1002)]
+    reached = Endpoints(system="pulsar", client_bootstrap="", direct_bootstrap="", brokers=brokers)
+    assert pulsar.brokers_by_port(reached) == {1001: "one:8080", 1002: "two:8080"}
+    alike = reached.model_copy(update={"brokers": [Broker(id=name, client_port=6650) for name in ("one", "two")]})
+    assert pulsar.brokers_by_port(alike) == {}
+    seen, log = Seen(), tmp_path / "client.log"
+    closed = "Connection closed with ConnectError"
+    words = [f"[127.0.0.1:1 -> 127.0.0.1:{port}] {closed}\n" for port in (1001, 1003)]
+    log.write_text("".join([*words, "[p-0] Schedule reconnection in 0.1 s\n"]))
+    pulsar._Watch(log, seen, pulsar.brokers_by_port(reached)).close()
+    assert [broker for broker, _ in seen.about] == ["one:8080", None, None]
 
 
 def test_pulsars_log_lines_witness_lost_connections(tmp_path: Path) -> None:

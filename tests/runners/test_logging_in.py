@@ -90,7 +90,15 @@ def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 class Nobody:
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None: ...
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None: ...
 
     def log(self, line: str) -> None: ...
 

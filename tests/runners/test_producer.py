@@ -20,7 +20,8 @@ from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
 from dedup.payloads import decode
-from dedup_runners.clients import Outcome, Outcomes
+from dedup_runners.clients import Outcome, Outcomes, chunk_of
+from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.journals import Journal, Observer
 from dedup_runners.metrics import served
@@ -156,6 +157,39 @@ def test_an_announcement_is_stamped_with_the_counters_of_that_moment(
     last = json.loads((tmp_path / "marks.jsonl").read_text().splitlines()[-1])
     assert (last["event"], last["fault"], last["sent"], last["acked"]) == ("injected", "cut", 10, 10)
     assert last["detail"] == {"connections": 2}
+
+
+class Unserved:
+    """A client of librdkafka that was handed messages; what it has to say of them waits until it is asked."""
+
+    def __init__(self, waiting: list[Callable[[], None]]) -> None:
+        self._waiting = waiting
+
+    def poll(self, _: float) -> None:
+        while self._waiting:
+            self._waiting.pop()()
+
+    def close(self) -> None: ...
+
+
+def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_nobody_served(
+    production: Callable[..., Production], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten messages to four partitions the report of every one but the last is there, and none was served."""
+    made = production()
+    client: Any = made.client
+    client._client.close()
+    monkeypatch.setattr(kafka, "_VALUE", lambda payload: payload)
+    reports = [bytes(payload) for payload in chunk_of(0, 9, STREAMS).payloads]
+    client._client = Unserved([lambda: client._reported.extend(reports)])
+    client._sending = (10, iter(()))
+    assert client.progress() == (10, 0), "as if ten were under way"
+    made._on_event("injected", "cut", {"partition": 1})
+    made._on_event("injected", "cut", {"partition": 2})
+    made._on_event("injected", "cut", {})
+    made._on_event("healed", "cut", {})
+    marks = [json.loads(line) for line in (tmp_path / "marks.jsonl").read_text().splitlines()]
+    assert [mark.get("in_flight") for mark in marks] == [1, 0, 1, None]
 
 
 def test_a_stopped_producer_is_incomplete_but_loses_no_outcome(

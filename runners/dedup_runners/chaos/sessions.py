@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.fault_kinds import Kind, Means
+from dedup.faults import OF_ONE_BROKER
 from dedup.orphans import leave_with_parent
 from dedup_runners.admins import Admin, Ensemble, connect
 from dedup_runners.chaos import sites, watchdog
@@ -151,7 +152,8 @@ class Session:
     def stamp(self, event: str) -> None:
         """Tell the producer alone: its first stamp of an event counts, and only once the line is there, too."""
         if self.triggers is not None:
-            self.triggers.announce(event, self.scene.fault)
+            of_one = {"partition": self.scene.partition} if self.scene.kind in OF_ONE_BROKER else {}
+            self.triggers.announce(event, self.scene.fault, **of_one)
 
     def leader(self) -> str | None:
         """Who leads the topic's partition now, if that can be told."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dedup.errors import SpecificationError
 from dedup.manifests import EndPosition
-from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS
+from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
 from dedup_runners.configs import ConsumerConfig, Library, ProducerConfig
 
 Int64s = npt.NDArray[np.int64]
@@ -73,9 +73,21 @@ class Progress(NamedTuple):
 
 
 class Witnesses(Protocol):
-    """Where a client reports what it notices of a disturbance (disconnect, retry, error, leader), and its own log."""
+    """Where a client reports what it notices of a disturbance (disconnect, retry, error, leader), and its own log.
 
-    def disturbed(self, kind: str, detail: str, monotonic_ns: int | None = None) -> None: ...
+    `broker`: the id of the broker that it is about, if the client's words tell; of a leader, the old one. `since_ns`:
+    when the client looked before, if it sees only that something happened between two looks.
+    """
+
+    def disturbed(
+        self,
+        kind: str,
+        detail: str,
+        monotonic_ns: int | None = None,
+        *,
+        broker: str | None = None,
+        since_ns: int | None = None,
+    ) -> None: ...
 
     def log(self, line: str) -> None: ...
 
@@ -97,6 +109,12 @@ class ProducerClient(Protocol):
 
     def progress(self) -> Progress:
         """Counts at this moment; `sent` is never below `acked`."""
+
+    def in_flight(self, partition: int | None) -> int:
+        """How many messages sent to a partition (None: to any) have no outcome, once those are served that have come.
+
+        Any thread may ask; the one that sends goes on meanwhile.
+        """
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -132,6 +150,15 @@ def identities(first: int, last: int, streams: int) -> tuple[Int32s, Int64s]:
     """The streams and values of messages `first` to `last` - 1 of a run."""
     index = np.arange(first, last, dtype=np.int64)
     return (index % streams).astype(np.int32), index // streams + 1
+
+
+def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) -> int:
+    """Of the first `sent` messages of a run, how many of a partition (None: of any) have no outcome.
+
+    `ended`: of each partition, how many have one. Stream s goes to partition s.
+    """
+    own = [partition] if partition is not None else range(len(ended))
+    return sum(max(0, messages_of(each, sent, len(ended)) - int(ended[each])) for each in own)
 
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:

@@ -28,7 +28,18 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
 from dedup_runners import credentials
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, refuse
+from dedup_runners.clients import (
+    Chunk,
+    Outcome,
+    Outcomes,
+    Progress,
+    Rows,
+    Witnesses,
+    decoded,
+    masked,
+    refuse,
+    under_way,
+)
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_POLL_S: Final = 0.05
@@ -137,10 +148,11 @@ class Producer:
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
         self._record, self._witnesses = record, witnesses
         self._reported: list[Any] = []
-        self._failed: list[int] = []  # which of `_reported` carry an error
+        self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
         self._reported_as = reported_as(asked)
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._in_hand = 0, False, 0
+        self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
         watch = _Watch(witnesses)
         self._client = _built(
@@ -191,6 +203,14 @@ class Producer:
             acked = self._acked + len(self._reported)
         return Progress(self._sent, acked)
 
+    def in_flight(self, partition: int | None) -> int:
+        sent = self._sent
+        self._client.poll(0)  # the sending thread does so once a chunk only
+        with self._counting:
+            served, _ = decoded(b"".join(map(_VALUE, self._reported)))
+            ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
+        return under_way(sent, ended, partition)
+
     def stop(self) -> None:
         self._stopped = True
 
@@ -230,17 +250,19 @@ class Producer:
         self._report(chunk.streams[here], chunk.values[here], fail, chunk.streams[here], nowhere)
         with self._counting:
             self._acked += 1
+            self._ended_in[chunk.streams[index]] += 1
 
     def _drain(self) -> None:
         """Turn the delivery reports served so far into rows of the history, in the order in which they came."""
-        reported, failed = self._reported[:], self._failed[:]
+        reported = self._reported[:]
         if not reported:
             return
         streams, values = decoded(b"".join(map(_VALUE, reported)))
         offsets = _offsets(reported)
         partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
         outcomes = np.full(len(reported), self._reported_as, np.int8)
-        for index in failed:
+        failures = map(_ERROR, reported) if self._failed else ()  # asked after the reports were taken
+        for index in [number for number, error in enumerate(failures) if error is not None]:
             error = reported[index].error()
             outcomes[index] = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
             partitions[index] = streams[index]
@@ -248,7 +270,8 @@ class Producer:
         self._report(streams, values, outcomes, partitions, np.where(outcomes == Outcome.OK, offsets, -1))
         with self._counting:
             self._acked += len(reported)
-            del self._reported[: len(reported)], self._failed[: len(failed)]
+            self._ended_in += np.bincount(streams, minlength=len(self._ended_in))
+            del self._reported[: len(reported)]
 
     def _report(self, streams: Any, values: Any, outcomes: Any, partitions: Any, entries: Any) -> None:
         zeros = np.zeros(len(values), np.int64)
@@ -347,6 +370,10 @@ _COUNTERS: Final = {
 order is counted, but no error: such is the end of one whose bytes were lost on the way."""
 
 
+_OF_BROKER: Final = re.compile(r"\S+:\d+/(\d+): ")
+"""How librdkafka begins what it says of one broker: its address and its node id."""
+
+
 class _Watch:
     """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
 
@@ -354,29 +381,37 @@ class _Watch:
         self._witnesses = witnesses
         self._counts: dict[tuple[str, str], int] = {}
         self._leaders: dict[str, int] = {}
+        self._looked_ns = time.monotonic_ns()
 
     def callbacks(self) -> dict[str, Any]:
         return {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _logger(self._witnesses)}
 
     def _on_error(self, error: ck.KafkaError) -> None:
         lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
-        self._witnesses.disturbed("disconnect" if lost else "error", f"{error.name()}: {error.str()}")
+        named = _OF_BROKER.match(error.str())
+        self._witnesses.disturbed(
+            "disconnect" if lost else "error", f"{error.name()}: {error.str()}", broker=named[1] if named else None
+        )
 
     def _on_statistics(self, text: str) -> None:
         statistics = json.loads(text)
-        at_ns = statistics["ts"] * 1000
+        since_ns, at_ns = self._looked_ns, statistics["ts"] * 1000
+        self._looked_ns = at_ns
         for name, broker in statistics["brokers"].items():
             for counter, (kind, words) in _COUNTERS.items():
                 count, before = broker.get(counter, 0), self._counts.get((name, counter), 0)
                 if count > before:
-                    self._witnesses.disturbed(kind, f"{name}: {count - before} {words}", at_ns)
+                    node = broker.get("nodeid", -1)
+                    about, told = str(node) if node >= 0 else None, f"{name}: {count - before} {words}"
+                    self._witnesses.disturbed(kind, told, at_ns, broker=about, since_ns=since_ns)
                 self._counts[name, counter] = count
         for topic in statistics["topics"].values():
             for number, partition in topic["partitions"].items():
                 leader, led = partition["leader"], self._leaders.get(number)
                 if number != "-1" and leader >= 0 and leader != led:
                     if led is not None:
-                        self._witnesses.disturbed("leader", f"partition {number}: {led} -> {leader}", at_ns)
+                        words = f"partition {number}: {led} -> {leader}"
+                        self._witnesses.disturbed("leader", words, at_ns, broker=str(led))
                     self._leaders[number] = leader
 
 
@@ -401,12 +436,13 @@ def _silent_logger() -> logging.Logger:
     return logger
 
 
-def _delivery(reported: list[Any], failed: list[int]) -> Callable[[Any, Any], None]:
+def _delivery(reported: list[Any], failed: list[bool]) -> Callable[[Any, Any], None]:
+    """Two threads may be called back at once (`Producer.in_flight`): no index into `reported` would hold."""
     took = reported.append
 
     def on_delivery(error: Any, message: Any) -> None:
-        if error is not None:
-            failed.append(len(reported))
+        if error is not None and not failed:
+            failed.append(True)
         took(message)
 
     return on_delivery

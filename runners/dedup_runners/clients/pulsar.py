@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from operator import length_hint, methodcaller
@@ -33,7 +33,7 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
 from dedup_runners import credentials
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, under_way
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_S: Final = 0.0005
@@ -99,6 +99,17 @@ DISTURBANCES: Final = (
 """What the client's own log lines witness."""
 
 
+REMOTE: Final = re.compile(r"\[\S+ -> \S+:(\d+)\]")
+"""How a line of the client's log names the connection that it is about."""
+NO_BROKERS: Final[Mapping[int, str]] = {}
+
+
+def brokers_by_port(endpoints: Endpoints) -> dict[int, str]:
+    """The brokers' ids by the port at which clients reach them; only those whose port is no other broker's."""
+    ports = [(broker.proxy_port or broker.client_port, broker.id) for broker in endpoints.brokers]
+    return {port: name for port, name in ports if sum(port == other for other, _ in ports) == 1}
+
+
 def typed(properties: dict[str, str]) -> dict[str, Any]:
     """The properties as the client's keyword arguments; SpecificationError for one that it does not have."""
     found = {}
@@ -156,12 +167,13 @@ class Producer:
         self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
         log = config.folder / f"producer.{CLIENT_LOG}"
         self._client = _client(config.endpoints, asked, log)
-        self._watch = _Watch(log, witnesses)
+        self._watch = _Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._drained_s = 0, False, 0.0
+        self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
 
     def connect(self, timeout_s: float) -> None:
@@ -199,6 +211,13 @@ class Producer:
         with self._counting:
             acked = self._acked + len(self._ended)
         return Progress(max(self._sent, acked), acked)
+
+    def in_flight(self, partition: int | None) -> int:
+        sent = self._sent
+        with self._counting:
+            streams = [stream for stream, *_ in self._ended]
+            ended = self._ended_in + np.bincount(np.array(streams, np.int64), minlength=len(self._ended_in))
+        return under_way(sent, ended, partition)
 
     def stop(self) -> None:
         self._stopped = True
@@ -253,6 +272,7 @@ class Producer:
         )
         with self._counting:
             self._acked += rows
+            self._ended_in += np.bincount(partitions, minlength=len(self._ended_in))
             del self._ended[:rows]
 
 
@@ -424,8 +444,8 @@ def _values_of(name: str) -> str:
 class _Watch:
     """Follows the client's log and reports the disturbances that its lines witness, with the times that they carry."""
 
-    def __init__(self, path: Path, witnesses: Witnesses) -> None:
-        self._path, self._witnesses = path, witnesses
+    def __init__(self, path: Path, witnesses: Witnesses, brokers: Mapping[int, str] = NO_BROKERS) -> None:
+        self._path, self._witnesses, self._brokers = path, witnesses, brokers
         self._read_bytes = 0
         self._reading, self._leaving = threading.Lock(), threading.Event()
         threading.Thread(target=self._follow, name="client-log", daemon=True).start()
@@ -456,7 +476,9 @@ class _Watch:
     def _report(self, line: str) -> None:
         for kind, pattern in DISTURBANCES:
             if pattern.search(line):
-                self._witnesses.disturbed(kind, line.rpartition(" | ")[2], _logged_ns(line))
+                remote = REMOTE.search(line)
+                broker = self._brokers.get(int(remote[1])) if remote else None
+                self._witnesses.disturbed(kind, line.rpartition(" | ")[2], _logged_ns(line), broker=broker)
                 return
 
 
