@@ -22,7 +22,7 @@ from dedup.plans import plan
 from dedup.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
 from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, UnknownKind
-from dedup_operator.objects.accounts import accounts, needs_deadlines
+from dedup_operator.objects.accounts import accounts, needs_deadlines, report_identity
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, labels, name_of
 from dedup_operator.objects.readiness import readiness, readiness_name
 from dedup_operator.objects.reports import failures, failures_in, failures_name, report, report_name, with_failure
@@ -86,6 +86,8 @@ class KubernetesPlatform:
             case Stage.VERIFY:
                 self._make(verification(self._owner, self._experiment, self._settings))
             case Stage.REPORT:
+                if annotations := self._settings.account_annotations:
+                    self._make(report_identity(self._owner, annotations))
                 failed = self._own("ConfigMap", failures_name(self._owner)) is not None
                 self._make(report(self._owner, self._settings, failed=failed))
             case _:
@@ -274,7 +276,7 @@ class KubernetesPlatform:
 
         A Kafka of Strimzi's is proven when Strimzi says that it is ready, and asked to be left alone from then on.
         """
-        self._make(*accounts(self._owner, self._experiment))
+        self._make(*accounts(self._owner, self._experiment, self._settings.account_annotations))
         if system.existing is None:
             self._deploy(system)
         if system.chart == STRIMZI:

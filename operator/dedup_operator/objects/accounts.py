@@ -1,30 +1,31 @@
 """Who may do what: an account for the pods of runs, one for Spark's driver, one for who removes policies in time.
 
-A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
-read), unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need
-more, and only experiments with such faults give it. The driver makes executors. Neither may read Secrets.
+A run looks at pods and runs commands in the brokers' (that is how a broker is killed and how its sockets are read),
+unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need more, and
+only experiments with such faults give it. What changes a pod, or enters it, is a right to the brokers' pods by name.
+The driver makes executors. Neither may read Secrets.
+
+Where pods have an identity of their cloud's, annotations of their accounts say which. Those of runs, of Spark and of
+reports have it, which reach the store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dedup.experiments import Experiment
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
+from dedup_operator.objects.systems import endpoints, release_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
 Rule = dict[str, list[str]]
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Rule:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+def _rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Rule:
+    rule = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return rule if names is None else {**rule, "resourceNames": names}
 
 
-RUN_RULES: Final = (
-    _rule("", ["pods"], ["get", "list", "watch"]),
-    # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
-    _rule("", ["pods/exec"], ["get", "create"]),
-)
 DRIVER_RULES: Final = (
     _rule(
         "",
@@ -52,31 +53,65 @@ def deadline_account(owner: Owner) -> str:
     return name_of(owner, "account", "deadline")
 
 
+def report_account(owner: Owner) -> str:
+    """Of the report's pod, where accounts have an identity; else it has the namespace's default, and no token."""
+    return name_of(owner, "account", "report")
+
+
 def needs_deadlines(experiment: Experiment) -> bool:
     """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
     return any(fault.by_policy for fault in experiment.spec.faults)
 
 
-def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
-    """The accounts, each with its role and the binding between them."""
-    touched = any(system.existing is None for system in experiment.spec.systems)
+def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
+    """The accounts, each with its role and the binding between them. Those that reach the store are annotated."""
     made = [
-        *_account(owner, run_account(owner), "run", [*(RUN_RULES if touched else ()), *_fault_rules(experiment)]),
+        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment))),
         *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
+    if annotations:
+        made = [_identified(each, annotations) if each["kind"] == "ServiceAccount" else each for each in made]
+        made.append(report_identity(owner, annotations))
     if needs_deadlines(experiment):
         made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
     return made
 
 
-def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
-    """What only some kinds of faults need."""
+def report_identity(owner: Owner, annotations: Mapping[str, str]) -> Object:
+    """The account of the report's pod, without a right."""
+    plain = _service_account(metadata(owner, report_account(owner), "report"), mounted=False)
+    return _identified(plain, annotations)
+
+
+def _identified(account: Object, annotations: Mapping[str, str]) -> Object:
+    return {**account, "metadata": {**account["metadata"], "annotations": dict(annotations)}}
+
+
+def _run_rules(owner: Owner, experiment: Experiment) -> Iterator[Rule]:
+    if names := _touched(owner, experiment):
+        yield _rule("", ["pods"], ["get", "list", "watch"])
+        # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
+        yield _rule("", ["pods/exec"], ["get", "create"], names)
+    yield from _fault_rules(experiment, names)
+
+
+def _touched(owner: Owner, experiment: Experiment) -> list[str]:
+    """The pods that runs may enter and hurt: brokers and bookies of systems that are the experiment's own."""
+    found: list[str] = []
+    for system in experiment.spec.systems:
+        told = endpoints(system, release_of(owner, system), owner.namespace)
+        found += [each.pod.name for each in (*told.brokers, *told.bookies) if each.pod is not None]
+    return found
+
+
+def _fault_rules(experiment: Experiment, names: list[str]) -> Iterator[Rule]:
+    """What only some kinds of faults need. A right that names nothing would be one to everything."""
     faults = experiment.spec.faults
-    if any(fault.pod_delete is not None for fault in faults):
-        yield _rule("", ["pods"], ["delete"])
-    if any(fault.privileged for fault in faults):
-        yield _rule("", ["pods/ephemeralcontainers"], ["patch"])
+    if names and any(fault.pod_delete is not None for fault in faults):
+        yield _rule("", ["pods"], ["delete"], names)
+    if names and any(fault.privileged for fault in faults):
+        yield _rule("", ["pods/ephemeralcontainers"], ["patch"], names)
     if needs_deadlines(experiment):
         yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "create", "delete"])
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from dedup.stages import Task
+from dedup_operator.objects.accounts import report_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
+    STAYS,
     Object,
     container,
     placement,
@@ -54,6 +56,7 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
     meta = metadata(owner, report_name(owner), "report")
     pod = {
         "restartPolicy": "Never",
+        **({"serviceAccountName": report_account(owner)} if settings.account_annotations else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
@@ -66,7 +69,8 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
             *store_volumes(settings.artifacts),
         ],
     }
-    spec = {"backoffLimit": 2, "template": {"metadata": {"labels": meta["labels"]}, "spec": pod}}
+    about = {"labels": meta["labels"], "annotations": dict(STAYS)}
+    spec = {"backoffLimit": 2, "template": {"metadata": about, "spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
