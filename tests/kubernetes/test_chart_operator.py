@@ -424,7 +424,7 @@ def test_the_notes_say_what_watching_all_gives(helm: Helm, client: ApiClient, ap
     release = Helm(CHART, "op", NAMESPACE, helm.home, api_server.kubeconfig)
     try:
         assert "an administrator\nof the cluster" in release.upgrade({"watch": {"all": True}})
-        assert "administrator" not in release.upgrade({})
+        assert "administrator" not in release.upgrade({"watch": {"all": False}})
     finally:
         release.uninstall()
 
