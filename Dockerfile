@@ -42,7 +42,7 @@ COPY charts/kafka /usr/local/dedup/charts/kafka
 COPY charts/pulsar /usr/local/dedup/charts/pulsar
 COPY charts/strimzi-kafka /usr/local/dedup/charts/strimzi-kafka
 USER 1000:1000
-CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--all-namespaces", "--lease=dedup-operator"]
+CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--lease=dedup-operator"]
 
 FROM common AS runner
 LABEL org.opencontainers.image.title="dedup-runner" \

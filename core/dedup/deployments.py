@@ -17,6 +17,8 @@ from dedup.refusals import refusal
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """As Kafka calls them."""
 TLS_SCHEMES: Final = ("pulsar+ssl://", "https://")
+PLAIN_RULE: Final = "PLAIN sends the password as it is, and whoever hears it may use it"
+TOKEN_RULE: Final = "a token is sent as it is, to both addresses, and whoever hears it may use it"
 STRIMZI: Final = "strimzi-kafka"
 """The chart whose brokers are Strimzi's."""
 
@@ -68,6 +70,15 @@ class Existing(Part):
                 if self.tls is None
                 else "write pulsar+ssl:// or https://, or take tls out",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_secret_in_the_open(self) -> Self:
+        urls = [url for url in (self.service_url, self.admin_url) if url is not None]
+        if self.sasl is not None and self.sasl.mechanism == "PLAIN" and self.tls is None:
+            raise refusal("sasl.mechanism", "PLAIN without tls", PLAIN_RULE, "write tls, or a SCRAM mechanism")
+        if self.token is not None and not all(url.startswith(TLS_SCHEMES) for url in urls):
+            raise refusal("token", "one without TLS", TOKEN_RULE, "write pulsar+ssl:// and https://, or take token out")
         return self
 
     @property

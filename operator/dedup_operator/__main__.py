@@ -1,9 +1,11 @@
 """The operator: `python -m dedup_operator --settings FILE WHERE LEASE`.
 
-WHERE is `--all-namespaces`, or `--namespace NAME` as often as needed; LEASE is `--lease NAME`, or `--no-lease`. It
-watches DedupExperiments there, and takes each from `kubectl apply` to its verdict. The settings are the administrator's
-(objects/settings.py); charts of systems lie in the image. Of all operators with one lease one acts and the others wait.
-Without a lease there must be no other, and nothing sees to that.
+WHERE is nothing for the namespace of its own pod, `--namespace NAME` as often as needed, or `--all-namespaces`. LEASE
+is `--lease NAME`, or `--no-lease`. It watches DedupExperiments there, and takes each from `kubectl apply` to its
+verdict. The settings are the administrator's (objects/settings.py); charts of systems lie in the image.
+
+Of all operators with one lease one acts and the others wait. Without a lease there must be no other, and nothing sees
+to that.
 """
 
 import argparse
@@ -62,9 +64,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """What the command line asks for; a wrong one ends the program with code 2."""
     parser = argparse.ArgumentParser(prog="python -m dedup_operator", description="the operator of DedupExperiments")
     parser.add_argument("--settings", type=Path, required=True, metavar="FILE", help="the administrator's, in YAML")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--namespace", action="append", default=[], metavar="NAME", help="to watch, and again")
-    where.add_argument("--all-namespaces", action="store_true", help="watch them all")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--namespace", action="append", default=[], metavar="NAME", help="to watch, and again; else $POD_NAMESPACE"
+    )
+    where.add_argument(
+        "--all-namespaces", action="store_true", help="watch them all: wants rights that are an administrator's"
+    )
     fence = parser.add_mutually_exclusive_group(required=True)
     fence.add_argument("--lease", metavar="NAME", help="of the Lease that all operators share of whom one may act")
     fence.add_argument("--no-lease", action="store_true", help="there is no other operator: you see to it")
@@ -81,6 +87,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz, /readyz and /metrics")
     asked = parser.parse_args(words)
+    if not asked.namespace and not asked.all_namespaces:
+        if not own:
+            parser.error("--namespace: got none; it watches its own pod's then; say which, or set POD_NAMESPACE")
+        asked.namespace = [own]
     if asked.lease and not asked.lease_namespace:
         parser.error("--lease: got no namespace; a Lease lies in one; say --lease-namespace NAME, or set POD_NAMESPACE")
     return asked

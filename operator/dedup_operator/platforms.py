@@ -287,7 +287,7 @@ class KubernetesPlatform:
 
         A Kafka of Strimzi's is proven when Strimzi says that it is ready, and asked to be left alone from then on.
         """
-        self._make(*accounts(self._owner, self._experiment))
+        self._make(*accounts(self._owner, self._experiment, self._settings.account_annotations))
         if system.existing is None:
             self._deploy(system)
         if system.chart == STRIMZI:

@@ -45,7 +45,7 @@ from dedup_operator.clusters import (
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import Named, administrators, secrets_named
+from dedup_operator.objects.credentials import Named, administrators, forbidden_host, secrets_named
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Settings
@@ -71,6 +71,7 @@ REMAINS: Final[Key] = ("", "")
 MOST: Final = 10**9
 """Attempts and failures: nobody comes so far."""
 USE: Final = "dedup.dev/use"
+HOSTS: Final = "dedup.dev/hosts"
 OVER: Final = "dedup.dev/replaced"
 REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
 """What is written on the snapshot of an execution that a new runToken has ended."""
@@ -454,6 +455,10 @@ def _unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | Non
         return "which is not there", label, "make it, or label it"
     if named.labelled and (secret["metadata"].get("labels") or {}).get(USE) != "true":
         return "which has no such label", label, "make it, or label it"
+    allowed = (secret["metadata"].get("annotations") or {}).get(HOSTS)
+    if allowed is not None and (host := forbidden_host(named, allowed)):
+        rule = f"its owner says in the annotation {HOSTS} where it may be shown"
+        return f"which may not be shown to {host}", rule, "write one of those addresses, or have its owner add this one"
     if missing := [key for key in named.keys if key not in (secret.get("data") or {})]:
         return f"which has no {missing[0]}", keys, "add the key"
     return None

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from dedup.artifacts import Artifacts
 from dedup.client_settings import ADVICE, ALLOWED, RULE
-from dedup.deployments import Deploy, Existing
+from dedup.deployments import PLAIN_RULE, TOKEN_RULE, Deploy, Existing
 from dedup.experiments import LATENCY_FAULT, MAX_RUNS, Fault, Spec, System, Workload
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
@@ -170,6 +170,17 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "has(self.adminUrl) && self.adminUrl.startsWith('https://'))",
             "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates; "
             "write tls with pulsar+ssl:// or https://, and with these only",
+        ),
+        Rule(
+            "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
+            f"{PLAIN_RULE}; write tls, or a SCRAM mechanism",
+            field="sasl",
+        ),
+        Rule(
+            "!has(self.token) || (!has(self.serviceUrl) || self.serviceUrl.startsWith('pulsar+ssl://')) && "
+            "(!has(self.adminUrl) || self.adminUrl.startsWith('https://'))",
+            f"{TOKEN_RULE}; write pulsar+ssl:// and https://, or take token out",
+            field="token",
         ),
     ),
     Artifacts: (_one_of("a place for artifacts", "s3", "pvc"),),

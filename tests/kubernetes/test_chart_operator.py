@@ -27,7 +27,7 @@ from dedup.plans import plan
 from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems
-from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.accounts import accounts, run_account
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.runs import run_objects
@@ -73,7 +73,9 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"watch": {"namespaces": ["Lab"]}}, r"/watch/namespaces/0': 'Lab' does not match pattern"),
     ({"watch": {"namespaces": ["a"], "all": True}}, r"watch: got all and namespaces"),
     ({"settings": {"artifacts": {"gcs": {}}}}, r"additional properties 'gcs' not allowed"),
-    ({"settings": {"artifacts": {"s3": {"bucket": "b"}}}}, r"missing property 'secret'"),
+    ({"settings": {"artifacts": {"s3": {"secret": "keys"}}}}, r"missing property 'bucket'"),
+    ({"settings": {"accountAnnotations": {"a": 1}}}, r"/settings/accountAnnotations/a': got number, want string"),
+    ({"image": {"tag": "1.0@sha256:abc"}}, r"/image/tag': '1.0@sha256:abc' does not match pattern"),
     ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
     ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
@@ -244,6 +246,24 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
 
 
+def test_pods_have_an_identity_instead_of_keys_where_the_administrator_says_so(helm: Helm) -> None:
+    role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dedup"}
+    told = settings(helm.render({"settings": {"artifacts": {"s3": {"bucket": "b"}}, "accountAnnotations": role}}))
+    assert told.account_annotations == role
+    assert told.artifacts.s3 is not None and told.artifacts.s3.secret is None
+
+
+def test_an_image_may_be_pinned_by_its_digest(helm: Helm) -> None:
+    tag = f"1.0@sha256:{'a' * 64}"
+    rendered = helm.render({"image": {"tag": tag}, "settings": {"runnerImage": {"tag": tag}}})
+    (container,) = named(rendered, "Deployment", "op")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"localhost/dedup-operator:{tag}"
+    told = settings(rendered, artifacts={"s3": S3})
+    assert told.runner_image.reference == f"localhost/dedup-runner:{tag}"
+    (kafka,) = experiment(systems=[{"name": "kafka", "kafka": {}}]).spec.systems
+    assert systems.values(kafka, told)["tools"]["image"]["tag"] == tag
+
+
 def test_the_registry_is_in_front_of_our_images_only(helm: Helm, tmp_path: Path) -> None:
     """Those of systems are named one by one."""
     ours, told = "mirror.example/dedup/dedup-runner:dev", {"registry": "mirror.example/dedup"}
@@ -287,6 +307,21 @@ def test_it_may_make_what_an_experiment_consists_of(operator: ApiClient, tmp_pat
         rendered = Helm(CHARTS / chart, "sys", NAMESPACE, tmp_path).render({"tls": {"enabled": True}})
         for each in rendered:
             dry_run(operator, each, NAMESPACE)
+
+
+def test_a_run_may_enter_its_brokers_and_no_other_pod(
+    operator: ApiClient, client: ApiClient, api_server: ApiServer
+) -> None:
+    owner, made = Owner(NAMESPACE, "narrow", "uid-narrow"), made_of(ORDINARY)
+    for each in accounts(owner, made):
+        create_from_dict(operator, each, namespace=NAMESPACE)
+    broker = f"{systems.release_of(owner, made.spec.systems[0])}-0"
+    with api_server.client() as run:
+        run.set_default_header("Impersonate-User", f"system:serviceaccount:{NAMESPACE}:{run_account(owner)}")
+        for pod, codes in ((broker, (404, 404, 404)), ("somebodys", (403, 403, 403))):
+            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}"
+            asked = (("GET", f"{path}/exec"), ("POST", f"{path}/exec"), ("DELETE", path))
+            assert tuple(ask(run, verb, where)[0] for verb, where in asked) == codes
 
 
 def test_it_may_take_renew_and_release_its_lease(operator: ApiClient, client: ApiClient) -> None:
@@ -382,6 +417,16 @@ def test_the_notes_say_what_to_do_next(installed: Helm) -> None:
     assert "kubectl wait --for=condition=Finished" in notes
     assert "each experiment has to say it (spec.artifacts)" in notes
     assert "spec.artifacts" not in installed.upgrade({"settings": {"artifacts": {"s3": S3}}})
+
+
+def test_the_notes_say_what_watching_all_gives(helm: Helm, client: ApiClient, api_server: ApiServer) -> None:
+    """The account is an administrator's in effect, and nobody should learn it from the list of rules."""
+    release = Helm(CHART, "op", NAMESPACE, helm.home, api_server.kubeconfig)
+    try:
+        assert "an administrator\nof the cluster" in release.upgrade({"watch": {"all": True}})
+        assert "administrator" not in release.upgrade({"watch": {"all": False}})
+    finally:
+        release.uninstall()
 
 
 def roles(rendered: list[dict[str, Any]]) -> list[tuple[str, str, str]]:

@@ -34,10 +34,10 @@ FLAGS: Final = (
 ENDPOINTS: Final = "--endpoints="
 """And one JSON document, of a system that is there already."""
 ENVIRONMENT: Final = {
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL"),
     *("DEDUP_SHARED", "DEDUP_IMAGE"),
 }
-KEYS: Final = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+KEYS: Final = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 FORBIDDEN: Final = {
     *(
         "hostPath",
@@ -53,6 +53,8 @@ FORBIDDEN: Final = {
     *("envFrom", "lifecycle", "externalIPs", "loadBalancerIP", "shareProcessNamespace", "procMount", "sysctls"),
     *("finalizers", "managedFields", "generateName"),
 }
+NAMED: Final = {"pods/exec", "pods/ephemeralcontainers"}
+"""Rights that are given to pods by their names only."""
 RIGHTS: Final = {
     ("", "pods"): {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
     ("", "pods/exec"): {"get", "create"},
@@ -207,8 +209,13 @@ def _of_config(made: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_rights(rules: Iterable[Mapping[str, Any]], bounds: Bounds) -> Iterator[str]:
     for rule in rules:
+        names = rule.get("resourceNames")
         if rule.keys() - {"resourceNames"} != {"apiGroups", "resources", "verbs"}:
             yield f"a rule of {sorted(rule)}"
+        if set(rule["resources"]) & NAMED and not names:
+            yield f"the right to {rule['verbs']} any {rule['resources']}"
+        if names is not None and not (names and all(PART.match(each) for each in names)):
+            yield f"a right to {names}"
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 known = RIGHTS.get((group, resource), set())

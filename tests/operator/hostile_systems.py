@@ -33,11 +33,16 @@ SYSTEMS: Final = (
             ("by a command", {"secretRef": {"name": LABELLED}, "kinit": "sh"}, "run a command"),
         )
     ),
+    Hostile(
+        "a password to brokers of theirs, in the open",
+        "hear a password on the way",
+        (NO_FAULTS, BOOTSTRAP, (f"{AT}/sasl", {"mechanism": "PLAIN", "secretRef": {"name": LABELLED}})),
+    ),
     *(
         Hostile(
             f"a log-in at their brokers with {what}",
             "send it to an address of theirs",
-            (NO_FAULTS, BOOTSTRAP, (f"{AT}/sasl", {"mechanism": "PLAIN", "secretRef": {"name": name}})),
+            (NO_FAULTS, BOOTSTRAP, (f"{AT}/sasl", {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": name}})),
             Gate.STALLED,
             AtApply.ACCEPTED,
         )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 from tests.core.specs import changed
+from tests.operator.test_reconciliations import fake, message
 from tests.operator.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.wrong_systems import OVER_TLS, REF, kafka, pulsar, sasl
 
@@ -62,9 +63,9 @@ def test_every_secret_that_is_named_is_known() -> None:
     assert found == [
         Named("spec.artifacts.s3.secretRef.name", "keys"),
         Named(at.format(0, "tls"), "authority", ("ca.crt",)),
-        Named(at.format(0, "sasl"), "login", ("username", "password")),
+        Named(at.format(0, "sasl"), "login", ("username", "password"), shown_to=("k:9092",)),
         Named(at.format(1, "tls"), "authority", ("ca.crt",)),
-        Named(at.format(1, "token"), "s", ("token",)),
+        Named(at.format(1, "token"), "s", ("token",), shown_to=("b:6651", "b:8443")),
     ]
     assert secrets_named(experiment()) == []
 
@@ -208,6 +209,30 @@ def test_a_crash_anywhere_changes_nothing() -> None:
         assert world.run(crash_at=moment)
         assert world.status()["verdict"] == "Pass"
         assert (world.installed, world.orphans()) == ([], ["Secret authority", "Secret login"])
+
+
+@pytest.mark.parametrize(
+    ("allowed_to", "refused"),
+    [
+        ("k:9092", None),
+        ("other.example:1, k", None),
+        ("*", None),
+        ("k:9093", "k:9092"),
+        ("*.prod.example", "k:9092"),
+        ("", "k:9092"),
+    ],
+)
+def test_a_log_in_is_shown_only_where_its_owner_says(allowed_to: str, refused: str | None) -> None:
+    """Whoever writes an experiment may name any address; the owner of the Secret decides who hears what is in it."""
+    world = allowed(applied())
+    made = fake(world).objects["Secret", NAMESPACE, "login"]
+    made["metadata"]["annotations"] = {"dedup.dev/hosts": allowed_to}
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    stalled = world.status()["phase"] == "Stalled"
+    assert stalled == (refused is not None)
+    if refused:
+        assert f"got login, which may not be shown to {refused}" in message(world, "Stalled")
 
 
 @pytest.mark.parametrize(

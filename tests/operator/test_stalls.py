@@ -100,6 +100,13 @@ def no_key() -> World:
     return looked(world)
 
 
+def shown_elsewhere() -> World:
+    world = allowed(on_existing())
+    made = fake(world).objects["Secret", NAMESPACE, "login"]
+    made["metadata"]["annotations"] = {"dedup.dev/hosts": "kafka.prod.example:9093"}
+    return looked(world)
+
+
 def on_no_volume() -> World:
     """The administrator's claim is not there."""
     world = applied()
@@ -200,6 +207,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),
     ("…, which has no such label", no_label),
     ("….secretRef.name: got …, which has no …", no_key),
+    ("….secretRef.name: got …, which may not be shown to …", shown_elsewhere),
     ("settings.artifacts.s3.secret: got …", lambda: looked(without_store())),
     ("settings.artifacts.volume.claim: got …", on_no_volume),
     ("spec.artifacts.pvc.claimName: got …", lambda: looked(applied(ON_VOLUME))),

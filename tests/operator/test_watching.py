@@ -107,8 +107,9 @@ def test_a_kind_that_may_not_be_listed_is_not_lacking() -> None:
 
 def test_of_objects_of_others_the_api_server_tells_nothing() -> None:
     """By a selector of labels in the request; handlers choose among what was sent."""
-    settings, (startup,) = kopf.OperatorSettings(), registry(WorkQueue())._activities.get_all_handlers()[:1]
-    asyncio.run(startup.fn(settings=settings))
+    settings: Any = kopf.OperatorSettings()
+    startup: Any = next(iter(registry(WorkQueue())._activities.get_all_handlers())).fn
+    asyncio.run(startup(settings=settings))
     asked = settings.watching.label_selectors
     for group, version, plural in CHILDREN:
         assert list(asked.collect(kopf.Resource(group, version, plural, namespaced=True))) == [LABEL]

@@ -5,6 +5,8 @@ from typing import Any, Final
 from tests.core.specs import ABSENT
 from tests.operator.wrong import Wrong
 
+from dedup.deployments import PLAIN_RULE, TOKEN_RULE
+
 KAFKA: Final = "spec/systems/0/deploy/existing"
 PULSAR: Final = "spec/systems/1/deploy/existing"
 ADDRESSES: Final = "brokers are host:port, with commas between them and no spaces"
@@ -92,6 +94,13 @@ SYSTEMS: Final = (
     Wrong("a log-in of no Secret", kafka(sasl={"mechanism": "PLAIN"}), "this key is required", "Required value"),
     Wrong("a password in the open", kafka(sasl=sasl(password="x")), "no such key", 'unknown field "spec.systems'),
     Wrong("a token in the open", pulsar(token={**REF, "value": "x"}), "no such key", 'unknown field "spec.systems'),
+    Wrong("a password that everybody hears", kafka(sasl=sasl(mechanism="PLAIN")), PLAIN_RULE),
+    Wrong("a token that everybody hears", pulsar(token=REF), TOKEN_RULE),
+    Wrong(
+        "a token that the admin interface hears in the open",
+        pulsar(serviceUrl="pulsar+ssl://b:6651", tls=REF, token=REF),
+        TOKEN_RULE,
+    ),
     Wrong(
         "a log-in that starts programs",
         kafka(sasl=sasl(mechanism="GSSAPI")),
@@ -132,10 +141,10 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "both are there already": kafka((PULSAR, URLS)),
     "several brokers": kafka(bootstrap="kafka-0.kafka:9092,10.0.0.7:65535"),
     "a Kafka with TLS and a log-in": kafka(tls=REF, sasl=sasl()),
-    "a log-in without TLS": kafka(sasl=sasl(mechanism="PLAIN")),
+    "a log-in without TLS that tells no password": kafka(sasl=sasl()),
+    "a password over TLS": kafka(tls=REF, sasl=sasl(mechanism="PLAIN")),
     "a Pulsar with TLS and a token": pulsar(**OVER_TLS, tls=REF, token=REF),
     "TLS of the clients only": pulsar(serviceUrl="pulsar+ssl://b:6651,c:6651", tls=REF),
-    "a token without TLS": pulsar(token=REF),
     "a leader moved where the system is there already": kafka(
         ("spec/faults", [{"name": "move", "at": {"message": 1}, "moveLeader": {}}])
     ),

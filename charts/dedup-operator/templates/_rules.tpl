@@ -29,6 +29,10 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [apps]
   resources: [statefulsets, deployments]
   verbs: [get, list, watch, create, update, patch, delete]
+# Drains wait for them, too: an eviction would be a fault that nobody planned.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, create, update, patch, delete]
 # A Kafka of Strimzi's: what charts/strimzi-kafka consists of. Strimzi's own operator does the rest.
 - apiGroups: [kafka.strimzi.io]
   resources: [kafkas, kafkanodepools]

@@ -100,3 +100,11 @@ ownerReferences:
   - {apiVersion: dedup.dev/v1alpha1, kind: DedupExperiment, name: {{ $.Values.owner.name | quote }}, uid: {{ . | quote }}}
 {{- end -}}
 {{- end -}}
+
+{{/* Autoscalers leave such a pod where it is. */}}
+{{- define "kafka.stays" -}}
+{{- if eq .Values.evictions "Refused" -}}
+cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
+karpenter.sh/do-not-disrupt: "true"
+{{- end -}}
+{{- end -}}

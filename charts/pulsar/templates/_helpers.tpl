@@ -157,6 +157,10 @@ resources: {{- toYaml (index $root.Values.resources (index . 1)) | nindent 2 }}
 
 {{- define "pulsar.claimedData" -}}
 {{- if eq .Values.storage.type "PersistentVolume" -}}
+{{- if .Values.owner.uid }}
+# Claims go with the system that an experiment brought, whoever deletes it.
+persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}
+{{- end }}
 volumeClaimTemplates:
   - metadata: {name: data}
     spec:
@@ -181,6 +185,9 @@ volumeClaimTemplates:
 {{/* A pod starts anew when what it reads at the start has changed. Called with (list . file). */}}
 {{- define "pulsar.checksum" -}}
 dedup.dev/configuration: {{ print (include "pulsar.file" .) (include "pulsar.file" (list (first .) "start.sh")) | sha256sum | trunc 16 | quote }}
+{{- with include "pulsar.stays" (first .) }}
+{{ . }}
+{{- end }}
 {{- end -}}
 
 {{/* Of a system that an experiment brought: it goes when the experiment goes, whoever is there to uninstall it. */}}
@@ -188,5 +195,13 @@ dedup.dev/configuration: {{ print (include "pulsar.file" .) (include "pulsar.fil
 {{- with .Values.owner.uid -}}
 ownerReferences:
   - {apiVersion: dedup.dev/v1alpha1, kind: DedupExperiment, name: {{ $.Values.owner.name | quote }}, uid: {{ . | quote }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Autoscalers leave such a pod where it is. */}}
+{{- define "pulsar.stays" -}}
+{{- if eq .Values.evictions "Refused" -}}
+cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
+karpenter.sh/do-not-disrupt: "true"
 {{- end -}}
 {{- end -}}

@@ -1,31 +1,31 @@
 """Who may do what: accounts for the pods of runs, for Spark's driver, for the report, for who removes policies in time.
 
-A run looks at the brokers' pods and runs commands in them (that is how a broker is killed and how its sockets are
-read), unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need
-more, and only experiments with such faults give it. The driver makes executors. The report writes into one ConfigMap.
-None may read Secrets.
+A run looks at pods and runs commands in the brokers' (that is how a broker is killed and how its sockets are read),
+unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need more, and
+only experiments with such faults give it. What changes a pod, or enters it, is a right to the brokers' pods by name.
+The driver makes executors. The report writes into one ConfigMap. None may read Secrets.
+
+Where pods have an identity of their cloud's, annotations of their accounts say which. Those of runs, of Spark and of
+reports have it, which reach the store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dedup.experiments import Experiment
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
+from dedup_operator.objects.systems import endpoints, release_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
 Rule = dict[str, list[str]]
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Rule:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+def _rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Rule:
+    rule = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return rule if names is None else {**rule, "resourceNames": names}
 
 
-RUN_RULES: Final = (
-    _rule("", ["pods"], ["get", "list", "watch"]),
-    # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
-    _rule("", ["pods/exec"], ["get", "create"]),
-)
 DRIVER_RULES: Final = (
     _rule(
         "",
@@ -62,32 +62,59 @@ def needs_deadlines(experiment: Experiment) -> bool:
     return any(fault.by_policy for fault in experiment.spec.faults)
 
 
-def accounts(owner: Owner, experiment: Experiment) -> list[Object]:
-    """The accounts, each with its role and the binding between them."""
-    touched = any(system.existing is None for system in experiment.spec.systems)
+def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
+    """The accounts, each with its role and the binding between them. Those that reach the store are annotated."""
     made = [
-        *_account(owner, run_account(owner), "run", [*(RUN_RULES if touched else ()), *_fault_rules(experiment)]),
+        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment))),
         *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
+    made = _identified(made, annotations)
     if needs_deadlines(experiment):
         made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
     return made
 
 
-def reporting(owner: Owner, home: str) -> list[Object]:
+def reporting(owner: Owner, home: str, annotations: Mapping[str, str] | None = None) -> list[Object]:
     """The account of the report: it may write its bulletin into the ConfigMap `home`, and do nothing else."""
-    writes = {**_rule("", ["configmaps"], ["patch"]), "resourceNames": [home]}
-    return _account(owner, report_account(owner), "report", [writes])
+    made = _account(owner, report_account(owner), "report", [_rule("", ["configmaps"], ["patch"], [home])])
+    return _identified(made, annotations)
 
 
-def _fault_rules(experiment: Experiment) -> Iterator[Rule]:
-    """What only some kinds of faults need."""
+def _identified(made: list[Object], annotations: Mapping[str, str] | None) -> list[Object]:
+    if not annotations:
+        return made
+    marked = {"annotations": dict(annotations)}
+    return [
+        {**each, "metadata": {**each["metadata"], **marked}} if each["kind"] == "ServiceAccount" else each
+        for each in made
+    ]
+
+
+def _run_rules(owner: Owner, experiment: Experiment) -> Iterator[Rule]:
+    if names := _touched(owner, experiment):
+        yield _rule("", ["pods"], ["get", "list", "watch"])
+        # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
+        yield _rule("", ["pods/exec"], ["get", "create"], names)
+    yield from _fault_rules(experiment, names)
+
+
+def _touched(owner: Owner, experiment: Experiment) -> list[str]:
+    """The pods that runs may enter and hurt: brokers and bookies of systems that are the experiment's own."""
+    found: list[str] = []
+    for system in experiment.spec.systems:
+        told = endpoints(system, release_of(owner, system), owner.namespace)
+        found += [each.pod.name for each in (*told.brokers, *told.bookies) if each.pod is not None]
+    return found
+
+
+def _fault_rules(experiment: Experiment, names: list[str]) -> Iterator[Rule]:
+    """What only some kinds of faults need. A right that names nothing would be one to everything."""
     faults = experiment.spec.faults
-    if any(fault.pod_delete is not None for fault in faults):
-        yield _rule("", ["pods"], ["delete"])
-    if any(fault.privileged for fault in faults):
-        yield _rule("", ["pods/ephemeralcontainers"], ["patch"])
+    if names and any(fault.pod_delete is not None for fault in faults):
+        yield _rule("", ["pods"], ["delete"], names)
+    if names and any(fault.privileged for fault in faults):
+        yield _rule("", ["pods/ephemeralcontainers"], ["patch"], names)
     if needs_deadlines(experiment):
         yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "create", "delete"])
 

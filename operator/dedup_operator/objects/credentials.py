@@ -5,6 +5,7 @@ anything of what is in it. Whether its owner agreed (the label) is looked up bef
 whether the administrator's is there, which needs no such label.
 """
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,8 @@ class Named(NamedTuple):
     keys: tuple[str, ...] = ()
     labelled: bool = True
     """Its owner has to have said that experiments may use it."""
+    shown_to: tuple[str, ...] = ()
+    """Where it is shown, host:port: its owner may have said where it may be."""
 
 
 def secrets_named(experiment: Experiment) -> list[Named]:
@@ -35,7 +38,7 @@ def secrets_named(experiment: Experiment) -> list[Named]:
     for index, system in enumerate(experiment.spec.systems):
         for use, name in _of(system).items():
             where = f"spec.systems[{index}].deploy.existing.{use}.secretRef.name"
-            found.append(Named(where, name, KEYS[use]))
+            found.append(Named(where, name, KEYS[use], shown_to=() if use == TLS else _hosts(system)))
     return found
 
 
@@ -78,6 +81,23 @@ def credential_volumes(system: System) -> list[Object]:
 def credential_mounts(system: System) -> dict[str, str]:
     """Where a container that speaks to the system mounts them."""
     return {f"credentials-{use}": f"{MOUNT}/{use}" for use in _of(system)}
+
+
+def _hosts(system: System) -> tuple[str, ...]:
+    """Whom a log-in is shown, as host:port. Brokers that these name besides are not asked for."""
+    assert system.existing is not None
+    told = (system.existing.bootstrap, system.existing.service_url, system.existing.admin_url)
+    return tuple(host for each in told if each for host in each.rpartition("://")[2].split(","))
+
+
+def forbidden_host(named: Named, allowed: str) -> str | None:
+    """The first whom it may not be shown. `allowed` are hosts, or host:port, with commas between and * for any part."""
+    patterns = [each.strip() for each in allowed.split(",")]
+    for host in named.shown_to:
+        bare = host.rpartition(":")[0] or host
+        if not any(fnmatchcase(host if ":" in pattern else bare, pattern) for pattern in patterns):
+            return host
+    return None
 
 
 def _of(system: System) -> dict[str, str]:

@@ -7,7 +7,7 @@ Secret into the environment of those who need them, and stand in no object of ou
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dedup_operator.objects.settings import STORE_KEYS, STORE_MOUNT, Artifacts, Image, PodTemplate
+from dedup_operator.objects.settings import SESSION_KEY, STORE_KEYS, STORE_MOUNT, Artifacts, Image, PodTemplate
 
 USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
@@ -16,6 +16,11 @@ TOKEN_LIVES_S: Final = 3600
 CONFIG: Final = "/config"
 """Where a pod finds the ConfigMap that tells it what to do."""
 Object = dict[str, Any]
+STAYS: Final[Mapping[str, str]] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""Annotations by which autoscalers leave a pod where it is: a run that is moved is a run that was interrupted."""
 
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -90,12 +95,18 @@ def store_environment(artifacts: Artifacts) -> list[Object]:
     if artifacts.s3.endpoint is not None:
         said["AWS_ENDPOINT_URL"] = artifacts.s3.endpoint
     secret = artifacts.s3.secret
-    keys = [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
-        for key in STORE_KEYS
-        if secret is not None
-    ]
+    keys = [] if secret is None else [_from_secret(secret, key) for key in STORE_KEYS]
+    if secret is not None:
+        keys.append(_from_secret(secret, SESSION_KEY, optional=True))
     return [*keys, *({"name": name, "value": value} for name, value in said.items())]
+
+
+def _from_secret(secret: str, key: str, *, optional: bool = False) -> Object:
+    """A variable of the key's name. One that is optional is not set if the Secret has no such key."""
+    return {
+        "name": key,
+        "valueFrom": {"secretKeyRef": {"name": secret, "key": key, **({"optional": True} if optional else {})}},
+    }
 
 
 def store_volumes(artifacts: Artifacts) -> list[Object]:

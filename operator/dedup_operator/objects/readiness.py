@@ -12,7 +12,7 @@ from dedup.endpoints import Endpoints
 from dedup.experiments import Experiment, System
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, metadata, name_of
-from dedup_operator.objects.pods import Object, container, placement, pod_security
+from dedup_operator.objects.pods import STAYS, Object, container, placement, pod_security
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
@@ -53,7 +53,7 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     spec = {
         "backoffLimit": 2,
         "activeDeadlineSeconds": lasts_s + LATER_S,
-        "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
+        "template": {"metadata": {"labels": meta["labels"], "annotations": dict(STAYS)}, "spec": pod},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 

@@ -17,6 +17,7 @@ from dedup_operator.objects.accounts import report_account, reporting
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
+    STAYS,
     TOKEN_MOUNT,
     Object,
     container,
@@ -55,7 +56,8 @@ def home_name(owner: Owner) -> str:
 def report_objects(owner: Owner, settings: Settings, *, failed: bool = False) -> list[Object]:
     """Everything a report needs, the Job last; `failed`: there are failures to tell it of."""
     home = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(owner, home_name(owner), "report")}
-    return [*reporting(owner, home_name(owner)), home, report(owner, settings, failed=failed)]
+    account = reporting(owner, home_name(owner), settings.account_annotations)
+    return [*account, home, report(owner, settings, failed=failed)]
 
 
 def bulletin_in(home: Object) -> str | None:
@@ -93,7 +95,8 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
             *store_volumes(settings.artifacts),
         ],
     }
-    template = {"metadata": {"labels": meta["labels"]}, "spec": pod}
+    about = {"labels": meta["labels"], "annotations": dict(STAYS)}
+    template = {"metadata": about, "spec": pod}
     spec = {"backoffLimit": 2, "podFailurePolicy": {"rules": [INTERRUPTED]}, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 

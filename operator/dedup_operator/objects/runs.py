@@ -26,6 +26,7 @@ from dedup_operator.objects.credentials import credential_mounts, credential_vol
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
+    STAYS,
     TOKEN_MOUNT,
     Object,
     container,
@@ -88,7 +89,7 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
             "podReplacementPolicy": "Failed",
             "activeDeadlineSeconds": _lasts_s(experiment),
             "template": {
-                "metadata": {"labels": meta["labels"], "annotations": meta["annotations"]},
+                "metadata": {"labels": meta["labels"], "annotations": {**meta["annotations"], **STAYS}},
                 "spec": _pod(told, name, owner, settings),
             },
         },
@@ -123,7 +124,7 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         "backoffLimit": 100,
         "ttlSecondsAfterFinished": 0,
         "activeDeadlineSeconds": lasts_s + START_S,
-        "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
+        "template": {"metadata": {"labels": meta["labels"], "annotations": dict(STAYS)}, "spec": pod},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 

@@ -18,17 +18,20 @@ from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
 STORE_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+SESSION_KEY: Final = "AWS_SESSION_TOKEN"
+"""What keys that are lent for a while have besides; others have none."""
 _LINE: Final = r"^[^\s]+$"
+_TAG: Final = r"^[A-Za-z0-9_.-]{1,128}(@sha256:[0-9a-f]{64})?$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
 _Kind = TypeVar("_Kind", bound=Part)
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
 
 
 class Image(Part):
-    """An image, and when a node asks its registry for it."""
+    """An image, and when a node asks its registry for it. A tag may have a digest behind it, which then decides."""
 
     repository: Text
-    tag: Text
+    tag: Annotated[str, Field(pattern=_TAG)]
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
 
     @property
@@ -37,7 +40,7 @@ class Image(Part):
 
 
 class S3(Part):
-    """A bucket; its keys are in a Secret, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+    """A bucket; its keys are in a Secret, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN)."""
 
     bucket: Text
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]*$", max_length=512)] = ""
@@ -134,6 +137,10 @@ class Defaults(Part):
     spark: Spark = Spark()
     pod_template: PodTemplate = Field(
         PodTemplate(), description="of the pods of runs, of Spark, and of all other pods of ours but the systems'"
+    )
+    account_annotations: dict[Text, Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=dict,
+        description="of the accounts whose pods reach the store: by them clouds give pods an identity",
     )
     concurrent_experiments: int = Field(
         4, ge=1, le=1000, description="how many run at a time; each has its systems' pods, and the others wait"

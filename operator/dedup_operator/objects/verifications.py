@@ -13,6 +13,7 @@ from dedup_operator.objects.accounts import driver_account, executor_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONTAINER_SECURITY,
+    STAYS,
     Object,
     placement,
     pod_security,
@@ -84,6 +85,7 @@ def _part(settings: Settings) -> dict[str, Any]:
         "memory": f"{spark.memory_mi}m",
         "memoryOverhead": f"{spark.python_mi}m",
         "labels": {"dedup.dev/component": "verification"},
+        "annotations": dict(STAYS),
         "env": store_environment(settings.artifacts),
         "podSecurityContext": pod_security(),
         "securityContext": dict(CONTAINER_SECURITY),

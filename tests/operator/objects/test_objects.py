@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from dedup.assignments import Assignment
 from dedup.errors import SpecificationError
@@ -15,13 +16,23 @@ from dedup.plans import Run, plan
 from dedup.stages import Stage, Task
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
-from dedup_operator.objects.accounts import accounts
+from dedup_operator.objects.accounts import accounts, deadline_account
 from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.pods import STAYS
 from dedup_operator.objects.readiness import readiness
 from dedup_operator.objects.reports import MOST_FAILURES, failures, report, with_failure
 from dedup_operator.objects.runs import run_objects
-from dedup_operator.objects.settings import Artifacts, Defaults, PodTemplate, PullSecret, Settings, Toleration, Volume
-from dedup_operator.objects.systems import endpoints, values
+from dedup_operator.objects.settings import (
+    Artifacts,
+    Defaults,
+    Image,
+    PodTemplate,
+    PullSecret,
+    Settings,
+    Toleration,
+    Volume,
+)
+from dedup_operator.objects.systems import endpoints, release_of, values
 from dedup_operator.objects.verifications import verification
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
@@ -152,6 +163,25 @@ def test_keys_come_from_a_secret_only(experiment: Experiment) -> None:
     assert all(set(each) == {"name", "valueFrom"} for each in found)
 
 
+def test_keys_that_are_lent_have_a_token_which_others_need_not_have(experiment: Experiment) -> None:
+    made = [each["name"] for each in walk(job(experiment)) if "secretKeyRef" in json.dumps(each) and "name" in each]
+    refs = [each["secretKeyRef"] for each in walk(job(experiment)) if "secretKeyRef" in each]
+    assert "AWS_SESSION_TOKEN" in made
+    optional = {each["key"]: each.get("optional", False) for each in refs}
+    assert optional == {"AWS_ACCESS_KEY_ID": False, "AWS_SECRET_ACCESS_KEY": False, "AWS_SESSION_TOKEN": True}
+
+
+@pytest.mark.parametrize("tag", ["1.0", f"1.0@sha256:{'a' * 64}"])
+def test_an_image_may_be_pinned_by_its_digest(tag: str) -> None:
+    assert Image(repository="r.example/dedup-runner", tag=tag).reference == f"r.example/dedup-runner:{tag}"
+
+
+@pytest.mark.parametrize("tag", ["", "1.0@sha256:abc", f"@sha256:{'a' * 64}", "a b", f"1.0@md5:{'a' * 64}"])
+def test_half_a_digest_is_none(tag: str) -> None:
+    with pytest.raises(ValidationError):
+        Image(repository="r.example/dedup-runner", tag=tag)
+
+
 def walk(tree: Any) -> Iterator[dict[str, Any]]:
     if isinstance(tree, dict):
         yield tree
@@ -214,6 +244,15 @@ def pods_of(experiment: Experiment, settings: Settings) -> list[dict[str, Any]]:
     return [each["spec"]["template"]["spec"] for each in jobs]
 
 
+def test_autoscalers_leave_every_pod_of_ours_where_it_is(experiment: Experiment) -> None:
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    jobs = run_objects(OWNER, apart, first(apart, "kafka"), 1, SETTINGS)[1:]
+    jobs += [readiness(OWNER, experiment, experiment.spec.systems[0], SETTINGS), report(OWNER, SETTINGS)]
+    spark = verification(OWNER, experiment, SETTINGS)["spec"]
+    for told in (*(each["spec"]["template"]["metadata"] for each in jobs), spark["driver"], spark["executor"]):
+        assert told["annotations"].items() >= STAYS.items()
+
+
 def test_pods_run_where_the_administrator_says(experiment: Experiment) -> None:
     bears = {"key": "tests", "operator": "Exists", "effect": "NoSchedule"}
     for pod in pods_of(experiment, PLACED):
@@ -247,6 +286,42 @@ def rights(experiment: Experiment) -> set[tuple[str, str]]:
 def test_accounts_read_no_secrets(experiment: Experiment) -> None:
     assert ("pods/exec", "create") in rights(experiment)
     assert not any(resource == "secrets" for resource, _ in rights(experiment))
+
+
+def test_accounts_that_reach_the_store_have_the_identity_that_the_administrator_says(experiment: Experiment) -> None:
+    """By annotations, as clouds have it. Who minds deadlines has nothing to do with the store."""
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dedup"}
+    with_role = SETTINGS.model_copy(update={"account_annotations": role})
+    plain, identified = (
+        {each["metadata"]["name"]: each for each in made if each["kind"] == "ServiceAccount"}
+        for made in (accounts(OWNER, apart), accounts(OWNER, apart, role))
+    )
+    having = {name for name, each in identified.items() if each["metadata"].get("annotations") == role}
+    pods = [job(experiment, settings=with_role), report(OWNER, with_role)]
+    spark = verification(OWNER, experiment, with_role)["spec"]
+    used = {each["spec"]["template"]["spec"]["serviceAccountName"] for each in pods}
+    assert having == used | {spark["driver"]["serviceAccount"], spark["executor"]["serviceAccount"]}
+    assert len(identified) == 5 and identified.keys() - having == {deadline_account(OWNER)}
+    assert not any("annotations" in each["metadata"] for each in plain.values())
+    assert "serviceAccountName" not in report(OWNER, SETTINGS)["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("chart", [None, "strimzi-kafka"])
+def test_runs_may_enter_and_hurt_the_brokers_by_name_and_no_other_pod(
+    chart: str | None, experiment: Experiment
+) -> None:
+    """Names follow from whose they are, so a right can name them."""
+    document = with_fault(experiment, podDelete={"target": "Leader"}).model_dump(by_alias=True, exclude_none=True)
+    if chart:
+        document["spec"]["systems"] = [{"name": "k", "kafka": {}, "deploy": {"chart": chart}}]
+    made = parse(json.loads(json.dumps(document, default=str)), source="test")
+    at = [endpoints(each, release_of(OWNER, each), OWNER.namespace) for each in made.spec.systems]
+    pods = {each.pod.name for told in at for each in (*told.brokers, *told.bookies) if each.pod}
+    role = next(each for each in accounts(OWNER, made) if each["kind"] == "Role")
+    named = {(rule["resources"][0], rule["verbs"][0]): set(rule.get("resourceNames", ())) for rule in role["rules"]}
+    assert named == {("pods", "get"): set(), ("pods/exec", "get"): pods, ("pods", "delete"): pods}
+    assert len(pods) == (3 if chart else 9)
 
 
 def test_only_faults_that_need_more_get_more(experiment: Experiment) -> None:
