@@ -1,25 +1,30 @@
 """Who may begin: so many experiments run at a time, and the others wait in a queue that everybody can see.
 
-The rule needs no memory. Whoever has begun and has no verdict yet keeps his place, suspended or stalled or not, since
-his systems stay. Those that want to begin are in the order of their creation, and of their UIDs within a second; the
-first so many as there are places free may. Whoever is suspended or stalled before he began does not stand in the queue.
+Whoever has begun and has no verdict yet has a place. One that cannot go on, suspended or stalled, has it until nothing
+of it runs any more (places.py), and then waits like the others for one to go on with. The next place is the namespace's
+that has the fewest, and there of the one that asked first: when its runToken was first seen, or when it gave its place
+up. Whoever is suspended or stalled without a place does not stand in the queue.
 
 A list of all experiments for each look at each of them would be too much. So what was listed is kept for a while, and
 what events tell is written into it. It may be the past, and so it is believed only when it says "wait": nobody begins
 but on a list of his own, which was made when he was about to. Two that are about to at the same time read that one of
-them is the other's elder, and only that one begins. What is left is an elder who joins in that very moment, out of a
-stall or a suspension: then there is one more than there should be until one ends. That is a defect of politeness only,
-since nothing that an experiment does, and no name in it, depends on how many others there are.
+them is before the other, and only that one begins. What is left is one that joins before it in that very moment, out of
+a stall or a suspension, or in another namespace: then there is one more than there should be until one ends. That is a
+defect of politeness only, since nothing that an experiment does, and no name in it, depends on how many there are.
 """
 
+import heapq
 import threading
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup_operator.clusters import Object
-from dedup_operator.statuses import Phase, read
+from dedup_operator.statuses import Phase, Status, read
 
 Key = tuple[str, str]
 """The namespace and name of an experiment."""
@@ -34,33 +39,58 @@ class Stand(Enum):
     ASIDE = "it is over, or does not want one now"
 
 
-class Entry(NamedTuple):
-    """One experiment. In their order they wait."""
+UNSEEN: Final = "~"
+"""Instead of a time, which it is later than: of a runToken that nobody has taken note of yet."""
 
+
+class Entry(NamedTuple):
+    """One experiment. In a namespace they wait in the order of their ages."""
+
+    key: Key
+    asked: str
     created: str
     uid: str
     stand: Stand
 
     @property
-    def age(self) -> tuple[str, str]:
-        return self.created, self.uid
+    def namespace(self) -> str:
+        return self.key[0]
+
+    @property
+    def age(self) -> tuple[str, str, str]:
+        return self.asked, self.created, self.uid
 
 
 def entry_of(live: Object) -> Entry:
     """What its status said when it was read."""
-    return Entry(str(live["metadata"].get("creationTimestamp")), str(live["metadata"]["uid"]), _stand(live))
+    meta, status = live["metadata"], None
+    with suppress(PlatformError):
+        status = read(live)
+    asked = asked_at(live, status) if status else None
+    return Entry(
+        _key(live), asked or UNSEEN, str(meta.get("creationTimestamp")), str(meta["uid"]), _stand(live, status)
+    )
 
 
-def _stand(live: Object) -> Stand:
+def asked_at(live: Object, status: Status) -> str | None:
+    """Since when it asks for a place, as far as its status tells; None: this runToken was not seen before.
+
+    The first one was seen when the experiment was made.
+    """
+    if status.requested_at is not None and status.observed_run_token == _mapping(live.get("spec")).get("runToken"):
+        return status.requested_at
+    never_asked = status.requested_at is None and status.state is None
+    return str(live["metadata"].get("creationTimestamp")) if never_asked else None
+
+
+def _stand(live: Object, status: Status | None) -> Stand:
     """What cannot be read is not touched (see `reconciliations`), and so it waits for nothing."""
     if live["metadata"].get("deletionTimestamp"):
         return Stand.ASIDE
     spec, said = _mapping(live.get("spec")), _mapping(live.get("status"))
-    try:
-        status = read(live)
-    except PlatformError:
+    if status is None:
         return Stand.BEGUN if said.get("state") and not said.get("verdict") else Stand.ASIDE
-    if status.state and not status.verdict:
+    if status.state and not status.verdict and not status.parked:
         return Stand.BEGUN
     over = status.verdict and status.observed_run_token == spec.get("runToken")
     if over or spec.get("suspend") or status.phase is Phase.STALLED:
@@ -73,12 +103,30 @@ def _mapping(found: object) -> Object:
     return found if isinstance(found, dict) else {}
 
 
+def turns(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Those that wait, in the order in which they may begin, if nobody ends or joins meanwhile."""
+    begun, waiting = Counter[str](), dict[str, list[Entry]]()
+    for each in entries:
+        if each.stand is Stand.BEGUN:
+            begun[each.namespace] += 1
+        elif each.stand is Stand.WAITS:
+            waiting.setdefault(each.namespace, []).append(each)
+    queues = {name: deque(sorted(those, key=lambda each: each.age)) for name, those in waiting.items()}
+    heads = [(begun[name], queue[0].age, name) for name, queue in queues.items()]
+    heapq.heapify(heads)
+    while heads:
+        have, _, name = heapq.heappop(heads)
+        yield queues[name].popleft()
+        if queues[name]:
+            heapq.heappush(heads, (have + 1, queues[name][0].age, name))
+
+
 def place(own: Entry, entries: Iterable[Entry], limit: int) -> int:
     """The place in the queue of one that wants to begin, 1 for the first; 0: it may."""
-    others = [each for each in entries if each.uid != own.uid]
-    begun = sum(each.stand is Stand.BEGUN for each in others)
-    elder = sum(each.stand is Stand.WAITS and each.age < own.age for each in others)
-    return max(0, begun + elder + 1 - limit)
+    everybody = [*(each for each in entries if each.uid != own.uid), own._replace(stand=Stand.WAITS)]
+    begun = sum(each.stand is Stand.BEGUN for each in everybody)
+    turn = next(number for number, each in enumerate(turns(everybody), 1) if each.uid == own.uid)
+    return max(0, begun + turn - limit)
 
 
 def ordinal(number: int) -> str:
@@ -117,8 +165,7 @@ class Queue:
             if not gone:
                 self._entries[key] = entry
             free = self.limit - self._count(Stand.BEGUN)
-            waiting = sorted((told.age, each) for each, told in self._entries.items() if told.stand is Stand.WAITS)
-        return [each for _, each in waiting[: max(0, free)]]
+            return [each.key for each in islice(turns(self._entries.values()), max(0, free))]
 
     def count(self, stand: Stand) -> int:
         """How many stand so, as far as is known."""

@@ -55,6 +55,9 @@ class Situation(NamedTuple):
     changed: bool = False
     """The resource is edited, and only a new runToken would run it again."""
     artifacts: Kept | None = None
+    requested_at: str | None = None
+    parked: bool = False
+    """It gave its place up, and nothing of it runs."""
 
 
 def status_of(situation: Situation, before: Status, now: datetime) -> Status:
@@ -63,6 +66,8 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
     return Status(
         observed_generation=situation.generation,
         observed_run_token=situation.token,
+        requested_at=situation.requested_at,
+        parked=situation.parked or None,
         phase=_phase(situation),
         progress=_progress(situation.tasks, state) if state else None,
         state=Standing.of(state) if state else None,
@@ -155,7 +160,7 @@ def _verdict(situation: Situation) -> Judgement | None:
 
 
 def _phase(situation: Situation) -> Phase:
-    if situation.state is None:
+    if situation.state is None or situation.parked:
         return Phase.PENDING
     if _over(situation):
         return Phase.FINISHED
@@ -202,11 +207,15 @@ def _goes_on(situation: Situation) -> Iterator[Said]:
     said = situation.queued or "nothing is begun yet"
     if situation.state is not None:
         task, attempt = current(situation.tasks, situation.state)
-        said = f"{task}" + (f", attempt {attempt}" if task.run_id and attempt > 1 else "")
+        said = (
+            f"{task}"
+            + (" is to go on" if situation.parked else "")
+            + (f", attempt {attempt}" if task.run_id and attempt > 1 else "")
+        )
         said += f": {situation.heard}" if situation.heard else ""
         if situation.state.failures:
             said += f"; failed so far: {situation.state.failures}, the last: {situation.state.last_failure}"
-        yield "SystemsReady", _truth(task.stage in RUN_STAGES), phase, said
+        yield "SystemsReady", _truth(task.stage in RUN_STAGES and not situation.parked), phase, said
         yield "Verified", _truth(task.stage is Stage.REPORT), phase, said
     yield "Ready", "False", phase, said
     if situation.suspended:

@@ -45,7 +45,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "crashes_total": Family("counter", "looks that ended in an error of the operator's own"),
     "lease_held": Family("gauge", "1 while this operator may act, else 0"),
     "queue_length": Family("gauge", "experiments that are to be looked at now"),
-    "experiments_begun": Family("gauge", "experiments that have begun and have no verdict, as far as is known"),
+    "experiments_begun": Family("gauge", "experiments that have a place among those that run, as far as is known"),
     "experiments_waiting": Family("gauge", "experiments that wait until fewer have begun, as far as is known"),
 }
 

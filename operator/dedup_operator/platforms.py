@@ -40,7 +40,7 @@ from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of, values
 from dedup_operator.objects.verifications import verification
 from dedup_operator.releases import DEPLOYED, RELEASE, Releases, secrets_of, state_of
-from dedup_operator.sights import ABSENT, DONE, RUNNING, Told
+from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
 
 WORKLOADS: Final[tuple[str, ...]] = ("StatefulSet", "Deployment")
 STRIMZI_WORKLOADS: Final[tuple[str, ...]] = ("Kafka", "Pod")
@@ -175,6 +175,28 @@ class KubernetesPlatform:
         for system in self._experiment.spec.systems:
             if self._see_leaving(system) != DONE:
                 self._leave(system)
+
+    def rest(self, task: Task, attempt: int, reason: str) -> bool:
+        """End what runs, for as long as the experiment cannot go on; whether nothing is left of it.
+
+        The run first, whose pods heal and carry until they have ended, and then its system. A verification or report
+        comes to its own end.
+        """
+        if task.stage in (Stage.VERIFY, Stage.REPORT):
+            try:
+                return self.observe(task, attempt).status is not Status.RUNNING
+            except Unattended:  # it could begin whenever somebody looks at it
+                self.cancel(task, attempt, reason)
+                return True
+        if task.run_id is not None:
+            job = self._ours("Job", self._job_of(task, attempt))
+            if job is not None and not sights.ended(job):
+                self.cancel(task, attempt, reason)
+                return False
+        if self._run_pods() or self._cuts():
+            return False
+        self.leave()
+        return all(self._see_leaving(system) == DONE for system in self._experiment.spec.systems)
 
     # --- what can be seen ---
 

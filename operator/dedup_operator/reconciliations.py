@@ -31,7 +31,7 @@ from dedup.stages import (
 )
 from dedup.stages import Status as Seen
 from dedup_operator import retentions, sights
-from dedup_operator.admissions import Key, Queue, ordinal
+from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (
     Cluster,
     ClusterError,
@@ -45,11 +45,12 @@ from dedup_operator.clusters import (
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import Named, administrators, forbidden_host, secrets_named
+from dedup_operator.objects.credentials import administrators, secrets_named, unusable
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import read, settings_in, snapshot, snapshot_name
+from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
@@ -70,8 +71,6 @@ REMAINS: Final[Key] = ("", "")
 """In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
 MOST: Final = 10**9
 """Attempts and failures: nobody comes so far."""
-USE: Final = "dedup.dev/use"
-HOSTS: Final = "dedup.dev/hosts"
 OVER: Final = "dedup.dev/replaced"
 REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
 """What is written on the snapshot of an execution that a new runToken has ended."""
@@ -168,10 +167,10 @@ class _Look:
         try:
             return self._step()
         except Unattended as error:
-            self._put(stalled(self._without_time(), self._meta["generation"], str(error), self._today()))
+            self._stall(self._without_time(), str(error))
             return LOOK_AGAIN_S
         except (SpecificationError, PlatformError, Refused) as error:
-            self._put(stalled(self._stood or self._before, self._meta["generation"], str(error), self._today()))
+            self._stall(self._stood or self._before, str(error))
             if self._stood is not None:
                 raise
             if isinstance(error, Refused):
@@ -186,6 +185,31 @@ class _Look:
         since = next(each.last_transition_time for each in self._before.conditions if each.type == "Stalled")
         lasts_s = self._now() - datetime.strptime(since, TIME).replace(tzinfo=UTC).timestamp()
         return min(STALLED_AGAIN_S, max(LOOK_AGAIN_S, lasts_s / 4))
+
+    def _stall(self, before: Status, why: str) -> None:
+        """Say so; and when it has lasted, give the place up to others (`places`)."""
+        status = stalled(before, self._meta["generation"], why, self._today())
+        holds = before.state is not None and before.verdict is None and not before.parked
+        if holds and idle_s(before, self._now()) > KEEPS_S and self._left_its_place(before):
+            status = status.model_copy(update=self._parked())
+        self._put(status)
+
+    def _left_its_place(self, before: Status) -> bool:
+        """Of the execution that the status is about, which another runToken may have to wait for."""
+        idle, owner = idle_s(before, self._now()), self._execution(before.observed_run_token)
+        assert before.state is not None
+        with suppress(SpecificationError, PlatformError):
+            kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
+            if kept is not None and _belongs(kept, owner):
+                taken = read(kept)
+                platform = self._platform(taken, owner, settings_in(kept, self._defaults))
+                state = before.state.state
+                return made_room(platform, taken, schedule(taken), state, idle, "a stall that lasts")
+        return idle > AT_MOST_S
+
+    def _parked(self) -> dict[str, Any]:
+        """What a status says then: it asks anew for a place, after those that have waited."""
+        return {"parked": True, "requested_at": self._today().strftime(TIME)}
 
     def _without_time(self) -> Status:
         """The status as it was, but for the time at which its task was begun: that time does not count."""
@@ -210,7 +234,8 @@ class _Look:
             self._check_unused()
             if not self._abandoned(asked, state.state, self._execution(self._before.observed_run_token)):
                 return AT_ONCE_S
-            self._before = Status(conditions=self._before.conditions)
+            seen = self._today().strftime(TIME)
+            self._before = Status(observed_run_token=self._token, requested_at=seen, conditions=self._before.conditions)
         if self._before.state is None and asked.spec.suspend:
             self._write(self._situation(suspended=True))
             return None
@@ -228,7 +253,22 @@ class _Look:
             return AT_ONCE_S
         stands = self._before.state.state
         _check_possible(self._tasks, stands)
-        return self._go_on(asked, taken, stands, self._platform(taken, self._owner, settings))
+        platform = self._platform(taken, self._owner, settings)
+        if self._before.parked and not asked.spec.suspend:
+            return self._again(asked, taken, stands, platform)
+        return self._go_on(asked, taken, stands, platform)
+
+    def _again(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
+        """Go on after its place was another's, if one is free. What is missing is told before it takes one."""
+        if (task := current(self._tasks, state)[0]).stage is not Stage.REPORT:
+            platform.check(task)
+        said: dict[str, Any] = {"tasks": self._tasks, "changed": asked.digest() != taken.digest()}
+        if place := self._operator.queue.place(self._live):
+            waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
+            self._write(self._situation(state=state, queued=waits, parked=True, **said))
+            return QUEUE_AGAIN_S
+        self._write(self._situation(state=resumed(self._tasks, state), **said))
+        return AT_ONCE_S
 
     def _go_on(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
         tasks = self._tasks
@@ -248,9 +288,20 @@ class _Look:
             save(after)
         if after != state:
             return AT_ONCE_S
-        heard = "" if suspended else platform.words
-        self._write(self._situation(tasks=tasks, state=state, heard=heard, suspended=suspended, changed=changed))
-        return None if suspended else LOOK_AGAIN_S
+        if suspended:
+            return self._rest(taken, state, platform, changed)
+        self._write(self._situation(tasks=tasks, state=state, heard=platform.words, changed=changed))
+        return LOOK_AGAIN_S
+
+    def _rest(self, taken: Experiment, state: State, platform: _Hearing, changed: bool) -> float | None:
+        """Suspended: its place is another's when nothing of it runs any more."""
+        idle, said = idle_s(self._before, self._now()), self._parked()
+        if self._before.parked:
+            said = {"parked": True}
+        elif not made_room(platform, taken, self._tasks, state, idle, "a suspension"):
+            said = {}
+        self._write(self._situation(tasks=self._tasks, state=state, suspended=True, changed=changed, **said))
+        return None if said else LOOK_AGAIN_S
 
     def _advanced(
         self,
@@ -343,8 +394,7 @@ class _Look:
             self._cluster.create(snapshot(self._owner, asked, self._todays(asked)))
             kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
         self._refuse_used(kept)
-        owners = (kept or {}).get("metadata", {}).get("ownerReferences") or ()
-        if kept is None or all(each["uid"] != self._owner.uid for each in owners):
+        if kept is None or not _belongs(kept, self._owner):
             raise PlatformError(
                 where=f"ConfigMap {name}",
                 got="one that does not belong to this experiment" if kept else "none, though it was just made",
@@ -373,7 +423,7 @@ class _Look:
         """
         for named in [*secrets_named(asked), *administrators(asked, settings)]:
             secret = self._cluster.get("Secret", self._owner.namespace, named.name)
-            if wrong := _unusable(secret, named):
+            if wrong := unusable(secret, named):
                 got, rule, todo = wrong
                 raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
         volume = settings.artifacts.volume
@@ -396,7 +446,9 @@ class _Look:
         return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
 
     def _situation(self, **more: Any) -> Situation:
-        return Situation(generation=self._meta["generation"], token=self._token, artifacts=self._kept, **more)
+        asked = asked_at(self._live, self._before) or self._today().strftime(TIME)
+        said = {"generation": self._meta["generation"], "requested_at": asked, "artifacts": self._kept}
+        return Situation(token=self._token, **said | more)
 
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._now(), UTC)
@@ -438,27 +490,13 @@ def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
         )
 
 
+def _belongs(kept: Object, owner: Owner) -> bool:
+    return any(each["uid"] == owner.uid for each in kept["metadata"].get("ownerReferences") or ())
+
+
 def _document(live: Object) -> Object:
     """The experiment as people write it: without what the API server adds."""
     return {
         **{key: live[key] for key in ("apiVersion", "kind", "spec") if key in live},
         "metadata": {"name": live["metadata"]["name"]},
     }
-
-
-def _unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None:
-    """Why a Secret is not used: what it is, the rule, and what to do. None if it is used."""
-    label, keys = f'only Secrets that are labelled {USE}: "true" are used', f"it has the keys {', '.join(named.keys)}"
-    if secret is None and not named.labelled:
-        return "which is not there", f"{keys}, in each namespace of experiments", "make it in this one"
-    if secret is None:
-        return "which is not there", label, "make it, or label it"
-    if named.labelled and (secret["metadata"].get("labels") or {}).get(USE) != "true":
-        return "which has no such label", label, "make it, or label it"
-    allowed = (secret["metadata"].get("annotations") or {}).get(HOSTS)
-    if allowed is not None and (host := forbidden_host(named, allowed)):
-        rule = f"its owner says in the annotation {HOSTS} where it may be shown"
-        return f"which may not be shown to {host}", rule, "write one of those addresses, or have its owner add this one"
-    if missing := [key for key in named.keys if key not in (secret.get("data") or {})]:
-        return f"which has no {missing[0]}", keys, "add the key"
-    return None

@@ -147,6 +147,12 @@ class Status(Part):
     observed_run_token: Annotated[str, Field(max_length=63)] | None = Field(
         None, description="the token of the execution that this status is about, where one was given"
     )
+    requested_at: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = Field(
+        None, description="since when this execution asks for a place among those that run at a time"
+    )
+    parked: Literal[True] | None = Field(
+        None, description="it could not go on, nothing of it runs any more, and its place is another's until its turn"
+    )
     phase: Phase | None = Field(None, description="where the experiment stands, for people; tools read conditions")
     progress: Annotated[str, Field(max_length=80)] | None = Field(
         None, description="how far it is, for people, such as 37/200 runs"

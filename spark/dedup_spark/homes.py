@@ -56,7 +56,10 @@ def _request(name: str, change: object) -> urllib.request.Request:
 
 def _send(request: urllib.request.Request) -> None:
     trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    with urllib.request.urlopen(request, timeout=REQUEST_S, context=trusted):
+    trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # authorities of clusters may lack what RFC 5280 wants besides
+    straight = urllib.request.ProxyHandler({})
+    opener = urllib.request.build_opener(straight, urllib.request.HTTPSHandler(context=trusted))
+    with opener.open(request, timeout=REQUEST_S):
         pass
 
 

@@ -196,6 +196,8 @@ class Course:
         turn = self.todo[0]
         if (turn.waits and not waits) or (turn.stage is not None and turn.stage != self.stage()):
             return False
+        if turn.parked and not self.world.status().get("parked"):
+            return False
         self.todo, self.turned, self.turned_at = self.todo[1:], True, self.looks
         self.edit(turn.spec)
         return True

@@ -23,6 +23,8 @@ class Turn(NamedTuple):
     stage: Stage | None
     waits: bool
     spec: dict[str, Any]
+    parked: bool = False
+    """And not before it has given its place up."""
 
 
 class Story(NamedTuple):
@@ -59,6 +61,9 @@ def _stories() -> Iterator[Story]:
     for stage in stages:
         turns = (_turn(stage, suspend=True), Turn(None, True, {"suspend": False}))
         yield Story(f"suspended in {stage}", changed(*SMALL), turns)
+    for stage in (Stage.PROVISION, Stage.PRODUCE, Stage.VERIFY):
+        turns = (_turn(stage, suspend=True), Turn(None, True, {"suspend": False}, parked=True))
+        yield Story(f"parked in {stage}", changed(*SMALL), turns)
 
 
 STORIES: Final = tuple(_stories())

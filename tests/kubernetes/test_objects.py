@@ -20,6 +20,7 @@ from dedup.experiments import load
 from dedup.plans import plan
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.names import Owner
+from dedup_operator.objects.reports import report_objects
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.verifications import verification
@@ -114,6 +115,12 @@ def test_one_that_asks_for_a_capability_is_not(client: ApiClient) -> None:
 def test_the_verification_is_taken_as_it_is(client: ApiClient) -> None:
     status, said = create(client, verification(OWNER, EXPERIMENT, SETTINGS))
     assert status == 201, said
+
+
+def test_a_report_is_taken_as_it_is(client: ApiClient) -> None:
+    for each in report_objects(OWNER, SETTINGS, failed=True):
+        status, said = create(client, each)
+        assert status == 201, said
 
 
 def test_one_with_a_key_that_nobody_knows_is_not(client: ApiClient) -> None:

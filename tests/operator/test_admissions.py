@@ -9,7 +9,7 @@ from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_remains import Strict
 from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 
-from dedup_operator.admissions import KEPT_S, Entry, Queue, Stand, entry_of, ordinal, place
+from dedup_operator.admissions import KEPT_S, Entry, Queue, Stand, entry_of, ordinal, place, turns
 from dedup_operator.clusters import Object
 from dedup_operator.reconciliations import AT_ONCE_S, LOOK_AGAIN_S, Reconciler
 
@@ -17,11 +17,11 @@ LIMIT: Final = 2
 BEGUN: Final = {"digest": "0" * 64}
 
 
-def entry(created: str, uid: str, stand: Stand = Stand.WAITS) -> Entry:
-    return Entry(created, uid, stand)
+def entry(asked: str, uid: str, stand: Stand = Stand.WAITS, namespace: str = NAMESPACE) -> Entry:
+    return Entry((namespace, uid), asked, "09:00", uid, stand)
 
 
-def test_the_elder_begins_first() -> None:
+def test_who_asked_first_begins_first() -> None:
     waiting = [entry("10:00", "a"), entry("10:00", "b"), entry("09:00", "c")]
     assert [place(each, waiting, 1) for each in waiting] == [1, 2, 0]
 
@@ -37,6 +37,25 @@ def test_a_lower_limit_sends_nobody_home() -> None:
     assert place(entry("11:00", "d"), begun, 1) == 3
 
 
+def test_the_namespace_with_the_fewest_is_next() -> None:
+    """Whatever one namespace has asked for before: its fifth comes after the other's first."""
+    begun = [entry("08:00", "a", Stand.BEGUN, "n"), entry("08:00", "b", Stand.BEGUN, "n")]
+    waiting = [entry(f"09:0{number}", f"c{number}", namespace="n") for number in range(4)]
+    late = [entry("11:00", "d", namespace="m"), entry("10:00", "e", namespace="m")]
+    order = [each.uid for each in turns([*begun, *waiting, *late])]
+    assert order == ["e", "d", "c0", "c1", "c2", "c3"]
+    assert [place(each, [*begun, *waiting, *late], 3) for each in (late[1], late[0], waiting[0])] == [0, 1, 2]
+
+
+def test_where_all_have_as_many_who_asked_first_is_next() -> None:
+    waiting = [
+        entry("09:00", "a", namespace="n"),
+        entry("09:01", "b", namespace="n"),
+        entry("09:02", "c", namespace="m"),
+    ]
+    assert [each.uid for each in turns(waiting)] == ["a", "c", "b"]
+
+
 @pytest.mark.parametrize(
     ("live", "stand"),
     [
@@ -47,13 +66,17 @@ def test_a_lower_limit_sends_nobody_home() -> None:
         ({"spec": {"suspend": True}, "status": {"state": BEGUN}}, Stand.BEGUN),
         ({"status": {"state": BEGUN, "verdict": "Pass"}}, Stand.ASIDE),
         ({"spec": {"runToken": "2"}, "status": {"state": BEGUN, "verdict": "Pass"}}, Stand.WAITS),
+        ({"status": {"state": BEGUN, "parked": True}}, Stand.WAITS),
+        ({"spec": {"suspend": True}, "status": {"state": BEGUN, "parked": True}}, Stand.ASIDE),
+        ({"status": {"phase": "Stalled", "state": BEGUN, "parked": True}}, Stand.ASIDE),
         ({"metadata": {"uid": "u", "deletionTimestamp": "x"}, "status": {"state": BEGUN}}, Stand.ASIDE),
         ({"status": {"mood": "of a newer operator"}}, Stand.ASIDE),
         ({"status": {"mood": "of a newer operator", "state": BEGUN}}, Stand.BEGUN),
     ],
 )
 def test_where_an_experiment_stands(live: Object, stand: Stand) -> None:
-    assert entry_of({"metadata": {"uid": "u"}, "spec": {}, **live}).stand is stand
+    meta = {"namespace": "n", "name": "e", "uid": "u"}
+    assert entry_of({"spec": {}, **live, "metadata": {**meta, **live.get("metadata", {})}}).stand is stand
 
 
 @pytest.mark.parametrize(
@@ -201,6 +224,53 @@ def test_one_that_is_run_again_waits_like_the_others() -> None:
         pass  # what the first execution has left is taken away, some at a time
     assert crowd.words("a").startswith("1st in the queue")
     assert crowd.verdict("a") is None
+
+
+def test_an_old_one_that_is_run_again_comes_after_those_that_asked_before() -> None:
+    """The order is that of what was asked, and not of when the resources were made."""
+    crowd = Crowd()
+    crowd.apply("a")
+    for _ in range(80):
+        crowd.look("a")
+        crowd.world.player.move()
+    crowd.world.now_s += LOOK_AGAIN_S
+    crowd.apply("b", "c", "d")
+    crowd.look("b", "c", "d")
+    crowd.world.now_s += LOOK_AGAIN_S
+    crowd.cluster.patch("DedupExperiment", NAMESPACE, "a", {"spec": {"runToken": "2"}})
+    while crowd.look("a") == [AT_ONCE_S]:
+        pass
+    assert crowd.words("a") == f"2nd in the queue; {LIMIT} may run at a time"
+    asked = crowd.world.live("a")["status"]["requestedAt"]
+    crowd.world.now_s += 2 * KEPT_S
+    crowd.look("a")
+    assert crowd.world.live("a")["status"]["requestedAt"] == asked
+
+
+def test_before_anybody_has_looked_a_new_token_is_the_youngest() -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    for _ in range(80):
+        crowd.look("a")
+        crowd.world.player.move()
+    crowd.apply("b")
+    crowd.cluster.patch("DedupExperiment", NAMESPACE, "a", {"spec": {"runToken": "2"}})
+    a, b = (entry_of(crowd.world.live(name)) for name in "ab")
+    assert b.age < a.age
+
+
+def test_a_waiting_one_that_changes_its_token_asks_anew() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    crowd.look("a", "b", "c")
+    crowd.world.now_s += LOOK_AGAIN_S
+    crowd.apply("d")
+    crowd.look("d")
+    crowd.world.now_s += LOOK_AGAIN_S
+    crowd.cluster.patch("DedupExperiment", NAMESPACE, "c", {"spec": {"runToken": "2"}})
+    crowd.look("c")
+    crowd.look("c")
+    assert entry_of(crowd.world.live("d")).age < entry_of(crowd.world.live("c")).age
 
 
 def test_namespaces_that_are_watched_are_counted_together() -> None:

@@ -2,12 +2,18 @@
 
 import io
 import json
+import ssl
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import certifi
 import pytest
+from tests.runners.guarded_brokers import CERTIFICATE, certificate
 
 from dedup.errors import PlatformError
 from dedup_spark import homes
@@ -69,3 +75,53 @@ def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(homes, "PATIENCE_S", 0.0)
     with pytest.raises(PlatformError, match="nobody answers"):
         homes.keep("d-home", {}, ApiServer(OSError("nobody answers")))
+
+
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str, bytes]]]:
+    """An API server that speaks TLS, with the certificate that the pod was given; what it was asked."""
+    asked: list[tuple[str, str, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PATCH(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append((self.path, self.headers["Content-Type"], body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    pem = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_port))
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+        monkeypatch.setattr(homes, "PATIENCE_S", 0.0)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield asked
+        server.shutdown()
+        thread.join()
+
+
+def test_over_tls_the_token_goes_to_whom_the_pod_trusts_and_past_any_proxy(
+    serving: list[tuple[str, str, bytes]], tmp_path: Path
+) -> None:
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    homes.keep("d-home", {"verdict": "Pass"})
+    ((path, kind, body),) = serving
+    assert (path, kind) == ("/api/v1/namespaces/lab/configmaps/d-home", "application/merge-patch+json")
+    assert json.loads(body)["data"].keys() == {homes.BULLETIN}
+
+
+def test_its_twin_that_the_pod_does_not_trust_never_sees_it(
+    serving: list[tuple[str, str, bytes]], tmp_path: Path
+) -> None:
+    (tmp_path / "ca.crt").write_text(Path(certifi.where()).read_text())
+    with pytest.raises(PlatformError, match="CERTIFICATE_VERIFY_FAILED"):
+        homes.keep("d-home", {})
+    assert serving == []

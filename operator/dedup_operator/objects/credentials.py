@@ -15,6 +15,8 @@ from dedup_operator.objects.pods import Object
 from dedup_operator.objects.settings import STORE_KEYS, Defaults
 
 MOUNT: Final = "/credentials"
+USE: Final = "dedup.dev/use"
+HOSTS: Final = "dedup.dev/hosts"
 TLS, SASL, TOKEN = "tls", "sasl", "token"
 KEYS: Final = {TLS: ("ca.crt",), SASL: ("username", "password"), TOKEN: ("token",)}
 
@@ -48,6 +50,24 @@ def administrators(experiment: Experiment, defaults: Defaults) -> list[Named]:
     if store is None or store.s3 is None or store.s3.secret is None:
         return []
     return [Named("settings.artifacts.s3.secret", store.s3.secret, STORE_KEYS, labelled=False)]
+
+
+def unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None:
+    """Why a Secret is not used: what it is, the rule, and what to do. None if it is used."""
+    label, keys = f'only Secrets that are labelled {USE}: "true" are used', f"it has the keys {', '.join(named.keys)}"
+    if secret is None and not named.labelled:
+        return "which is not there", f"{keys}, in each namespace of experiments", "make it in this one"
+    if secret is None:
+        return "which is not there", label, "make it, or label it"
+    if named.labelled and (secret["metadata"].get("labels") or {}).get(USE) != "true":
+        return "which has no such label", label, "make it, or label it"
+    allowed = (secret["metadata"].get("annotations") or {}).get(HOSTS)
+    if allowed is not None and (host := forbidden_host(named, allowed)):
+        rule = f"its owner says in the annotation {HOSTS} where it may be shown"
+        return f"which may not be shown to {host}", rule, "write one of those addresses, or have its owner add this one"
+    if missing := [key for key in named.keys if key not in (secret.get("data") or {})]:
+        return f"which has no {missing[0]}", keys, "add the key"
+    return None
 
 
 def security(system: System) -> Security:

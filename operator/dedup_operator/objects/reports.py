@@ -35,7 +35,7 @@ FAILURES: Final = "/failures"
 FAILURES_FILE: Final = "failures.json"
 BULLETIN: Final = "bulletin.json"
 """The key of the home, as `dedup_spark.homes` writes it."""
-INTERRUPTED: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+INTERRUPTED: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 """A pod that a drain, an eviction or a lost node took away has not failed, and is made anew."""
 MOST_FAILURES: Final = 256
 """So many are told of, each in 500 characters: a ConfigMap holds less than a mebibyte."""

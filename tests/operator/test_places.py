@@ -1,0 +1,185 @@
+"""An experiment that cannot go on gives its place up when nothing of it runs any more, and goes on in its turn."""
+
+from typing import Any
+
+import pytest
+from tests.operator.test_admissions import LIMIT, Crowd
+from tests.operator.worlds import NAMESPACE
+
+from dedup_operator.admissions import Stand, entry_of
+from dedup_operator.places import KEEPS_S
+from dedup_operator.reconciliations import LOOK_AGAIN_S
+
+
+def go_on(crowd: Crowd, *names: str, looks: int = 40, until: Any = lambda: False) -> None:
+    for _ in range(looks):
+        if until():
+            return
+        crowd.look(*names)
+        crowd.world.player.move()
+        crowd.world.now_s += LOOK_AGAIN_S
+
+
+def edit(crowd: Crowd, name: str, **spec: Any) -> None:
+    generation = crowd.world.live(name)["metadata"]["generation"] + 1
+    change = {"spec": spec, "metadata": {"generation": generation}}
+    crowd.cluster.patch("DedupExperiment", NAMESPACE, name, change)
+
+
+def status(crowd: Crowd, name: str) -> dict[str, Any]:
+    return dict(crowd.world.live(name).get("status") or {})
+
+
+def running(crowd: Crowd, *names: str) -> None:
+    """Each has a run that goes on."""
+
+    def all_run() -> bool:
+        jobs = crowd.cluster.list("Job", NAMESPACE, "dedup.dev/component=run")
+        active = {
+            job["metadata"]["labels"]["dedup.dev/experiment"] for job in jobs if (job.get("status") or {}).get("ready")
+        }
+        return active >= set(names)
+
+    go_on(crowd, *names, until=all_run)
+    assert all_run()
+
+
+def things(crowd: Crowd, name: str) -> list[str]:
+    """Systems and runs of it that are there."""
+    systems = [each for each in crowd.cluster.list("StatefulSet", NAMESPACE, "") if _of(each, f"uid-{name}")]
+    jobs = crowd.cluster.list("Job", NAMESPACE, f"dedup.dev/component=run,dedup.dev/experiment={name}")
+    live = [each for each in jobs if not (each.get("status") or {}).get("conditions")]
+    return [each["metadata"]["name"] for each in [*systems, *live]]
+
+
+def _of(made: dict[str, Any], uid: str) -> bool:
+    return any(each["uid"] == uid for each in made["metadata"]["ownerReferences"])
+
+
+def lose_the_keys(crowd: Crowd) -> Any:
+    """All stall: the keys of the store are gone."""
+    secret = crowd.cluster.get("Secret", NAMESPACE, "store")
+    crowd.cluster.delete("Secret", NAMESPACE, "store")
+    return secret
+
+
+def test_those_that_are_suspended_let_the_others_by_once_nothing_of_them_runs() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    running(crowd, "a", "b")
+    assert things(crowd, "a") and things(crowd, "b")
+    edit(crowd, "a", suspend=True)
+    crowd.look("a")
+    assert entry_of(crowd.world.live("a")).stand is Stand.BEGUN, "its run is being ended"
+    go_on(crowd, "a", "b", "c", until=lambda: "state" in status(crowd, "c"))
+    assert status(crowd, "a")["parked"] is True and things(crowd, "a") == []
+    assert status(crowd, "a")["phase"] == "Pending"
+    assert "state" in status(crowd, "c")
+
+
+def test_nobody_begins_while_a_pod_of_a_suspended_run_still_ends() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    running(crowd, "a", "b")
+    crowd.world.player.ending_moves = 5
+    edit(crowd, "a", suspend=True)
+    for _ in range(4):
+        crowd.look("a", "c")
+        crowd.world.player.move()
+    assert "state" not in status(crowd, "c") and things(crowd, "a")
+    go_on(crowd, "a", "c", until=lambda: "state" in status(crowd, "c"))
+    assert "state" in status(crowd, "c")
+
+
+def test_one_that_never_ends_holds_its_place_for_a_bounded_time() -> None:
+    """Its node is gone."""
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    running(crowd, "a", "b")
+    crowd.world.player.ending_moves = 10**6
+    edit(crowd, "a", suspend=True)
+    for _ in range(9):
+        crowd.look("a", "c")
+        crowd.world.player.move()
+    assert "parked" not in status(crowd, "a")
+    crowd.world.now_s += 10 * 3600
+    crowd.look("a")
+    crowd.look("c")
+    assert (status(crowd, "a")["parked"], "state" in status(crowd, "c")) == (True, True)
+
+
+def test_resumed_it_waits_for_its_turn_and_comes_to_its_verdict() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    running(crowd, "a", "b")
+    edit(crowd, "a", suspend=True)
+    go_on(crowd, "a", "b", "c", until=lambda: "state" in status(crowd, "c"))
+    edit(crowd, "a", suspend=False)
+    crowd.look("a")
+    assert crowd.words("a") == f"1st in the queue; {LIMIT} may run at a time"
+    assert status(crowd, "a")["state"]["digest"]
+    go_on(crowd, "a", "b", "c", looks=200, until=lambda: all(crowd.verdict(name) for name in "abc"))
+    assert [crowd.verdict(name) for name in "abc"] == ["Pass"] * 3
+    assert crowd.most == LIMIT
+    assert status(crowd, "a")["state"]["failures"] == 0
+
+
+@pytest.mark.parametrize("phase", ["Provisioning", "Running", "TearingDown", "Verifying", "Reporting"])
+def test_in_whatever_stage_it_is_parked_it_goes_on_from_there(phase: str) -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    go_on(crowd, "a", until=lambda: status(crowd, "a").get("phase") == phase)
+    edit(crowd, "a", suspend=True)
+    go_on(crowd, "a", until=lambda: status(crowd, "a").get("parked"))
+    assert status(crowd, "a")["parked"] is True and things(crowd, "a") == []
+    crowd.world.now_s += 10**6
+    edit(crowd, "a", suspend=False)
+    go_on(crowd, "a", looks=100, until=lambda: crowd.verdict("a"))
+    assert (crowd.verdict("a"), status(crowd, "a")["state"]["failures"]) == ("Pass", 0)
+    assert "parked" not in status(crowd, "a")
+
+
+def test_those_that_stall_for_long_let_others_by_and_ask_anew() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b")
+    running(crowd, "a", "b")
+    secret = lose_the_keys(crowd)
+    go_on(crowd, "a", "b", looks=3)
+    assert "parked" not in status(crowd, "a") and things(crowd, "a"), "most are mended soon"
+    crowd.world.now_s += KEEPS_S
+    go_on(crowd, "a", "b", looks=6)
+    assert [status(crowd, name).get("parked") for name in "ab"] == [True, True]
+    assert [status(crowd, name)["phase"] for name in "ab"] == ["Stalled"] * 2
+    assert things(crowd, "a") == things(crowd, "b") == []
+    crowd.cluster.create(secret)
+    go_on(crowd, "a", "b", looks=100, until=lambda: crowd.verdict("a") and crowd.verdict("b"))
+    assert (crowd.verdict("a"), crowd.verdict("b")) == ("Pass", "Pass")
+
+
+def test_one_that_is_mended_soon_keeps_its_place_and_its_run() -> None:
+    crowd = Crowd()
+    crowd.apply("a", "b", "c")
+    running(crowd, "a", "b")
+    before = things(crowd, "a")
+    secret = lose_the_keys(crowd)
+    for _ in range(3):
+        crowd.look("a", "b", "c")
+    crowd.cluster.create(secret)
+    crowd.look("a")
+    assert things(crowd, "a") == before
+    assert "state" not in status(crowd, "c")
+
+
+def test_one_whose_snapshot_cannot_be_read_holds_no_place_for_ever() -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    running(crowd, "a")
+    for made in crowd.cluster.list("ConfigMap", NAMESPACE, "dedup.dev/component=snapshot"):
+        crowd.cluster.patch("ConfigMap", NAMESPACE, made["metadata"]["name"], {"metadata": {"ownerReferences": []}})
+    crowd.look("a")
+    crowd.world.now_s += KEEPS_S + 1
+    crowd.look("a")
+    assert "parked" not in status(crowd, "a")
+    crowd.world.now_s += 3600
+    crowd.look("a")
+    assert status(crowd, "a")["parked"] is True
