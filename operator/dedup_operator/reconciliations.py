@@ -49,7 +49,7 @@ from dedup_operator.objects.credentials import administrators, secrets_named, un
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import read, settings_in, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases, sweep
@@ -223,7 +223,7 @@ class _Look:
         state, same = self._before.state, self._before.observed_run_token == self._token
         if self._before.verdict is not None and state is not None and same:
             return self._ended(state.digest)
-        asked = parse(_document(self._live), source="DedupExperiment")
+        asked = parse(document_of(self._live), source="DedupExperiment")
         if state is None or not same:  # before anything is begun, or ended, for it
             todays = self._todays(asked)
             platform = self._platform(asked, self._owner, todays)
@@ -355,7 +355,7 @@ class _Look:
         """An end stands. A spec that cannot be read any more differs from what was run, and takes nothing away."""
         asked = None
         with suppress(SpecificationError):
-            asked = parse(_document(self._live), source="DedupExperiment")
+            asked = parse(document_of(self._live), source="DedupExperiment")
         changed = asked is None or asked.digest() != digest
         self._put(noted(self._before, self._meta["generation"], changed, self._today()))
         return self._retain(asked) if asked else None
@@ -492,11 +492,3 @@ def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
 
 def _belongs(kept: Object, owner: Owner) -> bool:
     return any(each["uid"] == owner.uid for each in kept["metadata"].get("ownerReferences") or ())
-
-
-def _document(live: Object) -> Object:
-    """The experiment as people write it: without what the API server adds."""
-    return {
-        **{key: live[key] for key in ("apiVersion", "kind", "spec") if key in live},
-        "metadata": {"name": live["metadata"]["name"]},
-    }

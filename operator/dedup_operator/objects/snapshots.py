@@ -56,3 +56,11 @@ def settings_in(made: Object, defaults: Defaults) -> Settings:
             todo="install the operator that wrote it, or choose another spec.runToken",
         ) from None
     return kept.model_copy(update={name: getattr(defaults, name) for name in OF_TODAY})
+
+
+def document_of(live: Object) -> Object:
+    """The experiment as people write it: without what the API server adds."""
+    return {
+        **{key: live[key] for key in ("apiVersion", "kind", "spec") if key in live},
+        "metadata": {"name": live["metadata"]["name"]},
+    }
