@@ -22,14 +22,14 @@ def test_here():
 
 
 def closing_lines(folder: Path, *arguments: str) -> list[str]:
-    """The `not run here` lines of a session over `STORY`, on a machine whose JAVA_HOME leads nowhere."""
+    """The `not run here` lines of a session over `STORY`, on a machine without Java."""
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
     (folder / "test_story.py").write_text(STORY)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  live: needs brokers\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-ra", *arguments, str(folder)],
         cwd=folder,
-        env={**os.environ, "JAVA_HOME": str(folder / "gone")},
+        env={**os.environ, "JAVA_HOME": str(folder / "gone"), "PATH": str(folder)},
         capture_output=True,
         text=True,
         timeout=120,

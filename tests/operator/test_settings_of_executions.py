@@ -139,6 +139,7 @@ def test_what_all_share_and_what_is_a_right_is_not_kept() -> None:
         "spark",
         "podTemplate",
         "charts",
+        "accountAnnotations",
     }
     assert kept["artifacts"]["s3"]["secret"] == STORE
     assert "c2VjcmV0" not in made["data"][FILE]

@@ -20,7 +20,7 @@ from dedup_operator.objects.accounts import accounts, deadline_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import STAYS
 from dedup_operator.objects.readiness import readiness
-from dedup_operator.objects.reports import MOST_FAILURES, failures, report, with_failure
+from dedup_operator.objects.reports import MOST_FAILURES, failures, report, report_objects, with_failure
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import (
     Artifacts,
@@ -295,7 +295,10 @@ def test_accounts_that_reach_the_store_have_the_identity_that_the_administrator_
     with_role = SETTINGS.model_copy(update={"account_annotations": role})
     plain, identified = (
         {each["metadata"]["name"]: each for each in made if each["kind"] == "ServiceAccount"}
-        for made in (accounts(OWNER, apart), accounts(OWNER, apart, role))
+        for made in (
+            [*accounts(OWNER, apart), *report_objects(OWNER, SETTINGS)],
+            [*accounts(OWNER, apart, role), *report_objects(OWNER, with_role)],
+        )
     )
     having = {name for name, each in identified.items() if each["metadata"].get("annotations") == role}
     pods = [job(experiment, settings=with_role), report(OWNER, with_role)]
@@ -304,7 +307,6 @@ def test_accounts_that_reach_the_store_have_the_identity_that_the_administrator_
     assert having == used | {spark["driver"]["serviceAccount"], spark["executor"]["serviceAccount"]}
     assert len(identified) == 5 and identified.keys() - having == {deadline_account(OWNER)}
     assert not any("annotations" in each["metadata"] for each in plain.values())
-    assert "serviceAccountName" not in report(OWNER, SETTINGS)["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("chart", [None, "strimzi-kafka"])
