@@ -82,6 +82,8 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         ("spec_digest", manifest.spec_digest, demand.spec_digest),
         ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
     ]
+    if manifest.stream_partitions is not None and demand.streams is not None:
+        pairs.append(("partitions of streams", manifest.stream_partitions, tuple(range(demand.streams))))
     if planned is not None:
         pairs += [
             ("system", manifest.system, planned.system),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dedup.endings import NO_TRACE, NO_WORD, Kind, Repetition
 from dedup.experiments import Experiment
+from dedup.manifests import Manifest
 from dedup.plans import Run
 from dedup.verdicts import Code, Demand, Evidence, Reason, RunVerdict, Verdict, demand_of, judge_run, worst
 
@@ -46,11 +47,16 @@ def _replaced(in_order: Sequence[Evidence], budget: int) -> list[Evidence]:
     """The histories whose faults missed and that another attempt follows, as many as the budget allows."""
     found: list[Evidence] = []
     for attempt, _next in pairwise(in_order):
-        if attempt.manifest is not None and attempt.manifest.missed and len(found) < budget:
+        if attempt.manifest is not None and _has_missed(attempt, attempt.manifest) and len(found) < budget:
             found.append(attempt)
         elif _stands(attempt):
             break
     return found
+
+
+def _has_missed(attempt: Evidence, manifest: Manifest) -> bool:
+    """Whether its faults missed, as was decided before its topic was read, and as their records say, too."""
+    return bool(manifest.missed) and any(why is not None for why in attempt.vacuous.values())
 
 
 def _stands(attempt: Evidence) -> bool:

@@ -40,7 +40,7 @@ ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
 
 UNCERTAIN_SHARE: Final = 0.01
-"""If more than this share of sends ended unknown or failed, a claim that nothing was lost says too little."""
+"""If this share of sends, or more, ended unknown or failed, a claim that nothing was lost says too little."""
 
 
 class Code(StrEnum):
@@ -414,11 +414,11 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
     if counts.received == 0:
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
     claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
-    too_many = uncertain(counts) > UNCERTAIN_SHARE * counts.send
+    too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
     if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
         yield _inconclusive(
             Code.UNCERTAIN_SENDS,
-            f"{uncertainty(counts)}; above {UNCERTAIN_SHARE:.0%} a claim that nothing was lost says too little",
+            f"{uncertainty(counts)}; from {UNCERTAIN_SHARE:.0%} on a claim that nothing was lost says too little",
         )
 
 

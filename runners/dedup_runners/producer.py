@@ -78,11 +78,12 @@ class Intentions:
         self.written = 0  # rows of `sent` when the recorder is closed
         self._recorder, self._messages, self._streams, self._size = recorder, messages, streams, size
         self._covered, self._number = 0, 0
-        self._write_next()
 
     def cover(self, last: int) -> None:
         """Return when the first `last` messages of the plan are on the disk."""
         while self._covered < last:
+            if self.written == self._covered:  # the first range: none is written by who cannot connect
+                self._write_next()
             self._recorder.await_ahead(self._number)
             self._covered = self.written
             self._write_next()

@@ -177,3 +177,10 @@ def test_a_bookie_is_planned() -> None:
 
 def test_a_planned_fault_is_what_the_file_says() -> None:
     assert demand().faults == (PLANNED_CUT,)
+
+
+def test_streams_in_other_partitions_than_planned() -> None:
+    assert judged(demand(), stream_partitions=(0,)).verdict is Verdict.PASS
+    verdict = judged(demand(), stream_partitions=(1,))
+    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
+    assert "partitions of streams is (1,), planned (0,)" in verdict.reasons[0].text

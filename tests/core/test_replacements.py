@@ -86,6 +86,16 @@ def test_a_history_whose_faults_struck_is_not_replaced_whatever_the_budget() -> 
     assert concluded(5, missed=()).verdict is Verdict.ERROR
 
 
+def test_a_manifest_that_says_missed_is_not_believed_where_the_records_say_that_the_fault_struck() -> None:
+    made = experiment(replacements=1)
+    found = all_evidence(made)
+    run = next(run for run in plan(made) if run.run_id == RUN_ID)
+    struck = evidence(run, spec_digest=made.digest(), missed=(WHY,))
+    later = [each.model_copy(update={"attempt": 2}) if each.run_id == RUN_ID else each for each in found]
+    assert conclude(made, [struck, *later]).verdict is Verdict.ERROR
+    assert conclude(made, [missed(run, spec_digest=made.digest()), *later]).verdict is Verdict.PASS
+
+
 def test_a_witness_in_a_replaced_run_counts() -> None:
     found = concluded(1, duplicates())
     assert found.verdict is Verdict.FAIL

@@ -32,18 +32,18 @@ def failed(sends: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("ended", [unknown, failed])
-def test_up_to_one_in_a_hundred_sends_may_end_in_doubt_and_the_share_is_told(ended: Any) -> None:
-    verdict = judged(ended(10))
+def test_less_than_one_in_a_hundred_sends_may_end_in_doubt_and_the_share_is_told(ended: Any) -> None:
+    verdict = judged(ended(9))
     assert (verdict.verdict, verdict.effective) == (Verdict.PASS, True)
     assert Code.UNCERTAIN_SENDS in codes(verdict)
-    assert "1 % of all: of these no loss can be told" in verdict.reasons[1].text
-    verdict = judged(ended(11))
+    assert "0.9 % of all: of these no loss can be told" in verdict.reasons[1].text
+    verdict = judged(ended(10))
     assert (verdict.verdict, codes(verdict), verdict.effective) == (
         Verdict.INCONCLUSIVE,
         [Code.UNCERTAIN_SENDS],
         False,
     )
-    assert "1.1 % of all; above 1% a claim that nothing was lost says too little" in verdict.reasons[0].text
+    assert "1 % of all; from 1% on a claim that nothing was lost says too little" in verdict.reasons[0].text
 
 
 def test_unknown_and_failed_sends_do_not_cancel_each_other() -> None:

@@ -251,6 +251,7 @@ def test_what_a_killed_producer_sent_was_written_before(
 def test_sending_waits_for_the_range_that_it_is_about_to_send(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     intentions = Intentions(recorder, messages=250, streams=2, size=100)
+    assert not segments(tmp_path, "sent"), "who has not begun to send may still be done again"
     for last, least in ((1, 100), (100, 100), (101, 200), (250, 250)):
         intentions.cover(last)
         assert sum(pq.read_metadata(path).num_rows for path in segments(tmp_path, "sent")) >= least
