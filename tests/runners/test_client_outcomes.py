@@ -102,7 +102,8 @@ def test_librdkafka_reports_success_for_what_it_did_not_ask_about() -> None:
         producer.close()
     cluster.close()
     assert [error for error, _ in found.values()] == [None, None]
-    assert [message.offset() for _, message in found.values()] == [None, 0]
+    without, with_ = (message.offset() for _, message in found.values())
+    assert without is None and with_ in (0, 1), "in whichever partition it is, the other message may be before it"
 
 
 class Position:
