@@ -128,6 +128,22 @@ def test_a_topic_that_is_never_loaded_proves_nothing(monkeypatch: pytest.MonkeyP
         admin.end_positions(TOPIC)
 
 
+@pytest.mark.parametrize(
+    ("statistics", "said"),
+    [({}, {}), ({"deduplicationStatus": None}, {}), ({"deduplicationStatus": "Enabled"}, {"Enabled"})],
+)
+def test_statistics_without_a_status_are_no_answer(
+    monkeypatch: pytest.MonkeyPatch, statistics: dict[str, str | None], said: set[str]
+) -> None:
+    class Silent(Brokers):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/stats"):
+                return httpx.Response(200, json=statistics)
+            return super().answer(request)
+
+    assert set(Silent("no answer").admin(monkeypatch).look(TOPIC, 0).values()) == set(said)
+
+
 TOPIC = "persistent://public/dedup-on/t"
 
 

@@ -276,7 +276,8 @@ class PulsarAdmin(Closing):
             stats = self._ask("GET", f"/admin/v2/{_path(part)}/stats").json()
         except PlatformError:
             return None
-        return str(stats.get("deduplicationStatus"))
+        said = stats.get("deduplicationStatus")
+        return None if said is None else str(said)
 
     def _ask(
         self,
