@@ -110,7 +110,9 @@ class Deduplication(Record):
     looks: int | None = Field(
         None, description="how often brokers told it before the end; None: not asked, or what is stored tells it"
     )
-    unseen_s: float | None = Field(None, description="the longest time between two such answers, the end's among them")
+    unseen_s: float | None = Field(
+        None, description="the longest time without such an answer, from before the first send until the faults healed"
+    )
 
 
 class FaultRecord(Record):

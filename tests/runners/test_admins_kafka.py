@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -266,6 +267,41 @@ def test_the_round_trip_brings_leadership_back_to_a_broker_that_was_restarted(mo
     admin.round_trip(TIMEOUT_S)
     assert leaders == [{"1", "2", "3"}, {"1", "2", "3"}]
     assert elected == [(0, 1, 2)], "nothing is elected where nothing has to be"
+
+
+@pytest.mark.parametrize(
+    ("refusals", "leads", "through"),
+    [
+        ([KafkaError.ELECTION_NOT_NEEDED], ("1", "2", "1"), [0, 1, 2]),
+        ([KafkaError.TOPIC_AUTHORIZATION_FAILED] * 9, ("1", "2", "1"), [0, 1, 2]),
+        ([KafkaError.CLUSTER_AUTHORIZATION_FAILED] * 9, ("1", "2", "1"), [0, 1, 2]),
+        ([], ("1", "2"), [0, 1]),
+    ],
+)
+def test_a_refusal_does_not_end_the_round_trip(
+    monkeypatch: pytest.MonkeyPatch, refusals: list[int], leads: tuple[str, ...], through: list[int]
+) -> None:
+    """One that passes is asked again; where the account may not elect, the leaders that are there must do."""
+    copies = {0: ("1", "2", "3"), 1: ("2", "3", "1"), 2: ("3", "1", "2")}
+
+    def led_by(*leaders: str) -> View:
+        parts = {number: Partition(leader, copies[number], copies[number]) for number, leader in enumerate(leaders)}
+        return View(seen("1", 1).brokers, 0, parts)
+
+    views = dict.fromkeys((1, 2, 3), led_by(*leads))
+    admin = cluster(monkeypatch, views)
+
+    def elect(_topic: str, *_partitions: int) -> None:
+        if refusals:
+            raise kafka._Refused("electing", KafkaError(refusals.pop(0)), False)
+        views.update(dict.fromkeys(views, led_by("1", "2", "3")))
+
+    monkeypatch.setattr(admin, "_elect", elect)
+    assert admin._spread_probe(time.monotonic() + TIMEOUT_S) == through
+    forbidden = refusals != []
+    assert ({each.leader for each in views[1].partitions.values()} == {"1", "2", "3"}) is (
+        not forbidden and len(leads) == 3
+    )
 
 
 class Answering:

@@ -128,6 +128,22 @@ def test_a_topic_that_is_never_loaded_proves_nothing(monkeypatch: pytest.MonkeyP
         admin.end_positions(TOPIC)
 
 
+@pytest.mark.parametrize(
+    ("statistics", "said"),
+    [({}, {}), ({"deduplicationStatus": None}, {}), ({"deduplicationStatus": "Enabled"}, {"Enabled"})],
+)
+def test_statistics_without_a_status_are_no_answer(
+    monkeypatch: pytest.MonkeyPatch, statistics: dict[str, str | None], said: set[str]
+) -> None:
+    class Silent(Brokers):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/stats"):
+                return httpx.Response(200, json=statistics)
+            return super().answer(request)
+
+    assert set(Silent("no answer").admin(monkeypatch).look(TOPIC, 0).values()) == set(said)
+
+
 TOPIC = "persistent://public/dedup-on/t"
 
 
@@ -183,6 +199,7 @@ def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatc
     """Broker b was restarted and owns nothing, so that a message on a topic of broker a never goes through it."""
     owner: dict[str, str] = {}
     moved: list[str] = []
+    refused: list[str] = []
 
     class Owners(Brokers):
         def answer(self, request: httpx.Request) -> httpx.Response:
@@ -193,6 +210,9 @@ def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatc
                 return httpx.Response(200, json={"httpUrl": f"http://{owner.setdefault(path.split('/')[6], 'a:1')}"})
             if path.endswith("/unload"):
                 namespace = path.split("/")[5]
+                if not refused:  # as if another heal had just moved it
+                    refused.append(namespace)
+                    return httpx.Response(409)
                 moved.append(namespace)
                 owner[namespace] = request.url.params["destinationBroker"]
                 return httpx.Response(204)
@@ -206,4 +226,5 @@ def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatc
     admin.round_trip(5.0)
     admin.round_trip(5.0)
     assert through == ["a:1", "b:1", "a:1", "b:1"]
+    assert refused == ["dedup-probe-1"], "a refusal is no end: it is asked again"
     assert moved == ["dedup-probe-1"], "what is where it should be is not moved"

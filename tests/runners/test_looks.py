@@ -1,6 +1,7 @@
 """Deduplication for the whole time: what several looks show together."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.manifests import Deduplication
 from dedup_runners.admins import Admin
-from dedup_runners.looks import FILE, Looks, whole_time
+from dedup_runners.looks import FILE, UNSEEN_S, Looks, whole_time
 from dedup_runners.waiting import until
 
 BOUND_S = 5.0
@@ -25,10 +26,12 @@ BOUND_S = 5.0
         (True, {"Enabled": 9, "Failed": 1}, False),
         (True, {"Enabled": 9, "Initialized": 1, "Recovering": 2}, True),
         (True, {"Enabled": 9, "Sleeping": 1}, None),
-        (True, {}, True),
+        (True, {}, None),
+        (True, {"Recovering": 9}, None),
         (False, {"Disabled": 9}, False),
         (False, {"Disabled": 9, "Enabled": 1}, True),
-        (False, {"Disabled": 9, "Removing": 1}, None),
+        (False, {"Disabled": 9, "Removing": 1}, False),
+        (False, {"Disabled": 9, "Failed": 1}, None),
         (False, {"Disabled": 9, "Initialized": 1}, False),
     ],
 )
@@ -37,6 +40,28 @@ def test_one_look_that_says_otherwise_is_enough(asked: bool, said: dict[str, int
     assert shown.in_force is in_force
     assert (shown.looks, shown.unseen_s) == (9, 1.25)
     assert shown.proof.startswith("at the end; before, in 9 answers 1.25 s apart at most: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "unseen_s", "in_force"),
+    [
+        (True, {}, 300.0, None),
+        (True, {"Enabled": 9}, 300.0, None),
+        (True, {"Enabled": 9}, UNSEEN_S, True),
+        (True, {"Enabled": 9, "Disabled": 1}, 300.0, False),
+        (False, {"Disabled": 9}, 300.0, None),
+        (False, {"Disabled": 9}, UNSEEN_S, False),
+        (False, {"Disabled": 9, "Enabled": 1}, 300.0, True),
+    ],
+)
+def test_what_nobody_saw_for_long_is_not_proven(
+    asked: bool, said: dict[str, int], unseen_s: float, in_force: bool | None
+) -> None:
+    """Its twins: seen often enough, and an answer that says otherwise, which stands whoever was silent."""
+    at_end = Deduplication(asked=asked, in_force=asked, proof="at the end")
+    shown = whole_time(at_end, said, sum(said.values()), unseen_s)
+    assert shown.in_force is in_force
+    assert ("proves nothing for the whole time" in shown.proof) is (in_force is None)
 
 
 def test_what_was_not_proven_at_the_end_is_not_proven_by_looks() -> None:
@@ -96,3 +121,35 @@ def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> 
         pass
     assert (owner.turns, looks.shown(AT_END)) == ([0], AT_END)
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_look_that_comes_back_after_the_end_changes_nothing(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its twin: one that was under way at the end, and came back while it was waited for."""
+    asked, answer = threading.Event(), threading.Event()
+
+    class Slow(Owner):
+        def look(self, topic: str, turn: int) -> dict[str, str] | None:
+            if turn:
+                asked.set()
+                assert answer.wait(BOUND_S)
+            return {"t": "Disabled" if turn else "Enabled"}
+
+    looks = Looks(cast(Admin, Slow()), "t", tmp_path, every_s=0.001)
+    looks.begin()
+    if late:
+        monkeypatch.setattr("dedup_runners.looks.STOP_S", 0.0)
+    with looks:
+        assert asked.wait(BOUND_S)
+        if not late:
+            looks._over.set()
+            answer.set()
+    shown = looks.shown(AT_END)
+    answer.set()
+    looks._thread.join(BOUND_S)
+    assert not looks._thread.is_alive()
+    assert looks.shown(AT_END) == shown
+    assert (shown.in_force, shown.looks) == ((True, 1) if late else (False, 2))
+    assert [line["statuses"]["t"] for line in lines(tmp_path)] == ["Enabled", "Disabled"][: shown.looks]

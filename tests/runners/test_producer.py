@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +22,7 @@ from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
 from dedup.payloads import decode
+from dedup_lab.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
@@ -30,6 +33,7 @@ from dedup_runners.recorders import Recorder
 from dedup_runners.triggers import TriggerServer
 from dedup_runners.waiting import until
 
+BOUND_S = 20.0
 STREAMS = 4  # the mock cluster's topics have four partitions
 
 
@@ -190,6 +194,58 @@ def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_no
     made._on_event("healed", "cut", {})
     marks = [json.loads(line) for line in (tmp_path / "marks.jsonl").read_text().splitlines()]
     assert [mark.get("in_flight") for mark in marks] == [1, 0, 1, None]
+
+
+def test_a_report_that_the_sending_thread_has_taken_is_not_in_flight(
+    production: Callable[..., Production], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has all reports of a batch in its hands, and is held up in the callback for the first."""
+    held, go, found = threading.Event(), threading.Event(), list[int]()
+    delivery = kafka._delivery
+
+    def slow(reported: list[Any], failed: list[bool]) -> Callable[[Any, Any], None]:
+        took = delivery(reported, failed)
+
+        def on_delivery(error: Any, message: Any) -> None:
+            held.set()
+            assert go.wait(BOUND_S)
+            took(error, message)
+
+        return on_delivery
+
+    monkeypatch.setattr(kafka, "_delivery", slow)
+    client: Any = production(streams=1, properties={"linger.ms": "100"}).client
+    for payload in chunk_of(0, 9, 1).payloads:
+        client._client.produce(client._topic, payload, partition=0)
+    client._sending = (9, iter(()))
+    sender = threading.Thread(target=client.finish)
+    stamp = threading.Thread(target=lambda: found.append(client.in_flight(None)))
+    sender.start()
+    assert held.wait(BOUND_S)
+    stamp.start()
+    until(lambda: found or client._serving.awaited(), BOUND_S, "the stamp has its count or waits for it")
+    go.set()
+    stamp.join(BOUND_S)
+    sender.join(BOUND_S)
+    assert found == [0]
+
+
+def test_a_sender_that_waits_for_room_does_not_keep_the_stamp_waiting(production: Callable[..., Production]) -> None:
+    """And its messages, which no broker takes, are in flight."""
+    nobody = f"127.0.0.1:{free(1)[0]}"
+    endpoints = {"system": "kafka", "client_bootstrap": nobody, "direct_bootstrap": nobody, "brokers": []}
+    client: Any = production(streams=1, in_flight=9, endpoints=endpoints, delivery_timeout_s=BOUND_S).client
+    sender = threading.Thread(target=client.send, args=[chunk_of(0, 20, 1)])
+    sender.start()
+    until(lambda: client._in_hand, BOUND_S, "no room")
+    started = time.monotonic()
+    assert [client.in_flight(None) for _ in range(20)] == [9] * 20
+    assert time.monotonic() - started < BOUND_S / 2
+    client.stop()
+    sender.join(BOUND_S)
+    client._client.purge()
+    client.finish()
+    assert client.in_flight(None) == 0
 
 
 def test_a_stopped_producer_is_incomplete_but_loses_no_outcome(

@@ -59,6 +59,7 @@ PASSING: Final = frozenset(
     }
 )
 """What is said while controllers elect a leader, and when a connection breaks."""
+FORBIDDEN: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
 T = TypeVar("T")
 
 
@@ -133,10 +134,10 @@ class KafkaAdmin(Closing):
         if not self._probe_exists:
             self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
             self._probe_exists = True
-        self._spread_probe(deadline)
+        parts = self._spread_probe(deadline)
         token = uuid.uuid4().bytes
         started = time.monotonic()
-        written = self._write_probe(token, deadline)
+        written = self._write_probe(token, parts, deadline)
         self._read_probe(token, written, deadline)
         return time.monotonic() - started
 
@@ -249,10 +250,16 @@ class KafkaAdmin(Closing):
     def _reassign(self, topic: str, partition: int, replicas: list[str]) -> None:
         """Make `replicas` the assignment, the first of them preferred, and wait until it is and all are in sync."""
         place, wanted = _kafka_python().TopicPartition(topic, partition), [int(replica) for replica in replicas]
-        answer = self._reassignments().alter_partition_reassignments(
-            {place: wanted}, timeout_ms=int(CALL_TIMEOUT_S * 1000)
-        )
-        if (refusal := answer.get(place)) is not None:
+        try:
+            answer = self._reassignments().alter_partition_reassignments(
+                {place: wanted}, timeout_ms=int(CALL_TIMEOUT_S * 1000)
+            )
+            refusal = answer.get(place)
+        except importlib.import_module("kafka.errors").KafkaError as error:
+            refusal = error
+        if getattr(refusal, "errno", None) in FORBIDDEN:
+            raise _Refused(f"reassigning {topic}/{partition}", KafkaError(refusal.errno), False)
+        if refusal is not None:
             raise PlatformError(
                 where=f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}",
                 got=str(refusal),
@@ -274,31 +281,35 @@ class KafkaAdmin(Closing):
             f"electing the preferred leader of {topic}/{', '.join(map(str, partitions))}",
         )
 
-    def _spread_probe(self, deadline: float) -> None:
+    def _spread_probe(self, deadline: float) -> list[int]:
         """Have every broker lead a partition of the probe topic, so that the round trip goes through each of them.
 
         Leadership does not come back to a broker that was restarted by itself: the tester's clusters do not rebalance
-        it, and others take minutes.
+        it, and others take minutes. On a cluster of the user's own, where we may not elect or reassign, or whose probe
+        topic has fewer partitions than there are brokers, the leaders that are there must do: nothing was restarted.
         """
         wanted = {broker.id for broker in self._endpoints.brokers}
 
-        def spread() -> bool:
+        def spread() -> list[int]:
             try:
-                views = self._views(PROBE)
-                found = agreed(views, PROBE)
+                found = agreed(self._views(PROBE), PROBE)
             except (OSError, PlatformError):
-                return False
-            if {each.leader for each in found.values()} >= wanted:
-                return True
-            for number, replicas in first_choices({number: each.replicas for number, each in found.items()}, wanted):
-                self._reassign(PROBE, number, replicas)
-            self._elect(PROBE, *found)
-            return False
+                return []
+            if len(found) < len(wanted) or {each.leader for each in found.values()} >= wanted:
+                return sorted(found)
+            choices = first_choices({number: each.replicas for number, each in found.items()}, wanted)
+            try:
+                for number, replicas in choices:
+                    self._reassign(PROBE, number, replicas)
+                self._elect(PROBE, *found)
+            except PlatformError as error:  # perhaps another heal moves it at the same time: asked again
+                return sorted(found) if isinstance(error, _Refused) and error.code in FORBIDDEN else []
+            return []
 
         left_s = max(0.0, deadline - time.monotonic())
-        until(spread, left_s, "every broker leads a partition of the probe topic", PAUSE_S / 4)
+        return until(spread, left_s, "every broker leads a partition of the probe topic", PAUSE_S / 4)
 
-    def _write_probe(self, token: bytes, deadline: float) -> list[TopicPartition]:
+    def _write_probe(self, token: bytes, parts: list[int], deadline: float) -> list[TopicPartition]:
         """Write the token to every probe partition over new connections; where each copy lies."""
         producer = Producer(
             {
@@ -321,8 +332,8 @@ class KafkaAdmin(Closing):
             else:
                 written.append(TopicPartition(PROBE, message.partition(), message.offset()))
 
-        expected = len(self._endpoints.brokers)
-        for partition in range(expected):
+        expected = len(parts)
+        for partition in parts:
             producer.produce(PROBE, token, partition=partition, on_delivery=delivered)
         producer.flush(max(0.0, deadline - time.monotonic()))
         if len(written) < expected:

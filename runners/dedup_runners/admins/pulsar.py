@@ -209,7 +209,8 @@ class PulsarAdmin(Closing):
         def owned() -> bool:
             owner = self._owner_or_none(topic)
             if owner not in (None, broker):
-                self._unload(topic, broker)
+                with suppress(PlatformError):  # another heal moves it at the same time: asked again
+                    self._unload(topic, broker)
             return owner == broker
 
         until(owned, max(0.0, deadline - time.monotonic()), f"broker {broker} owns {topic}", PROBE_MOVES_S)
@@ -276,7 +277,8 @@ class PulsarAdmin(Closing):
             stats = self._ask("GET", f"/admin/v2/{_path(part)}/stats").json()
         except PlatformError:
             return None
-        return str(stats.get("deduplicationStatus"))
+        said = stats.get("deduplicationStatus")
+        return None if said is None else str(said)
 
     def _ask(
         self,

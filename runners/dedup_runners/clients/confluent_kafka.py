@@ -41,9 +41,9 @@ from dedup_runners.clients import (
     under_way,
 )
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
+from dedup_runners.turns import Turns
 
-ROOM_POLL_S: Final = 0.05
-FLUSH_S: Final = 0.01
+SERVE_S: Final = 0.01
 DRAIN_GRACE_S: Final = 60.0
 PURGE_S: Final = 30.0
 STATISTICS_MS: Final = 250
@@ -153,7 +153,7 @@ class Producer:
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._in_hand = 0, False, 0
         self._ended_in = np.zeros(config.streams, np.int64)
-        self._counting = threading.Lock()
+        self._serving, self._counting = Turns(), threading.Lock()
         watch = _Watch(witnesses)
         self._client = _built(
             ck.Producer, {**asked, **watch.callbacks(), "on_delivery": _delivery(self._reported, self._failed)}
@@ -181,22 +181,15 @@ class Producer:
                     break
             except ck.KafkaException as error:
                 self._refused(chunk, count - length_hint(payloads) - 1, error)
-        self._client.poll(0)
-        self._drain()
+        self._serve(self._client.poll, 0)
         return self._sent - sent_before
 
     def finish(self) -> None:
-        deadline = time.monotonic() + self._patience_s + DRAIN_GRACE_S
-        while self.progress().acked < self._sent and time.monotonic() < deadline:
-            self._client.flush(FLUSH_S)
-            self._drain()
+        self._flush(self._patience_s + DRAIN_GRACE_S)
         if self.progress().acked < self._sent:
             self._witnesses.log(f"purging {self._sent - self.progress().acked} messages that had no outcome in time")
             self._client.purge()
-            deadline = time.monotonic() + PURGE_S
-            while self.progress().acked < self._sent and time.monotonic() < deadline:
-                self._client.flush(FLUSH_S)
-                self._drain()
+            self._flush(PURGE_S)
 
     def progress(self) -> Progress:
         with self._counting:
@@ -204,8 +197,9 @@ class Producer:
         return Progress(self._sent, acked)
 
     def in_flight(self, partition: int | None) -> int:
-        sent = self._sent
-        self._client.poll(0)  # the sending thread does so once a chunk only
+        with self._serving:  # librdkafka takes all reports before it calls back with the first: nobody is at it now
+            sent = self._sent
+            self._client.poll(0)  # the sending thread does so once a chunk only
         with self._counting:
             served, _ = decoded(b"".join(map(_VALUE, self._reported)))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
@@ -227,8 +221,7 @@ class Producer:
         partition = 0 if self._streams == 1 else int(chunk.streams[index])
         self._in_hand = 1
         while not self._stopped:
-            self._client.poll(ROOM_POLL_S)
-            self._drain()
+            self._serve(self._client.poll, SERVE_S)
             try:
                 self._client.produce(self._topic, chunk.payloads[index], None, partition)
                 self._in_hand = 0
@@ -241,6 +234,16 @@ class Producer:
                 return True
         self._in_hand = 0
         return False
+
+    def _flush(self, bound_s: float) -> None:
+        deadline = time.monotonic() + bound_s
+        while self.progress().acked < self._sent and time.monotonic() < deadline:
+            self._serve(self._client.flush, SERVE_S)
+
+    def _serve(self, serve: Callable[[float], object], for_s: float) -> None:
+        with self._serving:
+            serve(for_s)
+        self._drain()
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
         self._witnesses.disturbed("error", f"produce refused: {error}")
@@ -368,7 +371,6 @@ _COUNTERS: Final = {
 }
 """librdkafka's statistics of a broker that grow when something is wrong. A connection that the other side closes in
 order is counted, but no error: such is the end of one whose bytes were lost on the way."""
-
 
 _OF_BROKER: Final = re.compile(r"\S+:\d+/(\d+): ")
 """How librdkafka begins what it says of one broker: its address and its node id."""
