@@ -316,7 +316,7 @@ class _Look:
         Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
         somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
         """
-        saved = state
+        saved, stood = state, self._before
 
         def note(after: State) -> None:
             nonlocal saved
@@ -327,7 +327,7 @@ class _Look:
             return advance(taken, state, platform, note, self._now)
         except (UnknownKind, Forbidden, Unattended):
             if saved != state:
-                self._stood = self._before.model_copy(update={"state": Standing.of(state)})
+                self._stood = stood
             raise
         except (Refused, PlatformError) as error:
             if isinstance(error, Refused):
