@@ -49,7 +49,7 @@ from dedup_operator.objects.credentials import administrators, secrets_named, un
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases, sweep
@@ -202,7 +202,7 @@ class _Look:
             kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
             if kept is not None and _belongs(kept, owner):
                 taken = read(kept)
-                platform = self._platform(taken, owner, settings_in(kept, self._defaults))
+                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
                 state = before.state.state
                 return made_room(platform, taken, schedule(taken), state, idle, "a stall that lasts")
         return idle > AT_MOST_S
@@ -377,7 +377,7 @@ class _Look:
         if kept is None:
             return True
         taken = read(kept)
-        tasks, platform = schedule(taken), self._platform(taken, owner, settings_in(kept, self._defaults))
+        tasks, platform = schedule(taken), self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
