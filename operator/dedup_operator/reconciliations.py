@@ -341,10 +341,15 @@ class _Look:
     def _suspended(
         self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform
     ) -> State:
-        """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one."""
+        """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one.
+
+        Not one that has its result already, and only carries it to the store: it could not be done again.
+        """
         task, attempt = current(tasks, state)
         to_its_end = task._replace(stage=Stage.CONSUME)
         if task.run_id is None or platform.observe(to_its_end, attempt).status is not Seen.RUNNING:
+            return state
+        if platform.carries(task, attempt):
             return state
         platform.cancel(task, attempt, f"{task}: ended by a suspension")
         gone = Observation(status=Seen.ABSENT)
