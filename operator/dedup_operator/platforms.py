@@ -191,12 +191,18 @@ class KubernetesPlatform:
         if task.run_id is not None:
             job = self._ours("Job", self._job_of(task, attempt))
             if job is not None and not sights.ended(job):
-                self.cancel(task, attempt, reason)
+                if not self.carries(task, attempt):
+                    self.cancel(task, attempt, reason)
                 return False
         if self._run_pods() or self._cuts():
             return False
         self.leave()
         return all(self._see_leaving(system) == DONE for system in self._experiment.spec.systems)
+
+    def carries(self, task: Task, attempt: int) -> bool:
+        """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""
+        job = self._ours("Job", self._job_of(task, attempt))
+        return job is not None and sights.has_a_result(self._pods(job["metadata"]["name"]))
 
     # --- what can be seen ---
 

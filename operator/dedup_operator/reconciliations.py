@@ -49,7 +49,7 @@ from dedup_operator.objects.credentials import administrators, secrets_named, un
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform
 from dedup_operator.releases import Releases, sweep
@@ -202,7 +202,7 @@ class _Look:
             kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
             if kept is not None and _belongs(kept, owner):
                 taken = read(kept)
-                platform = self._platform(taken, owner, settings_in(kept, self._defaults))
+                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
                 state = before.state.state
                 return made_room(platform, taken, schedule(taken), state, idle, "a stall that lasts")
         return idle > AT_MOST_S
@@ -316,7 +316,7 @@ class _Look:
         Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
         somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
         """
-        saved = state
+        saved, stood = state, self._before
 
         def note(after: State) -> None:
             nonlocal saved
@@ -327,7 +327,7 @@ class _Look:
             return advance(taken, state, platform, note, self._now)
         except (UnknownKind, Forbidden, Unattended):
             if saved != state:
-                self._stood = self._before.model_copy(update={"state": Standing.of(state)})
+                self._stood = stood
             raise
         except (Refused, PlatformError) as error:
             if isinstance(error, Refused):
@@ -341,10 +341,15 @@ class _Look:
     def _suspended(
         self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform
     ) -> State:
-        """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one."""
+        """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one.
+
+        Not one that has its result already, and only carries it to the store: it could not be done again.
+        """
         task, attempt = current(tasks, state)
         to_its_end = task._replace(stage=Stage.CONSUME)
         if task.run_id is None or platform.observe(to_its_end, attempt).status is not Seen.RUNNING:
+            return state
+        if platform.carries(task, attempt):
             return state
         platform.cancel(task, attempt, f"{task}: ended by a suspension")
         gone = Observation(status=Seen.ABSENT)
@@ -377,7 +382,7 @@ class _Look:
         if kept is None:
             return True
         taken = read(kept)
-        tasks, platform = schedule(taken), self._platform(taken, owner, settings_in(kept, self._defaults))
+        tasks, platform = schedule(taken), self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()

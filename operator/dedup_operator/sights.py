@@ -140,6 +140,11 @@ def has_ended(container: str, pods: Iterable[Object]) -> bool:
     return any(name == container and code == 0 for name, code, _ in _terminated(pods))
 
 
+def has_a_result(pods: Iterable[Object]) -> bool:
+    """Whether the conductor has ended, in whatever way: it has written what became of the run."""
+    return any(name == "conductor" for name, _, _ in _terminated(pods))
+
+
 def missed(pods: Iterable[Object]) -> str:
     """Why the faults of a finished run tested nothing, as its conductor left word of it; nothing if they did."""
     words = (words for name, code, words in _terminated(pods) if name == "conductor" and code == 0)

@@ -76,6 +76,39 @@ def test_a_missing_right_stalls_for_as_long_as_it_is_missing(kind: str) -> None:
     assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
 
 
+def look_by_the_minute(world: World, looks: int) -> bool:
+    """Whether it gave its place up."""
+    operator, _ = world.operator()
+    for _ in range(looks):
+        with suppress(ClusterError):
+            operator.look(KEY)
+        if world.status().get("parked"):
+            return True
+        world.player.move()
+        world.now_s += 60
+    return False
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Role", "StatefulSet", "Job", "SparkApplication"])
+def test_what_is_refused_for_long_holds_no_place(kind: str) -> None:
+    """What each look writes before it is refused is no progress. Without its snapshot it never had a place."""
+    cluster, world = guarded(kind)
+    assert look_by_the_minute(world, 60) is (kind != "ConfigMap")
+    assert ("state" in world.status()) is (kind != "ConfigMap")
+    cluster.lets = True
+    world.run()
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+
+
+def test_what_is_refused_for_a_few_minutes_keeps_its_place() -> None:
+    cluster, world = guarded("Role")
+    assert not look_by_the_minute(world, 9)
+    assert "Role is forbidden" in message(world, "Stalled")
+    cluster.lets = True
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
 def test_it_does_so_however_often_it_is_called() -> None:
     cluster, world = guarded("Job")
     operator, _ = world.operator()

@@ -183,3 +183,67 @@ def test_one_whose_snapshot_cannot_be_read_holds_no_place_for_ever() -> None:
     crowd.world.now_s += 3600
     crowd.look("a")
     assert status(crowd, "a")["parked"] is True
+
+
+def conductor_ended(crowd: Crowd, name: str, state: dict[str, Any]) -> None:
+    """The player moves no Job meanwhile: the courier still carries."""
+    (pod,) = crowd.cluster.list("Pod", NAMESPACE, f"dedup.dev/component=run,dedup.dev/experiment={name}")
+    crowd.cluster.set_status(pod, {"phase": "Running", "containerStatuses": [{"name": "conductor", "state": state}]})
+
+
+ENDED = {"terminated": {"exitCode": 0}}
+FAILED = {"terminated": {"exitCode": 4}}
+RUNS: dict[str, Any] = {"running": {}}
+
+
+def run_jobs(crowd: Crowd, name: str) -> list[str]:
+    jobs = crowd.cluster.list("Job", NAMESPACE, f"dedup.dev/component=run,dedup.dev/experiment={name}")
+    return [each["metadata"]["name"] for each in jobs]
+
+
+@pytest.mark.parametrize(("state", "stays"), [(ENDED, True), (FAILED, True), (RUNS, False)])
+def test_a_suspension_waits_for_a_run_that_only_carries_its_result(state: dict[str, Any], stays: bool) -> None:
+    """Another attempt beside a finished one would be two results of one run, an error."""
+    crowd = Crowd()
+    crowd.apply("a")
+    running(crowd, "a")
+    jobs = run_jobs(crowd, "a")
+    conductor_ended(crowd, "a", state)
+    edit(crowd, "a", suspend=True)
+    for _ in range(3):
+        crowd.look("a")
+    assert (run_jobs(crowd, "a") == jobs) is stays
+    assert "parked" not in status(crowd, "a") or not stays
+    go_on(crowd, "a", until=lambda: status(crowd, "a").get("parked"))
+    assert status(crowd, "a")["parked"] is True
+    edit(crowd, "a", suspend=False)
+    go_on(crowd, "a", looks=100, until=lambda: crowd.verdict("a"))
+    assert crowd.verdict("a") == "Pass"
+    attempts = {job for job in crowd.world.player.jobs if crowd.world.player.jobs[job]}
+    assert len(attempts) == (2 if stays else 3)
+
+
+@pytest.mark.parametrize(("state", "stays"), [(ENDED, True), (RUNS, False)])
+def test_so_does_a_stall_that_lasts(state: dict[str, Any], stays: bool) -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    running(crowd, "a")
+    jobs = run_jobs(crowd, "a")
+    conductor_ended(crowd, "a", state)
+    lose_the_keys(crowd)
+    crowd.look("a")
+    crowd.world.now_s += KEEPS_S + 1
+    crowd.look("a")
+    assert (run_jobs(crowd, "a") == jobs) is stays
+
+
+def test_a_courier_that_never_ends_holds_a_place_for_a_bounded_time() -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    running(crowd, "a")
+    conductor_ended(crowd, "a", ENDED)
+    edit(crowd, "a", suspend=True)
+    crowd.look("a")
+    crowd.world.now_s += 10 * 3600
+    crowd.look("a")
+    assert status(crowd, "a")["parked"] is True

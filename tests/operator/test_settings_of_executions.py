@@ -143,3 +143,30 @@ def test_what_all_share_and_what_is_a_right_is_not_kept() -> None:
     }
     assert kept["artifacts"]["s3"]["secret"] == STORE
     assert "c2VjcmV0" not in made["data"][FILE]
+
+
+def of_a_newer_operator() -> World:
+    """In the middle of a run, and with settings that this operator cannot read."""
+    world = applied()
+    world.run(until=lambda status: any(world.player.jobs.values()))
+    assert isinstance(world.cluster, FakeCluster)
+    data = world.cluster.objects[SNAPSHOT]["data"]
+    data[FILE] = json.dumps({**json.loads(data[FILE]), "warp": 9})
+    return world
+
+
+def test_another_run_token_leaves_settings_that_this_operator_cannot_read() -> None:
+    world = of_a_newer_operator()
+    edit(world, runToken="2")
+    world.run()
+    assert (world.status()["verdict"], world.status()["observedRunToken"]) == ("Pass", "2")
+    assert world.player.overlaps == []
+
+
+def test_without_another_it_waits_for_the_operator_that_wrote_them_and_ends_nothing() -> None:
+    world = of_a_newer_operator()
+    jobs = world.cluster.list("Job", NAMESPACE, "dedup.dev/component=run")
+    operator, _ = world.operator()
+    assert operator.look((NAMESPACE, "e")) is not None
+    assert "choose another spec.runToken" in message(world, "Stalled")
+    assert world.cluster.list("Job", NAMESPACE, "dedup.dev/component=run") == jobs

@@ -103,7 +103,7 @@ ownerReferences:
 
 {{/* Autoscalers leave such a pod where it is. */}}
 {{- define "kafka.stays" -}}
-{{- if eq .Values.evictions "Refused" -}}
+{{- if eq (.Values.evictions | default "Refused") "Refused" -}}
 cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
 karpenter.sh/do-not-disrupt: "true"
 {{- end -}}

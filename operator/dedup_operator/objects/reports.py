@@ -35,8 +35,9 @@ FAILURES: Final = "/failures"
 FAILURES_FILE: Final = "failures.json"
 BULLETIN: Final = "bulletin.json"
 """The key of the home, as `dedup_spark.homes` writes it."""
-INTERRUPTED: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-"""A pod that a drain, an eviction or a lost node took away has not failed, and is made anew."""
+MOST_PODS_FAIL: Final = 6
+"""A drain or a lost node may take some of them away, and a report can be done again. A podFailurePolicy, which does not
+count those, would not replace a pod on a lost node: it stays Terminating, and is no failed one yet."""
 MOST_FAILURES: Final = 256
 """So many are told of, each in 500 characters: a ConfigMap holds less than a mebibyte."""
 
@@ -97,7 +98,7 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
     }
     about = {"labels": meta["labels"], "annotations": dict(STAYS)}
     template = {"metadata": about, "spec": pod}
-    spec = {"backoffLimit": 2, "podFailurePolicy": {"rules": [INTERRUPTED]}, "template": template}
+    spec = {"backoffLimit": MOST_PODS_FAIL, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
