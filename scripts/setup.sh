@@ -41,7 +41,8 @@ pip() {
 }
 
 echo "setup: installing $(grep -c '^[a-z0-9].*==' requirements.lock) locked packages into $venv (450 MB for Spark alone; a minute or more the first time)"
-pip install --require-hashes -r requirements.lock
+# Python compiles what it imports when it first does, which is a fraction of what is installed.
+pip install --no-compile --require-hashes -r requirements.lock
 echo "setup: installing this repository into $venv, editable"
 pip install --no-deps --no-build-isolation -e .
 

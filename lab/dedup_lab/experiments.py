@@ -22,6 +22,7 @@ from dedup_lab.children import Children
 from dedup_lab.jars import read_lock
 from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
+from dedup_lab.prefetches import Prefetch
 from dedup_lab.reporters import ConsoleReporter
 from dedup_lab.results import Results
 from dedup_lab.trials import SparkTrial
@@ -87,6 +88,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
             with (
                 machines.at(f"results folder {folder.root}"),
                 trial if len(done) < len(plan(experiment)) else nullcontext(),
+                Prefetch(experiment, folder.root / "logs"),
             ):
                 drive(experiment, state, platform, folder.save)
         except BaseException as error:

@@ -98,11 +98,7 @@ def classpath(system: str, version: str, *, progress: Progress = silent, locks: 
     """
     jars = read_lock(system, version, locks)
     store = root() / "jars"
-    missing = [jar for jar in jars if not (store / jar.path).exists()]
-    if missing:
-        remove_stale(root() / "incoming", "*")
-        _each(f"fetch {system} {version}", missing, partial(fetch, store), FETCHERS, progress)
-    fetched = set(missing)
+    fetched = set(fetch_missing(system, version, progress=progress, locks=locks))
     _each(
         f"check {system} {version}",
         [jar for jar in jars if jar not in fetched],
@@ -111,6 +107,19 @@ def classpath(system: str, version: str, *, progress: Progress = silent, locks: 
         progress,
     )
     return os.pathsep.join(str(store / jar.path) for jar in jars)
+
+
+def missing(system: str, version: str, locks: Path = LOCKS) -> list[Jar]:
+    """The jars of one version that the cache does not hold."""
+    return [jar for jar in read_lock(system, version, locks) if not (root() / "jars" / jar.path).exists()]
+
+
+def fetch_missing(system: str, version: str, *, progress: Progress = silent, locks: Path = LOCKS) -> list[Jar]:
+    """Fetch the jars of one version that the cache does not hold, and return them; errors as of `classpath`."""
+    if found := missing(system, version, locks):
+        remove_stale(root() / "incoming", "*")
+        _each(f"fetch {system} {version}", found, partial(fetch, root() / "jars"), FETCHERS, progress)
+    return found
 
 
 def _each(what: str, jars: list[Jar], act: Callable[[Jar], None], threads: int, progress: Progress) -> None:
@@ -142,7 +151,12 @@ def check(jar: Jar, path: Path) -> None:
 
 
 def fetch(store: Path, jar: Jar) -> None:
-    """Fetch one jar into `store`: downloaded beside it, checked, then renamed into place."""
+    """Fetch one jar into `store`: downloaded beside it, checked, then renamed into place.
+
+    Nothing is fetched if another process has put it there meanwhile.
+    """
+    if (store / jar.path).exists():
+        return
     incoming = store.parent / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=incoming))

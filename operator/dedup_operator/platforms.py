@@ -137,6 +137,8 @@ class KubernetesPlatform:
             rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
             todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
         )
+        if task is not None:
+            self.check_faults(task)
 
     def _require(self, kind: str, rule: str, todo: str) -> None:
         if not self._knows(kind):
@@ -149,8 +151,13 @@ class KubernetesPlatform:
             return False
         return True
 
-    def check_faults(self) -> None:
-        """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses."""
+    def check_faults(self, task: Task | None = None) -> None:
+        """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses.
+
+        Of this task, or of any: only runs have faults.
+        """
+        if task is not None and task.stage in (Stage.TEARDOWN, Stage.VERIFY, Stage.REPORT):
+            return
         if not (faults := self._experiment.spec.privileged_faults):
             return
         if not self._settings.allow_privileged_faults:
@@ -202,7 +209,7 @@ class KubernetesPlatform:
     def carries(self, task: Task, attempt: int) -> bool:
         """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""
         job = self._ours("Job", self._job_of(task, attempt))
-        return job is not None and sights.has_a_result(self._pods(job["metadata"]["name"]))
+        return job is not None and sights.has_a_result(self._pods(job))
 
     # --- what can be seen ---
 
@@ -223,7 +230,7 @@ class KubernetesPlatform:
         return seen if seen == DONE else sights.because(seen, self._system_pods(system))
 
     def _see_job(self, job: Object) -> Observation:
-        return sights.seen(job, self._pods(job["metadata"]["name"]))
+        return sights.seen(job, self._pods(job))
 
     def _see_workloads(self, system: System) -> Observation:
         workloads = sights.ready(self._workloads(system))
@@ -274,13 +281,13 @@ class KubernetesPlatform:
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
-            pods = self._pods(job["metadata"]["name"])
+            pods = self._pods(job)
             return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
         match task.stage:
             case Stage.PREPARE:
                 return DONE if sights.begun(job) else self._see_job(job)
             case Stage.PRODUCE:
-                pods = self._pods(job["metadata"]["name"])
+                pods = self._pods(job)
                 return DONE if sights.has_ended("producer", pods) else sights.seen(job, pods)
             case Stage.SETTLE:
                 return DONE
@@ -424,8 +431,15 @@ class KubernetesPlatform:
             )
         return found if found is None or not found["metadata"].get("deletionTimestamp") else None
 
-    def _pods(self, job: str) -> list[Object]:
-        return self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={job}")
+    def _pods(self, job: Object) -> list[Object]:
+        """The pods that the Job has made: anybody who may create pods can give his own the Job's label."""
+        meta = job["metadata"]
+        found = self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={meta['name']}")
+        return [
+            pod
+            for pod in found
+            if any(each["uid"] == meta["uid"] for each in pod["metadata"].get("ownerReferences") or ())
+        ]
 
     def _system_pods(self, system: System) -> list[Object]:
         return self._cluster.list("Pod", self._owner.namespace, self._selector(system))

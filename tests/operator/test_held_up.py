@@ -13,11 +13,17 @@ ON_ITS_WAY = ("ContainerCreating", "")
 OF_A_JOB = {"readiness": "Provision kafka", "run": "Prepare kafka-", "report": "Report experiment"}
 
 
-def held_up(world: World, labels: dict[str, str], waits: tuple[str, str]) -> None:
-    """A pod of these labels comes, and waits for this; Kubernetes stands still, and the operator looks twice."""
+def held_up(world: World, labels: dict[str, str], waits: tuple[str, str], *, owned: bool = True) -> None:
+    """A pod of these labels comes, and waits for this; Kubernetes stands still, and the operator looks twice.
+
+    It is the pod of the Job that the labels name, unless somebody else made it.
+    """
     reason, words = waits
     status = {"containerStatuses": [{"name": "c", "state": {"waiting": {"reason": reason, "message": words}}}]}
     made: dict[str, Any] = {"name": "p", "namespace": NAMESPACE, "labels": labels}
+    job = world.cluster.get("Job", NAMESPACE, labels.get("batch.kubernetes.io/job-name", "none"))
+    if job is not None and owned:
+        made["ownerReferences"] = [{"kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}]
     world.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": made, "status": status})
     operator, _ = world.operator()
     for _ in range(2):
@@ -54,6 +60,13 @@ def test_a_pod_of_ours_that_does_not_start_is_told(component: str) -> None:
     said = message(world, "Reconciling")
     assert said.startswith(OF_A_JOB[component])
     assert said.endswith('pod p does not start: c: CreateContainerConfigError: secret "keys" not found')
+
+
+@pytest.mark.parametrize("component", OF_A_JOB)
+def test_a_pod_that_only_has_the_label_of_our_job_is_not(component: str) -> None:
+    world, labels = begun(component)
+    held_up(world, labels, KEYLESS, owned=False)
+    assert "does not start" not in message(world, "Reconciling")
 
 
 @pytest.mark.parametrize("component", OF_A_JOB)

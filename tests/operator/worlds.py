@@ -319,7 +319,7 @@ class Player:
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
             if self.jobs[name]:
                 self.overlaps += [(name, pod) for pod in self._living(name)]
-            self.cluster.create(_pod(name, self.namespace, labels))
+            self.cluster.create(_pod(made, self.namespace, labels))
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
             return
         for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
@@ -355,15 +355,17 @@ def _condition(kind: str) -> Object:
 _TIMES: Final = {"lastTransitionTime": STAMP, "lastProbeTime": STAMP}
 
 
-def _pod(job: str, namespace: str, labels: dict[str, str]) -> Object:
+def _pod(job: Object, namespace: str, labels: dict[str, str]) -> Object:
+    meta = job["metadata"]
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{job}-pod",
+            "name": f"{meta['name']}-pod",
             "namespace": namespace,
-            "labels": {**labels, "batch.kubernetes.io/job-name": job},
+            "labels": {**labels, "batch.kubernetes.io/job-name": meta["name"]},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}],
         },
         "spec": {
             "automountServiceAccountToken": False,

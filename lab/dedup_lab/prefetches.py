@@ -1,0 +1,57 @@
+"""The jars of later systems are fetched while the first system is tested, so that nobody waits for them twice.
+
+A process of the lowest priority does it, so that it takes no processor from brokers and clients. What it cannot fetch
+is fetched, and refused, when its system starts: an error here ends nothing.
+"""
+
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dedup.errors import DedupError
+from dedup.experiments import Experiment
+from dedup.orphans import leave_with_parent
+from dedup_lab import jars
+from dedup_lab.children import Children, python
+
+NICENESS: Final = 19
+
+
+class Prefetch:
+    """A context manager: entered it fetches in the background, left it is gone."""
+
+    def __init__(self, experiment: Experiment, logs: Path) -> None:
+        self._log, self._children = logs / "prefetch.log", Children()
+        later = [f"{system.kind}:{system.version}" for system in experiment.spec.systems[1:]]
+        self._wanted = [each for each in dict.fromkeys(later) if jars.missing(*each.split(":", 1))]
+
+    def __enter__(self) -> Self:
+        if self._wanted:
+            self._children.start("prefetch", python("dedup_lab.prefetches", *self._wanted), self._log)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._children.close()
+
+
+def main() -> int:
+    """Fetch what the arguments name, each `system:version`; the exit code is 1 if one could not be fetched."""
+    leave_with_parent()
+    os.nice(NICENESS)
+    code = 0
+    for each in sys.argv[1:]:
+        try:
+            fetched = jars.fetch_missing(*each.split(":", 1))
+            print(f"{each}: {len(fetched)} jars fetched")
+        except DedupError as error:
+            print(error)
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
