@@ -184,6 +184,11 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
         helm.render(values)
 
 
+def test_values_of_a_release_before_accounts_had_annotations_give_them_none(helm: Helm) -> None:
+    """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
+    assert helm.render({"settings": {"accountAnnotations": None}}) == helm.render({})
+
+
 def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"release name: got o+; at most 45 characters"):
         Helm(CHART, "o" * 46, NAMESPACE, tmp_path).render({})

@@ -55,6 +55,12 @@ def test_pods_of_a_system_are_not_moved_unless_the_administrator_allows_it(chart
     assert budgets(allowed) == []
 
 
+@pytest.mark.parametrize("chart", SYSTEMS)
+def test_values_of_a_release_before_this_setting_refuse_evictions_too(chart: str, tmp_path: Path) -> None:
+    """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
+    assert rendered(chart, tmp_path, {"evictions": None}) == rendered(chart, tmp_path, {})
+
+
 @pytest.mark.parametrize("chart", ["kafka", "pulsar"])
 def test_each_of_its_pods_has_one_budget(chart: str, tmp_path: Path) -> None:
     objects = rendered(chart, tmp_path, {})

@@ -135,6 +135,13 @@ def test_a_run_is_never_tried_again(experiment: Experiment) -> None:
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
 
 
+def test_a_report_is_tried_again_on_another_node() -> None:
+    """With a podFailurePolicy the Job would wait for a pod on a lost node, which is Terminating for ever."""
+    spec = report(OWNER, SETTINGS)["spec"]
+    assert spec.keys() == {"backoffLimit", "template"}
+    assert (spec["backoffLimit"] > 0, spec["template"]["spec"]["restartPolicy"]) == (True, "Never")
+
+
 def test_each_fault_and_the_latency_have_a_container(experiment: Experiment) -> None:
     spec = job(experiment)["spec"]["template"]["spec"]
     names = [each["name"] for each in spec["containers"]]
