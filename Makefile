@@ -6,7 +6,7 @@ PYTEST := $(PYTHON) -m pytest
 TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
 
 # Says in one line what the tests on a cluster install on this machine (DEDUP_INSTALL=no refuses it).
-INTENDED := $(PYTHON) -m tests.kubernetes.cluster.packages
+INTENDED := $(PYTHON) -m testbed.cluster.packages
 
 # How many minutes a share of the slow tests and the tests of the last change may take together.
 MINUTES ?= 40
@@ -59,7 +59,7 @@ format: setup ## Format, and mend what ruff can mend
 	$(PYTHON) -m ruff check --fix
 
 campaign: setup ## Break every request of the operator once each way, then a whole cluster; hours; writes docs/campaign.md
-	$(PYTHON) -m tests.campaign $(if $(SAMPLE),--sample $(SAMPLE))
+	$(PYTHON) -m testbed.campaign $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
@@ -70,25 +70,25 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
-	@$(PYTHON) -m tests.kubernetes.cluster up control-plane $(PLANE)
+	@$(PYTHON) -m testbed.cluster up control-plane $(PLANE)
 
 control-plane-down: setup ## Stop it; nothing of it is left
-	@$(PYTHON) -m tests.kubernetes.cluster down control-plane $(PLANE)
+	@$(PYTHON) -m testbed.cluster down control-plane $(PLANE)
 
 cluster: setup ## A whole Kubernetes with a node that runs pods, in the background (root on Linux; built once)
-	@$(PYTHON) -m tests.kubernetes.cluster up cluster $(CLUSTER)
+	@$(PYTHON) -m testbed.cluster up cluster $(CLUSTER)
 
 cluster-down: setup ## Stop it; nothing of it is left
-	@$(PYTHON) -m tests.kubernetes.cluster down cluster $(CLUSTER)
+	@$(PYTHON) -m testbed.cluster down cluster $(CLUSTER)
 
 images: setup ## The images of the test cluster as OCI archives, and their sizes (root on Linux; minutes once)
-	@$(PYTHON) -m tests.kubernetes.cluster.images
+	@$(PYTHON) -m testbed.cluster.images
 
 image-parts: setup ## The programs that `docker build` takes from build/parts (docs/images.md)
-	@$(PYTHON) -m tests.kubernetes.cluster.images --parts
+	@$(PYTHON) -m testbed.cluster.images --parts
 
 test-strimzi: setup ## Kill a leader on Strimzi, on the cluster that DEDUP_TEST_KUBECONFIG names (docs/charts.md)
-	@$(PYTHON) -m tests.kubernetes.kill_leader strimzi-kafka $(if $(VALUES),--values $(VALUES))
+	@$(PYTHON) -m testbed.kill_leader strimzi-kafka $(if $(VALUES),--values $(VALUES))
 
 lock: ## Make requirements.lock again from pyproject.toml (UPGRADE=1: the newest of everything)
 	@sh scripts/lock.sh

@@ -36,7 +36,7 @@ def lack_of_java() -> str | None:
 @cache
 def lack_of_kubernetes() -> str | None:
     """Why there is no Kubernetes API server for the tests here, or None if there is one or it can be started."""
-    from tests.kubernetes.cluster import api_servers, control_plane
+    from testbed.cluster import api_servers, control_plane
 
     try:
         if api_servers.named() is None:
@@ -49,7 +49,7 @@ def lack_of_kubernetes() -> str | None:
 @cache
 def lack_of_cluster() -> str | None:
     """Why there is no Kubernetes that runs pods for the tests here, or None if there is one or it can be started."""
-    from tests.kubernetes.cluster import api_servers, clusters
+    from testbed.cluster import api_servers, clusters
 
     try:
         if api_servers.named() is None:
@@ -128,7 +128,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     A server of somebody else's is one for both processes, and its kinds come and go: all that use it are one's.
     """
-    from tests.kubernetes.cluster import api_servers
+    from testbed.cluster import api_servers
 
     shared = "tests/kubernetes/" if api_servers.named() is not None else OF_CLUSTERS
 

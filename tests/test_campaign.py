@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.campaign import whole
+from testbed.campaign import whole
 
 STORY: Final = '''"""One test that tells, one that fails, one that is left out."""
 import pytest

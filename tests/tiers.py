@@ -9,9 +9,9 @@ kind is marked `smoke`, too. So there are four tiers:
     all     everything                                                  make test-all
 
 Which fifth is run rotates with the working sessions that the history shows (a pause of an hour between two commits ends
-one), so that five landings run everything. A slow test is of a change if its file changed, if it uses a product file or
-a helper of tests that changed, or if its name is that of a chart that changed. These are added to the share, shortest
-first, as long as the time allows that the command line gives.
+one), so that five landings run everything. A slow test is of a change if its file changed, if it uses a product file,
+a helper of tests or a file of the testbed that changed, or if its name is that of a chart that changed. These are added
+to the share, shortest first, as long as the time allows that the command line gives.
 
 Shares are balanced by what each test took (durations.json, in seconds; `make test-all` writes it anew). A file
 goes to one share as a whole, since its tests share fixtures, unless it takes too long for that. The two processes of a
@@ -188,7 +188,7 @@ def changed_tests(tests: Iterable[Case]) -> set[str]:
 
 
 def concerned(file: str, changed: Collection[str]) -> bool:
-    """Whether a file of tests, or something that it uses directly or by a helper of tests, is among those changed."""
+    """Whether a file of tests, or something that it uses directly or by a helper, is among those changed."""
     charts = {Path(each).parts[1] for each in changed if each.startswith("charts/")}
     named = any(f"chart_{chart.split('-')[-1]}" in file for chart in charts)
     return named or not changed_of(file).isdisjoint(changed)
@@ -202,7 +202,7 @@ def changed_of(file: str) -> frozenset[str]:
         for imported in _imports(ahead.pop()):
             if imported not in seen:
                 seen.add(imported)
-                ahead += [imported] if imported.startswith("tests/") else []
+                ahead += [imported] if imported.startswith(("tests/", "testbed/")) else []
     return frozenset(seen)
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))  # the player and the API server are the tests' own
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # the player and the API server are the testbed's
     from loads import main
 
     sys.exit(main())

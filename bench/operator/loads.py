@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import measuring
-from tests.core.specs import changed
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import PlayedCluster, namespace_on, playing
-from tests.operator.worlds import Player
+from testbed.cluster.api_servers import ApiServer
+from testbed.played import PlayedCluster, namespace_on, playing
+from testbed.specs import changed
+from testbed.worlds import Player
 
 from dedup_operator.clusters import Object
 from dedup_runners.waiting import until

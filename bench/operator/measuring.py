@@ -24,12 +24,12 @@ import psutil
 import yaml
 from kubernetes.client import CustomObjectsApi
 from kubernetes.watch import Watch
-from tests.core.specs import changed
-from tests.kubernetes.cluster import api_servers, binaries, control_plane
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import PlayedCluster
-from tests.kubernetes.requests import ask
-from tests.operator.worlds import STORE, Player
+from testbed.cluster import api_servers, binaries, control_plane
+from testbed.cluster.api_servers import ApiServer
+from testbed.played import PlayedCluster
+from testbed.requests import ask
+from testbed.specs import changed
+from testbed.worlds import STORE, Player
 from urllib3.exceptions import HTTPError
 
 from dedup_lab.ports import free

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.core.specs import GOOD
+from testbed.specs import GOOD
 
 from dedup.errors import SpecificationError
 from dedup.experiments import load

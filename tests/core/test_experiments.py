@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from tests.core.specs import ABSENT, changed
+from testbed.specs import ABSENT, changed
 
 from dedup.errors import SpecificationError
 from dedup.experiments import (

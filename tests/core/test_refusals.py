@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.specs import ABSENT, changed
+from testbed.specs import ABSENT, changed
 
 from dedup.errors import SpecificationError
 from dedup.experiments import parse

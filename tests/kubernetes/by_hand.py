@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-from tests.kubernetes.cluster import binaries
+from testbed.cluster import binaries
 
 from dedup_lab.caches import root
 
@@ -25,7 +25,7 @@ def place(kind: str) -> Path:
 def command(word: str, kind: str) -> str:
     """What the command line says; it must succeed."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kubernetes.cluster", word, kind, NAME],
+        [sys.executable, "-m", "testbed.cluster", word, kind, NAME],
         cwd=CHECKOUT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
         capture_output=True,

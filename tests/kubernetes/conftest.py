@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from testbed.cluster import api_servers, clusters, control_plane
+from testbed.cluster.api_servers import ApiServer
+from testbed.cluster.binaries import BUILD_TIMEOUT_S
+from testbed.cluster.clusters import Cluster
 from tests.kubernetes import operated
-from tests.kubernetes.cluster import api_servers, clusters, control_plane
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.cluster.binaries import BUILD_TIMEOUT_S
-from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.operated import Operated
 
 

@@ -13,8 +13,9 @@ from typing import Final
 
 import yaml
 from kubernetes.client import CoreV1Api
-from tests.kubernetes import pods, whole_runs
-from tests.kubernetes.helm import CHARTS, Helm
+from testbed import pods
+from testbed.helm import CHARTS, Helm
+from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place
 from tests.lab import harness
 

@@ -13,12 +13,13 @@ from uuid import uuid4
 
 import yaml
 from kubernetes.client import CoreV1Api
-from tests.kubernetes import pods, whole_runs
-from tests.kubernetes.cluster import api_servers, binaries, images
-from tests.kubernetes.cluster.binaries import KUBECTL
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.helm import CHARTS, Helm
-from tests.kubernetes.requests import ask, forget
+from testbed import pods
+from testbed.cluster import api_servers, binaries, images
+from testbed.cluster.binaries import KUBECTL
+from testbed.cluster.clusters import Cluster
+from testbed.helm import CHARTS, Helm
+from testbed.requests import ask, forget
+from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place
 from tests.lab import harness
 

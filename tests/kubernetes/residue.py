@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+from testbed.cluster import nodes
+from testbed.cluster.namespaces import KERNEL
+from testbed.cluster.slots import SLOTS, Slot
 from tests.kubernetes.by_hand import gone
-from tests.kubernetes.cluster import nodes
-from tests.kubernetes.cluster.namespaces import KERNEL
-from tests.kubernetes.cluster.slots import SLOTS, Slot
 
 RULES: Final = (["nft", "list", "ruleset"], ["iptables-save"], ["ip6tables-save"])
 PLACES: Final = (

@@ -15,10 +15,11 @@ from uuid import uuid4
 
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.utils import create_from_dict
-from tests.kubernetes import fault_play, pods
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.helm import Helm, Values
+from testbed import pods
+from testbed.cluster import images
+from testbed.cluster.clusters import Cluster
+from testbed.helm import Helm, Values
+from tests.kubernetes import fault_play
 
 from dedup.endpoints import Endpoints
 from dedup_runners.waiting import until

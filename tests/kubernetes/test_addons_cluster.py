@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient, ApiException, CoreV1Api, CustomObjectsApi, RbacAuthorizationV1Api
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.addons import busybox
-from tests.kubernetes.cluster.clusters import Cluster
+from testbed.cluster import images
+from testbed.cluster.addons import busybox
+from testbed.cluster.clusters import Cluster
 
 from dedup_runners.waiting import until
 

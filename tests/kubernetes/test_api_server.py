@@ -4,7 +4,7 @@ from pathlib import Path
 
 import kubernetes
 import pytest
-from tests.kubernetes.cluster.api_servers import VARIABLE, ApiServer, direct, named
+from testbed.cluster.api_servers import VARIABLE, ApiServer, direct, named
 
 
 @pytest.mark.kubernetes

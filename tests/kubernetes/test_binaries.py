@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.kubernetes.cluster import binaries, control_plane
-from tests.kubernetes.cluster.binaries import ETCD, HELM, KUBE_APISERVER, KUBECTL, KUBELET
+from testbed.cluster import binaries, control_plane
+from testbed.cluster.binaries import ETCD, HELM, KUBE_APISERVER, KUBECTL, KUBELET
 
 from dedup.errors import EnvironmentError_
 

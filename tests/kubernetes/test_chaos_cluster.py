@@ -10,10 +10,11 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import BatchV1Api, CoreV1Api, NetworkingV1Api
-from tests.kubernetes import pods, stages
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.helm import CHARTS, Helm, Values
+from testbed import pods
+from testbed.cluster import images
+from testbed.cluster.clusters import Cluster
+from testbed.helm import CHARTS, Helm, Values
+from tests.kubernetes import stages
 from tests.kubernetes.stages import BOUND_S, Stage
 
 from dedup.endpoints import Broker, BrokerPod, Endpoints

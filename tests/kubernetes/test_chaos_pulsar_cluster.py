@@ -9,10 +9,10 @@ from typing import Final
 from uuid import uuid4
 
 import pytest
+from testbed.cluster import images
+from testbed.cluster.clusters import Cluster
+from testbed.helm import CHARTS, Helm, Values
 from tests.kubernetes import stages
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.helm import CHARTS, Helm, Values
 from tests.kubernetes.stages import Stage
 
 from dedup.endpoints import Broker, BrokerPod, Endpoints

@@ -15,11 +15,12 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.utils import create_from_dict
-from tests.campaign.marks import in_campaigns
-from tests.kubernetes import kafka_messages, pods
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.helm import CHARTS, Helm, Values
+from testbed import pods
+from testbed.cluster import images
+from testbed.cluster.clusters import Cluster
+from testbed.helm import CHARTS, Helm, Values
+from tests.kubernetes import kafka_messages
+from tests.kubernetes.marks import in_campaigns
 
 from dedup_runners.waiting import until
 

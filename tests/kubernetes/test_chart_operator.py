@@ -15,10 +15,10 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 from kubernetes.utils import create_from_dict
+from testbed.cluster.api_servers import ApiServer
+from testbed.helm import CHARTS, Helm, Refused, Values
+from testbed.requests import ask, forget
 from tests.core.evidences import experiment
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.helm import CHARTS, Helm, Refused, Values
-from tests.kubernetes.requests import ask, forget
 from tests.kubernetes.test_chart_kafka import dry_run, named
 from tests.operator.test_leases import Party
 

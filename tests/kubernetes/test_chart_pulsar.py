@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, ApiException, CoreV1Api
 from kubernetes.utils import FailToCreateError, create_from_dict
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.helm import CHARTS, Helm, Refused, Values
+from testbed.cluster.api_servers import ApiServer
+from testbed.helm import CHARTS, Helm, Refused, Values
 
 from dedup_lab import pulsar as lab
 

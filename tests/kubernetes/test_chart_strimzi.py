@@ -1,7 +1,7 @@
 """charts/strimzi-kafka: what it asks of Strimzi is what Strimzi takes.
 
 Strimzi's operator is in no package registry, so its pods are not had here. What can be known without it is: the
-definitions are Strimzi's own (tests/kubernetes/strimzi/definitions.py), the API server is real, and what it stores is
+definitions are Strimzi's own (testbed/strimzi/definitions.py), the API server is real, and what it stores is
 what the chart said, under every option. Strimzi's schema must be able to refuse, or its acceptance would mean nothing.
 """
 
@@ -15,11 +15,11 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.helm import CHARTS, Helm, Refused
-from tests.kubernetes.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
-from tests.kubernetes.requests import apply, ask, try_to_apply
-from tests.kubernetes.strimzi.definitions import definitions, is_ignored
+from testbed.cluster.api_servers import ApiServer
+from testbed.helm import CHARTS, Helm, Refused
+from testbed.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
+from testbed.requests import apply, ask, try_to_apply
+from testbed.strimzi.definitions import definitions, is_ignored
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import kafka

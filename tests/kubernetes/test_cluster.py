@@ -10,10 +10,11 @@ import httpx
 import psutil
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api
-from tests.kubernetes import by_hand, pods
-from tests.kubernetes.cluster import clusters
-from tests.kubernetes.cluster.addons import busybox
-from tests.kubernetes.cluster.clusters import Cluster
+from testbed import pods
+from testbed.cluster import clusters
+from testbed.cluster.addons import busybox
+from testbed.cluster.clusters import Cluster
+from tests.kubernetes import by_hand
 from tests.kubernetes.residue import Machine, Trace
 
 from dedup.errors import EnvironmentError_

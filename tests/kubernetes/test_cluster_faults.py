@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import apply, ask
+from testbed.cluster.api_servers import ApiServer
+from testbed.requests import apply, ask
 
 from dedup.endpoints import BrokerPod
 from dedup.errors import PlatformError

@@ -11,12 +11,12 @@ from typing import Final
 import kubernetes
 import psutil
 import pytest
+from testbed.cluster import binaries, control_plane
+from testbed.cluster.api_servers import ApiServer
+from testbed.cluster.binaries import ETCD, KUBE_APISERVER
+from testbed.cluster.control_plane import ControlPlane
 from tests.kubernetes import by_hand
 from tests.kubernetes.by_hand import gone
-from tests.kubernetes.cluster import binaries, control_plane
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.cluster.binaries import ETCD, KUBE_APISERVER
-from tests.kubernetes.cluster.control_plane import ControlPlane
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import labs

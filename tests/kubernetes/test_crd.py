@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 import yaml
 from kubernetes.client import ApiClient
-from tests.core.specs import changed
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import Answer, apply, ask, known
+from testbed.cluster.api_servers import ApiServer
+from testbed.requests import Answer, apply, ask, known
+from testbed.specs import changed
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 

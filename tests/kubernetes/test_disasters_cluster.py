@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple
 import psutil
 import pytest
 from kubernetes.client import CoreV1Api
-from tests.campaign.marks import in_campaigns
-from tests.campaign.points import sampled
-from tests.campaign.stories import PASSING
+from testbed.campaign.points import sampled
+from testbed.campaign.stories import PASSING
+from testbed.cluster.clusters import Cluster
+from testbed.requests import ask
 from tests.kubernetes import operated
-from tests.kubernetes.cluster.clusters import Cluster
+from tests.kubernetes.marks import in_campaigns
 from tests.kubernetes.operated import Document, Missed, Operated, condition, reason
-from tests.kubernetes.requests import ask
 from tests.lab import harness
 
 from dedup.histories import MANIFEST

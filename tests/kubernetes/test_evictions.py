@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 from kubernetes.client import ApiClient
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.helm import CHARTS, Helm, Values
-from tests.kubernetes.played import PlayedCluster, namespace_on
-from tests.kubernetes.requests import ask
+from testbed.cluster.api_servers import ApiServer
+from testbed.helm import CHARTS, Helm, Values
+from testbed.played import PlayedCluster, namespace_on
+from testbed.requests import ask
 from tests.kubernetes.test_chart_kafka import first_pod
 
 from dedup_operator.objects.pods import STAYS

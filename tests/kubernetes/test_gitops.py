@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 import yaml
 from kubernetes.client import ApiClient
-from tests.core.specs import changed
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import apply, ask, known
+from testbed.cluster.api_servers import ApiServer
+from testbed.requests import apply, ask, known
+from testbed.specs import changed
 from tests.operator.gates import DOCUMENTED, GENERATION, ROOT, STATUSES, resource
 
 from dedup_operator import crd

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import Answer, apply, ask, known
+from testbed.cluster.api_servers import ApiServer
+from testbed.requests import Answer, apply, ask, known
 from tests.operator.hostile import AtApply, Hostile
 from tests.operator.hostile_all import HOSTILE
 

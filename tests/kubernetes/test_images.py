@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.binaries import TOXIPROXY
-from tests.kubernetes.cluster.buildah import pip_settings
-from tests.kubernetes.cluster.images import Image
-from tests.kubernetes.cluster.oci_archives import KEPT_ARCHIVES
-from tests.kubernetes.cluster.parts import GoProgram, Tree
-from tests.kubernetes.cluster.processes import CHECKOUT
+from testbed.cluster import images
+from testbed.cluster.binaries import TOXIPROXY
+from testbed.cluster.buildah import pip_settings
+from testbed.cluster.images import Image
+from testbed.cluster.oci_archives import KEPT_ARCHIVES
+from testbed.cluster.parts import GoProgram, Tree
+from testbed.cluster.processes import CHECKOUT
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import toxiproxy

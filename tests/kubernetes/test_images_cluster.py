@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api
-from tests.kubernetes.cluster import images
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.cluster.images import Image
+from testbed.cluster import images
+from testbed.cluster.clusters import Cluster
+from testbed.cluster.images import Image
 
 from dedup_runners.waiting import until
 

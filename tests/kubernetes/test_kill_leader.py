@@ -1,6 +1,6 @@
 """The parts of the hand that kills leaders which can be tried without killing any: what it asks for, what it believes.
 
-The whole of it needs a cluster and minutes: `python -m tests.kubernetes.kill_leader kafka`, `make test-strimzi`.
+The whole of it needs a cluster and minutes: `python -m testbed.kill_leader kafka`, `make test-strimzi`.
 """
 
 import sys
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.kubernetes.cluster.api_servers import VARIABLE, ApiServer
-from tests.kubernetes.helm import CHARTS, Helm
-from tests.kubernetes.kill_leader import __main__ as command
-from tests.kubernetes.kill_leader.runs import Scene
-from tests.kubernetes.kill_leader.sessions import Pod
-from tests.kubernetes.kill_leader.targets import TARGETS, is_ready, require_strimzi
-from tests.kubernetes.requests import ask
+from testbed.cluster.api_servers import VARIABLE, ApiServer
+from testbed.helm import CHARTS, Helm
+from testbed.kill_leader import __main__ as command
+from testbed.kill_leader.runs import Scene
+from testbed.kill_leader.sessions import Pod
+from testbed.kill_leader.targets import TARGETS, is_ready, require_strimzi
+from testbed.requests import ask
 
 from dedup.errors import EnvironmentError_, PlatformError
 

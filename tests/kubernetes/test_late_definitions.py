@@ -14,13 +14,13 @@ from typing import Final
 import httpx
 import pytest
 import yaml
-from tests.core.specs import changed
-from tests.kubernetes.cluster import api_servers, control_plane
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import DEFINITIONS, OURS, SPARK_DEFINITION, SPARKS, PlayedCluster, new_namespace
-from tests.kubernetes.requests import apply, ask
+from testbed.cluster import api_servers, control_plane
+from testbed.cluster.api_servers import ApiServer
+from testbed.played import DEFINITIONS, OURS, SPARK_DEFINITION, SPARKS, PlayedCluster, new_namespace
+from testbed.requests import apply, ask
+from testbed.specs import changed
+from testbed.worlds import STORE
 from tests.operator.test_reconciliations import SMALL
-from tests.operator.worlds import STORE
 
 from dedup.errors import EnvironmentError_
 from dedup_lab.ports import free

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.kubernetes.cluster.api_servers import ApiServer
+from testbed.cluster.api_servers import ApiServer
 
 pytestmark = pytest.mark.kubernetes
 

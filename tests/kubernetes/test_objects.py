@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 import yaml
 from kubernetes.client import ApiClient
-from tests.kubernetes.cluster.addons import spark_operator
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.requests import Answer, apply, ask, forget
+from testbed.cluster.addons import spark_operator
+from testbed.cluster.api_servers import ApiServer
+from testbed.requests import Answer, apply, ask, forget
 
 from dedup.experiments import load
 from dedup.plans import plan

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubernetes.cluster import oci_archives
-from tests.kubernetes.cluster.oci_archives import PlainImage
+from testbed.cluster import oci_archives
+from testbed.cluster.oci_archives import PlainImage
 
 
 @pytest.fixture

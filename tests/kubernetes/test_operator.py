@@ -1,7 +1,7 @@
 """The operator before a real API server, which says what it thinks of every object and of every status.
 
-No pod runs: the player of tests/operator/worlds.py does what the controllers would, by the same API. Requests break in
-every way that tests/campaign knows; which ones is chosen by a seed that is among the closing lines (DEDUP_SEED
+No pod runs: the player of testbed/worlds.py does what the controllers would, by the same API. Requests break in
+every way that testbed/campaign knows; which ones is chosen by a seed that is among the closing lines (DEDUP_SEED
 chooses others, and `make campaign` tries them all).
 """
 
@@ -20,21 +20,21 @@ from typing import Any, Final
 
 import kopf
 import pytest
-from tests.campaign import points
-from tests.campaign.courses import Course
-from tests.campaign.stories import SHORT, STORIES
-from tests.core.specs import changed
-from tests.kubernetes.cluster import binaries
-from tests.kubernetes.cluster.api_servers import ApiServer
-from tests.kubernetes.played import DEFINITIONS, PlayedCluster, namespace_on, playing
-from tests.kubernetes.requests import ask, known, try_to_apply
-from tests.kubernetes.strimzi.definitions import definitions
+from testbed.campaign import points
+from testbed.campaign.courses import Course
+from testbed.campaign.stories import SHORT, STORIES
+from testbed.cluster import binaries
+from testbed.cluster.api_servers import ApiServer
+from testbed.played import DEFINITIONS, PlayedCluster, namespace_on, playing
+from testbed.requests import ask, known, try_to_apply
+from testbed.specs import changed
+from testbed.strimzi.definitions import definitions
+from testbed.worlds import SETTINGS, Player, World
 from tests.operator.test_crashes_events import broken_often, chance_of, looked_at_any_moment
 from tests.operator.test_fences import calm, stood_still
 from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
-from tests.operator.worlds import SETTINGS, Player, World
 
 from dedup.experiments import parse
 from dedup_operator import crd, reconciliations

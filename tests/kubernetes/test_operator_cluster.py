@@ -14,10 +14,10 @@ from typing import Final
 import pytest
 import yaml
 from pydantic.alias_generators import to_snake
+from testbed.cluster import api_servers
+from testbed.requests import ask
 from tests.kubernetes import guarded, operated
-from tests.kubernetes.cluster import api_servers
 from tests.kubernetes.operated import Document, Operated, condition
-from tests.kubernetes.requests import ask
 from tests.lab import harness
 
 from dedup.experiments import parse

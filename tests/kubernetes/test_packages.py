@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.cluster import packages, processes
+from testbed.cluster import packages, processes
 
 from dedup.errors import EnvironmentError_
 

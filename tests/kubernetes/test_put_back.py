@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
-from tests.campaign import points, servers
-from tests.campaign.courses import fingerprint
-from tests.campaign.points import Calm, Point
-from tests.campaign.servers import Server
-from tests.campaign.stories import SHORT
+from testbed.campaign import points, servers
+from testbed.campaign.courses import fingerprint
+from testbed.campaign.points import Calm, Point
+from testbed.campaign.servers import Server
+from testbed.campaign.stories import SHORT
 
 pytestmark = pytest.mark.kubernetes
 

@@ -1,6 +1,6 @@
 """Which images a node forgets: those whose name has gone to another, and no others."""
 
-from tests.kubernetes.cluster.clusters import replaced
+from testbed.cluster.clusters import replaced
 
 LISTING = """REF TYPE DIGEST SIZE PLATFORMS LABELS
 localhost/spark:dev application/vnd.oci.image.manifest.v1+json sha256:new 1 MiB linux/amd64 -

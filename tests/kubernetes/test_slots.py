@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.cluster import slots
+from testbed.cluster import slots
 
 
 @pytest.fixture

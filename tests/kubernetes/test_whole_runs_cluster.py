@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pytest
+from testbed.cluster.clusters import Cluster
 from tests.kubernetes import whole_runs
-from tests.kubernetes.cluster.clusters import Cluster
 from tests.kubernetes.whole_runs import Judged, Place
 from tests.lab import harness
 

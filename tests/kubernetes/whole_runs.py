@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import yaml
 from kubernetes.client import ApiClient, AppsV1Api, BatchV1Api, CoreV1Api, CustomObjectsApi
-from tests.kubernetes import pods
-from tests.kubernetes.cluster import api_servers, binaries, images
-from tests.kubernetes.cluster.binaries import KUBECTL
-from tests.kubernetes.cluster.clusters import Cluster
-from tests.kubernetes.cluster.images import Image
-from tests.kubernetes.helm import CHARTS, Helm
-from tests.kubernetes.requests import ask
+from testbed import pods
+from testbed.cluster import api_servers, binaries, images
+from testbed.cluster.binaries import KUBECTL
+from testbed.cluster.clusters import Cluster
+from testbed.cluster.images import Image
+from testbed.helm import CHARTS, Helm
+from testbed.requests import ask
 
 from dedup.experiments import Experiment, System
 from dedup.histories import read_manifest

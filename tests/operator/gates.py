@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.core.specs import changed
-from tests.operator.worlds import TOLD
+from testbed.specs import changed
+from testbed.worlds import TOLD
 
 from dedup.experiments import parse
 from dedup.stages import State, schedule

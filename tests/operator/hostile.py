@@ -2,7 +2,7 @@
 
 Whoever may create a DedupExperiment may do no more by it than by creating pods: reach no other namespace, no other
 Secret, no shell, no flag of Helm, and no setting of a client that runs code. Each hostile experiment is the smallest
-change to a good one (tests/core/specs.py). What it meets is said here, and tried by tests/operator/test_hostile.py
+change to a good one (testbed/specs.py). What it meets is said here, and tried by tests/operator/test_hostile.py
 without any cluster, since an operator must not trust that the resource's definition was there; what the API server
 itself says is tried by tests/kubernetes/test_hostile.py.
 """
@@ -10,7 +10,7 @@ itself says is tried by tests/kubernetes/test_hostile.py.
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from tests.core.specs import changed
+from testbed.specs import changed
 
 KAFKA: Final = "spec/systems/0"
 PULSAR: Final = "spec/systems/1"

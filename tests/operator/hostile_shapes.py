@@ -6,7 +6,7 @@ a resource is Kubernetes'.
 
 from typing import Any, Final
 
-from tests.core.specs import ABSENT
+from testbed.specs import ABSENT
 from tests.operator.hostile import FAULT, KAFKA, AtApply, Gate, Hostile, harmless
 
 KILL: Final = (f"{FAULT}/killTCP", ABSENT)

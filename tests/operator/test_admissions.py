@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_remains import Strict
-from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 
 from dedup_operator.admissions import KEPT_S, Entry, Queue, Stand, entry_of, ordinal, place, turns
 from dedup_operator.clusters import Object

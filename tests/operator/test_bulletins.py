@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from testbed.worlds import ANY, NAMESPACE, SETTINGS, TOLD, FakeCluster, World, document
 from tests.operator.test_reconciliations import applied, message
-from tests.operator.worlds import ANY, NAMESPACE, SETTINGS, TOLD, FakeCluster, World, document
 
 from dedup.stages import MAX_RESTARTS
 from dedup_operator.clusters import Object

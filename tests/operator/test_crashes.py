@@ -1,4 +1,4 @@
-"""Whatever breaks, at whichever request: the operator before the fake cluster (tests/campaign has the machinery).
+"""Whatever breaks, at whichever request: the operator before the fake cluster (testbed/campaign has the machinery).
 
 `make campaign` tries every point and follows each to its end. Here a part of them is tried, chosen by a seed that is
 among the closing lines; DEDUP_SEED chooses others.
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from tests.campaign import points
-from tests.campaign.breaks import LEFT, STALE, Break
-from tests.campaign.courses import Course
-from tests.campaign.points import Calm, Outcome, Point
-from tests.campaign.stories import SHORT, STORIES, WHOLE
-from tests.operator.worlds import STAMP
+from testbed.campaign import points
+from testbed.campaign.breaks import LEFT, STALE, Break
+from testbed.campaign.courses import Course
+from testbed.campaign.points import Calm, Outcome, Point
+from testbed.campaign.stories import SHORT, STORIES, WHOLE
+from testbed.worlds import STAMP
 
 SAMPLE: Final = 300
 SAMPLE_TO_THE_END: Final = 30

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
-from tests.campaign import points
-from tests.campaign.breaks import BREAKS, Break, Request
-from tests.campaign.courses import NAME, Course
-from tests.campaign.grounds import Ground, Helm
-from tests.campaign.stories import SHORT, WHOLE
-from tests.operator.worlds import NAMESPACE, SETTINGS
+from testbed.campaign import points
+from testbed.campaign.breaks import BREAKS, Break, Request
+from testbed.campaign.courses import NAME, Course
+from testbed.campaign.grounds import Ground, Helm
+from testbed.campaign.stories import SHORT, WHOLE
+from testbed.worlds import NAMESPACE, SETTINGS
 
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import Object

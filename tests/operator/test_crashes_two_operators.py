@@ -13,12 +13,12 @@ from functools import cache
 from typing import Final
 
 import pytest
-from tests.campaign import points
-from tests.campaign.courses import Course
-from tests.campaign.grounds import Ground
-from tests.campaign.pairs import played
-from tests.campaign.stories import SHORT
-from tests.operator.worlds import NAMESPACE
+from testbed.campaign import points
+from testbed.campaign.courses import Course
+from testbed.campaign.grounds import Ground
+from testbed.campaign.pairs import played
+from testbed.campaign.stories import SHORT
+from testbed.worlds import NAMESPACE
 
 ORDERS: Final = 8
 APART_S: Final = 600.0

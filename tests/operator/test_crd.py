@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from pydantic import Field
-from tests.core.specs import changed
+from testbed.specs import changed
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from testbed.worlds import NAMESPACE
 from tests.operator.test_reconciliations import applied, edit
-from tests.operator.worlds import NAMESPACE
 
 
 def test_an_edit_takes_effect_with_a_new_token_only() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.test_reconciliations import fake, message
-from tests.operator.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.wrong_systems import OVER_TLS, REF, kafka, pulsar, sasl
 
 from dedup.assignments import Assignment

@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 import pytest
-from tests.operator.test_leases import WAIT_S, Party, passes
-from tests.operator.test_reconciliations import applied
-from tests.operator.worlds import (
+from testbed.worlds import (
     MAX_LOOKS,
     NAMESPACE,
     SETTINGS,
@@ -26,6 +24,8 @@ from tests.operator.worlds import (
     World,
     rests,
 )
+from tests.operator.test_leases import WAIT_S, Party, passes
+from tests.operator.test_reconciliations import applied
 
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import Cluster, Conflict, NotHolder, Object

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, FakeCluster, World
 from tests.operator.test_reconciliations import SMALL, applied, fake, message
-from tests.operator.worlds import NAMESPACE, FakeCluster, World
 
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import ClusterError, Forbidden, Object, Unreachable

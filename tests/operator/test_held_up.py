@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from testbed.worlds import NAMESPACE, World
 from tests.operator.test_reconciliations import applied, message
 from tests.operator.test_strimzi import CREATING
 from tests.operator.test_strimzi import applied as applied_on_strimzi
-from tests.operator.worlds import NAMESPACE, World
 
 KEYLESS = ("CreateContainerConfigError", 'secret "keys" not found')
 ON_ITS_WAY = ("ContainerCreating", "")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from testbed.worlds import FakeCluster
 from tests.operator.test_queues import Clock
-from tests.operator.worlds import FakeCluster
 
 from dedup_operator.clusters import TIMEOUT_S, Cluster, Conflict, Object, Unreachable
 from dedup_operator.leases import DURATION_S, HOLD_S, RENEW_S, Alone, Holding, Lease

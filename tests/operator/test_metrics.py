@@ -5,9 +5,9 @@ from typing import Final
 
 import httpx
 import pytest
+from testbed.worlds import NAMESPACE, TOLD, World, document, rests
 from tests.operator.gates import ROOT, table
 from tests.operator.test_reconciliations import applied, edit
-from tests.operator.worlds import NAMESPACE, TOLD, World, document, rests
 
 from dedup.stages import Stage
 from dedup_operator.clusters import Refused

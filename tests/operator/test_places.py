@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from testbed.worlds import NAMESPACE
 from tests.operator.test_admissions import LIMIT, Crowd
-from tests.operator.worlds import NAMESPACE
 
 from dedup_operator.admissions import Stand, entry_of
 from dedup_operator.places import KEEPS_S

@@ -3,8 +3,8 @@
 from typing import Final
 
 import pytest
+from testbed.worlds import NAMESPACE, SETTINGS, ScriptedHelm, World
 from tests.operator.test_reconciliations import applied, edit, message
-from tests.operator.worlds import NAMESPACE, SETTINGS, ScriptedHelm, World
 
 from dedup_operator.objects.settings import Defaults
 from dedup_operator.reconciliations import Reconciler

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
-from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
 from dedup.stages import State
 from dedup_operator.clusters import Refused

@@ -6,8 +6,8 @@ Kubernetes does that with whatever has an owner. Helm's record has none until He
 from typing import Any, Final
 
 import pytest
+from testbed.worlds import NAMESPACE, Crash, World
 from tests.operator.test_reconciliations import applied
-from tests.operator.worlds import NAMESPACE, Crash, World
 
 from dedup_operator.clusters import Cluster, Forbidden, Object, Refused, Unreachable
 from dedup_operator.reconciliations import REMAINS, SWEEP_AGAIN_S

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
+from testbed.worlds import Player, World
 from tests.operator.test_reconciliations import applied
-from tests.operator.worlds import Player, World
 
 from dedup.assignments import MISSED
 from dedup_operator import sights

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 from tests.operator.test_reconciliations import SMALL, applied, edit
-from tests.operator.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
 from dedup_operator import retentions
 from dedup_operator.clusters import Refused

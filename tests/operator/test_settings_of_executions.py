@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, ScriptedHelm, World
 from tests.operator.test_reconciliations import applied, edit, message
-from tests.operator.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, ScriptedHelm, World
 
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Image, Settings

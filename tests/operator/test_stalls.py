@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 from tests.operator import test_strimzi as strimzi
 from tests.operator.gates import ROOT
 from tests.operator.test_existing import allowed, secret
@@ -21,7 +22,6 @@ from tests.operator.test_privileged_faults import NET_FILTER, privileged
 from tests.operator.test_reconciliations import SMALL, applied, edit, fake, message
 from tests.operator.test_stores import ON_VOLUME, without_store
 from tests.operator.test_without_spark import unserved
-from tests.operator.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 
 from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner

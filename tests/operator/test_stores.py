@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import pytest
+from testbed.worlds import NAMESPACE, SETTINGS, STORE, ScriptedHelm, World, store_secret
 from tests.operator.test_reconciliations import applied, message
-from tests.operator.worlds import NAMESPACE, SETTINGS, STORE, ScriptedHelm, World, store_secret
 
 from dedup_operator.objects.settings import STORE_KEYS, Artifacts, Volume
 from dedup_operator.reconciliations import Reconciler

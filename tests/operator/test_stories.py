@@ -4,9 +4,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, TOLD, World, document
 from tests.operator.test_reconciliations import applied, edit, fake
-from tests.operator.worlds import NAMESPACE, TOLD, World, document
 
 from dedup.experiments import parse
 from dedup.stages import State, schedule

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 import pytest
-from tests.core.specs import changed
+from testbed.specs import changed
+from testbed.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
 from tests.operator.test_reconciliations import fake, message
-from tests.operator.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
 
 from dedup.errors import SpecificationError
 from dedup.experiments import parse

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import kopf
 import pytest
+from testbed.worlds import NAMESPACE, FakeCluster
 from tests.operator.test_remains import Strict
-from tests.operator.worlds import NAMESPACE, FakeCluster
 
 from dedup_operator import crd, watching
 from dedup_operator.clusters import Unreachable

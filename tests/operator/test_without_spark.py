@@ -1,7 +1,7 @@
 """Spark's operator is another one's: it may not be there, or look the other way, and nothing is lost for that."""
 
+from testbed.worlds import NAMESPACE, World
 from tests.operator.test_reconciliations import applied, fake, message
-from tests.operator.worlds import NAMESPACE, World
 
 
 def move_without_spark(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from tests.core.specs import changed
+from testbed.specs import changed
 
 
 class Wrong(NamedTuple):

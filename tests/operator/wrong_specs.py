@@ -7,7 +7,7 @@ server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to
 
 from typing import Any, Final
 
-from tests.core.specs import ABSENT
+from testbed.specs import ABSENT
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_places import BUCKET, PLACES, S3
 from tests.operator.wrong_settings import SETTINGS

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.core.specs import ABSENT
+from testbed.specs import ABSENT
 from tests.operator.wrong import Wrong
 
 from dedup.deployments import PLAIN_RULE, TOKEN_RULE

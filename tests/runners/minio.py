@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-from tests.kubernetes.cluster import binaries
+from testbed.cluster import binaries
 from upath import UPath
 
 from dedup import stores

@@ -1,0 +1,254 @@
+"""The course of a story: an operator, the controllers and a user, one look after the other, and what came of it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dedup_operator.clusters import Cluster, ClusterError, Object
+from dedup_operator.reconciliations import LOOK_AGAIN_S, REMAINS, Reconciler
+from dedup_operator.sights import ended
+from testbed.campaign.breaks import Effect, Way
+from testbed.campaign.grounds import NOBODYS, OURS, Controllers, Forks, Ground, Helm
+from testbed.campaign.stories import Story, Turn
+from testbed.worlds import SETTINGS, Crash, Played, World
+
+NAME: Final = "e"
+MAX_LOOKS: Final = 600
+RESTART_S: Final = 20.0
+RETRY_S: Final = 1.0
+
+
+class Ended(Exception):
+    """It goes on for ever, or stops before its end."""
+
+
+@dataclass
+class Course:
+    """A story on some ground, at some point."""
+
+    story: Story
+    world: World
+    uid: str = ""
+    todo: list[Turn] = field(default_factory=list)
+    """What the user will still do."""
+    turned: bool = False
+    looks: int = 0
+    turned_at: int = 0
+    """The look after which the user did the last thing."""
+    over: bool = False
+    effects: list[Effect] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    wrongs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, story: Story, ground: Played, namespace: str) -> "Course":
+        course = cls(story, World(ground, namespace, story.fails), todo=list(story.turns))
+        course.world.apply(story.document)
+        course.world.player = Controllers(ground, namespace, story.fails)
+        course.uid = course.world.live()["metadata"]["uid"]
+        return course
+
+    def fork(self) -> "Course":
+        """The same on a ground of its own."""
+        old = self.world
+        assert isinstance(old.cluster, Forks)
+        ground = old.cluster.fork()
+        world = World(ground, old.namespace, old.fails, installed=list(old.installed))
+        world.now_s = old.now_s
+        world.player = Controllers(ground, old.namespace, old.fails, jobs=dict(old.player.jobs))
+        made = Course(self.story, world, self.uid, list(self.todo), self.turned, self.looks, self.turned_at, self.over)
+        made.jobs, made.effects = list(self.jobs), list(self.effects)
+        made.verdicts, made.wrongs = list(self.verdicts), list(self.wrongs)
+        return made
+
+    def way(self, **how: Any) -> Way:
+        return Way(self.world.cluster, others=self, effects=self.effects, jobs=self.jobs, **how)
+
+    def look(self, way: Way) -> None:
+        """One look of the operator, and what the others do then. A look that failed is repeated before they do."""
+        if self.looks >= MAX_LOOKS:
+            raise Ended("it goes on for ever")
+        self.looks += 1
+        way.stage = self.stage()
+        helm = Helm(way, self.world.installed, self.world.refuses)
+        again_s: float | None = 0.0
+        try:
+            where = self.world.namespace
+            again_s = Reconciler(way, helm, SETTINGS, lambda: self.world.now_s, (where,)).look((where, NAME))
+        except Crash:
+            self.world.now_s += RESTART_S
+        except ClusterError:
+            self.world.now_s += RETRY_S
+        waits = again_s is None or again_s > 0
+        self.note()
+        if self.over:
+            return
+        if waits and isinstance(self.world.cluster, Ground):
+            self.wrongs += [f"{orphan} has no owner" for orphan in self.world.cluster.unowned(self.uid)]
+        if self._turn(waits):
+            return
+        if self.stage() == "Finished" and (again_s is None or again_s > LOOK_AGAIN_S):
+            self._end()
+        elif waits:
+            self.move()
+            self.world.now_s += 1
+
+    def play(self, way: Way) -> "Course":
+        """To its end."""
+        while not self.over:
+            self.look(way)
+        return self
+
+    def stage(self) -> str:
+        """The stage that the resource's status is at."""
+        live = self.world.cluster.get("DedupExperiment", self.world.namespace, NAME)
+        status = (live or {}).get("status") or {}
+        if status.get("verdict"):
+            return "Finished"
+        if not status.get("state"):
+            return "Begin"
+        return str(self.story.stages[status["state"]["cursor"]])
+
+    def move(self) -> None:
+        """What controllers do."""
+        self.world.player.move()
+
+    def annotate(self) -> None:
+        """Somebody else writes the resource."""
+        note = {"metadata": {"annotations": {"somebody": str(self.looks)}}}
+        self.world.cluster.patch("DedupExperiment", self.world.namespace, NAME, note)
+
+    def edit(self, spec: Object) -> None:
+        """The user changes the spec."""
+        change = {"spec": spec, "metadata": {"generation": self.world.live()["metadata"]["generation"] + 1}}
+        self.world.cluster.patch("DedupExperiment", self.world.namespace, NAME, change)
+
+    def renew(self) -> None:
+        """The user gives a new runToken."""
+        self.edit({"runToken": "2"})
+
+    def suspend(self) -> None:
+        """The user suspends, and resumes as soon as the operator waits."""
+        self.edit({"suspend": True})
+        self.todo.append(Turn(None, True, {"suspend": False}))
+
+    def depart(self) -> None:
+        """The user deletes the resource."""
+        self.world.cluster.delete("DedupExperiment", self.world.namespace, NAME)
+        self.over = True
+
+    def sweep(self) -> None:
+        """An operator hears of the deletion, or begins after it."""
+        way, where = self.way(), self.world.namespace
+        Reconciler(way, Helm(way, []), SETTINGS, lambda: self.world.now_s, (where,)).look(REMAINS)
+
+    def ago(self, writes: int) -> Cluster:
+        """What there was so many writes ago."""
+        assert isinstance(self.world.cluster, Ground)
+        return self.world.cluster.ago(writes)
+
+    def findings(self) -> Object:
+        """What people and tools read in the end, but for times."""
+        status = self.world.status()
+        conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+        return {
+            "verdict": status.get("verdict"),
+            "phase": status["phase"],
+            "progress": status["progress"],
+            "conditions": conditions,
+            "token": status.get("observedRunToken"),
+            "failures": status["state"]["failures"],
+            "systems left": len(self.world.cluster.list("StatefulSet", self.world.namespace, ""))
+            + len(self.world.cluster.list("Secret", self.world.namespace, "owner=helm")),
+        }
+
+    def orphans(self) -> list[str]:
+        """What stays without the experiment: no owner takes it along. Pods belong to Jobs."""
+        return [
+            f"{kind} {made['metadata']['name']}"
+            for kind in OURS
+            for made in self.world.cluster.list(kind, self.world.namespace, "")
+            if made["metadata"]["name"] not in NOBODYS
+            and all(each["uid"] != self.uid for each in made["metadata"].get("ownerReferences") or ())
+        ]
+
+    def seconds(self, calm: "Course", spare: int = 0) -> list[str]:
+        """Effects more often than in a calm course; a release that had to be made again is proven again."""
+        again = len(self.world.installed) != len(calm.world.installed)
+        return [
+            f"{effect} {times} times, calm: {calm.effects.count(effect)}"
+            for effect, times in Counter(self.effects).items()
+            if times > calm.effects.count(effect) + spare and not (again and effect.component == "readiness")
+        ]
+
+    def missing(self, calm: "Course", spare: int = 0) -> list[str]:
+        return [
+            f"{effect} {self.effects.count(effect)} times, calm: {times}"
+            for effect, times in Counter(calm.effects).items()
+            if self.effects.count(effect) < times - spare
+        ]
+
+    def _turn(self, waits: bool) -> bool:
+        if not self.todo:
+            return False
+        turn = self.todo[0]
+        if (turn.waits and not waits) or (turn.stage is not None and turn.stage != self.stage()):
+            return False
+        if turn.parked and not self.world.status().get("parked"):
+            return False
+        self.todo, self.turned, self.turned_at = self.todo[1:], True, self.looks
+        self.edit(turn.spec)
+        return True
+
+    def _end(self) -> None:
+        if self.todo:
+            raise Ended(f"the user never came to {self.todo[0].spec}")
+        self.over = True
+
+    def note(self) -> None:
+        """What must hold at any time."""
+        live = self.world.cluster.get("DedupExperiment", self.world.namespace, NAME)
+        verdict = ((live or {}).get("status") or {}).get("verdict")
+        if verdict and (not self.verdicts or self.verdicts[-1] != verdict):
+            self.verdicts.append(verdict)
+        active = [
+            job["metadata"]["name"]
+            for job in self.world.cluster.list("Job", self.world.namespace, "dedup.dev/component=run")
+            if ended(job) is None
+        ]
+        wrong = f"runs at once: {', '.join(sorted(active))}"
+        if len(active) > 1 and wrong not in self.wrongs:
+            self.wrongs.append(wrong)
+
+
+def fingerprint(course: Course) -> Any:
+    """All that the rest of a course depends on, and its effects so far: two courses with the same end the same way.
+
+    Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), and the
+    attempts of runs that are over, which the operator never looks at again.
+    """
+    cluster = course.world.cluster
+    assert isinstance(cluster, Forks)
+    objects = cluster.everything()
+    live = course.world.live()
+    status = dict(live.get("status") or {})
+    state = dict(status.pop("state", {}))
+    state.pop("sinceUnixS", None)
+    conditions = [{k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.pop("conditions", [])]
+    others: Counter[Any] = Counter()
+    for (kind, namespace, name), made in objects.items():
+        labels = made["metadata"].get("labels") or {}
+        component = labels.get("dedup.dev/component")
+        if kind == "Pod":
+            of = objects.get(("Job", namespace, labels["batch.kubernetes.io/job-name"]))
+            if of is None or ended(of):
+                continue
+        if kind == "DedupExperiment" or (kind == "ConfigMap" and component == "run"):
+            continue
+        over = kind == "Job" and ended(made)
+        run = (made["metadata"].get("annotations") or {}).get("dedup.dev/run")
+        said = labels.get("status") if kind == "Secret" else made.get("status")
+        owned = any(each["uid"] == course.uid for each in made["metadata"].get("ownerReferences") or ())
+        others[(kind, run if over and run else name, owned, over, repr(said))] += 1
+    return live["spec"], status, state, conditions, others, course.todo, course.verdicts, Counter(course.effects)

@@ -1,0 +1,159 @@
+"""What a campaign's operator stands on: a cluster that remembers, Helm that can be interrupted, and the controllers."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self, runtime_checkable
+
+from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
+from dedup_operator.releases import _PASSES, secrets_of
+from testbed.campaign.breaks import Way
+from testbed.worlds import STAMP, STORE, FakeCluster, Played, Player, _workload
+
+PAST: Final = 8
+OURS: Final = (
+    *("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding"),
+    *("Job", "StatefulSet", "Deployment", "SparkApplication"),
+)
+NOBODYS: Final = ("default", "kube-root-ca.crt", STORE)
+"""Every namespace has these."""
+BUSY: Final = "another operation (install/upgrade/rollback) is in progress"
+_SENT: Final = {
+    "name": "producer",
+    "image": "none",
+    "imageID": "none",
+    "ready": False,
+    "restartCount": 0,
+    "state": {"terminated": {"exitCode": 0, "startedAt": STAMP, "finishedAt": STAMP}},
+}
+
+
+@runtime_checkable
+class Forks(Played, Protocol):
+    """A cluster of which a course can be had again from any of its looks."""
+
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        """All objects there are, by kind, namespace and name; events may be missing."""
+
+    def fork(self) -> Self:
+        """The same, going its own way from here."""
+
+
+@dataclass
+class Ground(FakeCluster):
+    """The fake cluster, and how it was before each of the last writes. No object of it is ever changed in place."""
+
+    past: deque[dict[tuple[str, str, str], Object]] = field(default_factory=lambda: deque(maxlen=PAST))
+
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        return self.objects
+
+    def fork(self) -> "Ground":
+        return replace(self, objects=dict(self.objects), past=self.past.copy())
+
+    def ago(self, writes: int) -> FakeCluster:
+        """The cluster as it was so many writes ago."""
+        return replace(self, objects=self.past[-min(writes, len(self.past))])
+
+    def unowned(self, uid: str) -> list[str]:
+        """What would stay without the experiment."""
+        return [
+            f"{kind} {name}"
+            for (kind, _, name), made in self.objects.items()
+            if kind in OURS
+            and name not in NOBODYS
+            and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
+        ]
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        self.past.append(dict(self.objects))
+        super().delete(kind, namespace, name)
+
+    def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        self._must_be_there(kind, namespace, name)
+        super().patch(kind, namespace, name, change)
+
+    def replace_status(self, made: Object) -> Object:
+        self._must_be_there(made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
+        return super().replace_status(made)
+
+    def _must_be_there(self, *key: str) -> None:
+        if key not in self.objects:
+            raise Refused(f'{key[0]} "{key[2]}" not found')
+
+    def _put(self, key: tuple[str, str, str], made: Object) -> None:
+        self.past.append(dict(self.objects))
+        super()._put(key, made)
+
+
+class Controllers(Player):
+    """A run's producer has ended some time before its Job is complete."""
+
+    def _move_job(self, made: Object) -> None:
+        name, goes_on = made["metadata"]["name"], (made.get("status") or {}).get("ready")
+        if goes_on and self.jobs.get(name) and not self.fails(made):
+            for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+                if not (pod.get("status") or {}).get("containerStatuses"):
+                    self.cluster.set_status(pod, {"phase": "Running", "containerStatuses": [_SENT]})
+                    return
+        super()._move_job(made)
+
+
+@dataclass
+class Helm:
+    """What Helm asks of the API server, on the operator's way, so that it breaks with it.
+
+    Its release is pending at first, and the chart is one workload. A request that fails ends it as it ends Helm: with
+    the API server's words, and with a release that is `failed`, if that can still be written. The last write of an
+    installation may fail unheard (Helm's `recordRelease`).
+    """
+
+    way: Way
+    installed: list[str]
+    """Every installation that was begun."""
+    refuses: Exception | None = None
+
+    def install(self, release: str, namespace: str, kind: str, values: Object, marks: Mapping[str, str]) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        with self.way.helm(kind, _spoken):
+            found = secrets_of(self.way, release, namespace)
+            if any(each["metadata"]["labels"]["status"].startswith("pending") for each in found):
+                raise Unreachable(BUSY)
+            self.installed.append(release)
+            self._install(release, namespace, values, {**marks, "version": str(len(found) + 1)})
+
+    def uninstall(self, release: str, namespace: str) -> None:
+        with self.way.helm(release, _spoken):
+            secrets = secrets_of(self.way, release, namespace)
+            for secret in secrets[-1:]:
+                self._call(secret["metadata"]["name"], namespace, "uninstalling")
+            self.way.delete("StatefulSet", namespace, release)
+            for secret in secrets:
+                self.way.delete("Secret", namespace, secret["metadata"]["name"])
+
+    def _install(self, release: str, namespace: str, values: Object, marks: Mapping[str, str]) -> None:
+        name = f"sh.helm.release.v1.{release}.v{marks['version']}"
+        labels = {**marks, "owner": "helm", "name": release, "status": "pending-install"}
+        meta = {"name": name, "namespace": namespace, "labels": labels}
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "helm.sh/release.v1"}
+        if not self.way.create(made):
+            raise Unreachable(BUSY)
+        try:
+            self.way.create(_workload(release, namespace, values))
+        except ClusterError:
+            self._call(name, namespace, "failed")
+            raise
+        self._call(name, namespace, "deployed")
+
+    def _call(self, secret: str, namespace: str, status: str) -> None:
+        try:
+            self.way.patch("Secret", namespace, secret, {"metadata": {"labels": {"status": status}}})
+        except ClusterError:
+            pass  # Helm writes it to its log, and no more
+
+
+def _spoken(error: ClusterError) -> ClusterError:
+    """What the operator makes of Helm's words."""
+    words = f"helm: {error}"
+    return Unreachable(words) if _PASSES.search(words) else Refused(words)

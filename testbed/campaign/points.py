@@ -1,0 +1,181 @@
+"""Every point of every story, tried: one break at one request, and then on to the end.
+
+A point starts from the look in which it lies, as the calm course left the world before it, and it is over as soon as
+the world is what it is at some look of the calm course: from there, nothing can differ any more. That makes a point
+cost milliseconds on the fake cluster, and a fraction of a second on an API server that can be put back to what it was
+(servers.py). `to_the_end` waives the second.
+
+On any other API server every point is a course of its own in a new namespace, from `kubectl apply` to the verdict.
+"""
+
+import datetime
+import os
+import random
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from testbed.campaign.breaks import BREAKS, DELETED, LEFT, USERS, Break, Request, at
+from testbed.campaign.courses import Course, Ended, fingerprint
+from testbed.campaign.grounds import Forks, Ground
+from testbed.campaign.stories import NEXT_LOOKS, SHORT, Story
+from testbed.worlds import NAMESPACE, Played
+
+ALL: Final = (*BREAKS, *USERS, DELETED, LEFT)
+SEED: Final = "DEDUP_SEED"
+Some = TypeVar("Some")
+
+
+class Point(NamedTuple):
+    story: Story
+    number: int
+    """Of the request, from 1, in the calm course."""
+    request: Request
+    how: Break
+
+    def on(self, calm: "Calm") -> "Point":
+        """The same in another calm course, in which the objects have names of their own."""
+        return self._replace(request=calm.asked[self.number - 1])
+
+    def __str__(self) -> str:
+        return f"{self.story.name}, {self.request.stage}, request {self.number} ({self.request}): {self.how.name}"
+
+
+class Outcome(NamedTuple):
+    point: Point
+    same: bool
+    """Everything that is read in the end is as in the calm course."""
+    seconds: int
+    """Effects that the calm course had less often, and moments with two runs at a time."""
+    orphans: int
+    why: str
+
+    @property
+    def good(self) -> bool:
+        return self.same and not self.seconds and not self.orphans
+
+
+class Calm(NamedTuple):
+    """A course without a break."""
+
+    course: Course
+    asked: list[Request]
+    before: list[tuple[int, Course]]
+    """Each look: how many requests came before it, and the world then."""
+    seen: set[str]
+
+
+def seed() -> int:
+    """Today's, or the one that DEDUP_SEED says."""
+    said = os.environ.get(SEED)
+    return int(said) if said else datetime.datetime.now(datetime.UTC).date().toordinal()
+
+
+def sampled(points: Sequence[Some], how_many: int) -> list[Some]:
+    """So many of them, chosen by the seed, in their order."""
+    chosen = sorted(random.Random(seed()).sample(range(len(points)), min(how_many, len(points))))
+    return [points[index] for index in chosen]
+
+
+def calm(story: Story) -> Calm:
+    """On the fake cluster."""
+    return _followed(Course.of(story, Ground(), NAMESPACE))
+
+
+def calm_on(ground: Forks, namespace: str, story: Story) -> Calm:
+    """On another ground. It ends as the fake cluster's, by which its points are judged: a ground tells but its present.
+
+    AssertionError if it does not, or if other requests are made on the way.
+    """
+    here, expected = _followed(Course.of(story, ground, namespace)), calm(story)
+    nothing = Break("nothing", ())
+    outcome = judged(Point(story, 0, here.asked[0], nothing), here.course, expected.course)
+    assert outcome.good, f"{story.name}, nothing broken: {outcome.why}"
+    assert [_unnamed(each) for each in here.asked] == [_unnamed(each) for each in expected.asked], story.name
+    return here._replace(course=expected.course)
+
+
+def _followed(course: Course) -> Calm:
+    way, before, seen = course.way(), [], set()
+    while not course.over:
+        before.append((len(way.asked), course.fork()))
+        course.look(way)
+        seen.add(repr(fingerprint(course)))
+    return Calm(course, way.asked, before, seen)
+
+
+def points_of(calm: Calm, breaks: Sequence[Break] = ALL) -> Iterator[Point]:
+    """All breaks of all requests; of a story with turns, from the first of them to some looks after the last."""
+    first, last, story = 0, len(calm.before), calm.course.story
+    if story.turns:
+        turned = [index for index, (_, course) in enumerate(calm.before) if course.turned]
+        first, last = turned[0] - 1, calm.course.turned_at + NEXT_LOOKS
+    for look, (asked_before, _) in enumerate(calm.before[:last]):
+        end = calm.before[look + 1][0] if look + 1 < len(calm.before) else len(calm.asked)
+        for number in range(asked_before + 1, end + 1):
+            request = calm.asked[number - 1]
+            for how in breaks:
+                races = bool(story.turns) and how.meanwhile == "move"
+                here = story is SHORT if how in USERS else look >= first + races
+                if here and how.breaks(request):
+                    yield Point(story, number, request, how)
+
+
+def tried(point: Point, calm: Calm, *, to_the_end: bool = False) -> Outcome:
+    """On the ground of the calm course."""
+    look = max(index for index, (number, _) in enumerate(calm.before) if number < point.number)
+    number, course = point.number - calm.before[look][0], calm.before[look][1].fork()
+    way = course.way(breaks=at(number, point.how))
+    try:
+        while not course.over:
+            course.look(way)
+            broken = len(way.asked) >= number
+            if broken and (asked := way.asked[number - 1]) != point.request:
+                return Outcome(point, False, 0, 0, f"request {point.number} is another one here: {asked}")
+            if broken and not to_the_end and not course.over and repr(fingerprint(course)) in calm.seen:
+                return Outcome(point, True, len(course.wrongs), 0, "; ".join(course.wrongs))
+    except Ended as error:
+        return Outcome(point, False, 0, 0, str(error))
+    return judged(point, course, calm.course)
+
+
+def tried_on(ground: Played, namespace: str, point: Point, calm: Calm) -> Outcome:
+    """On another ground, in a namespace of its own. The calm course may be the fake cluster's: both end the same."""
+    course = Course.of(point.story, ground, namespace)
+    way = course.way(breaks=at(point.number, point.how))
+    try:
+        course.play(way)
+    except Ended as error:
+        return Outcome(point, False, 0, 0, str(error))
+    asked = way.asked[point.number - 1]
+    if _unnamed(asked) != _unnamed(point.request):
+        return Outcome(point, False, 0, 0, f"request {point.number} is another one here: {asked}")
+    return judged(point, course, calm.course)
+
+
+def _unnamed(request: Request) -> Request:
+    """Names come of the resource's uid, which is another one each time."""
+    return request._replace(name="")
+
+
+def judged(point: Point, course: Course, calm: Course) -> Outcome:
+    """A course that has come to its end, held against the calm one.
+
+    If controllers were quicker than the user in stopping a run, it had one attempt more or less: both are right. Where
+    the user comes at any request, whatever was done may be done once more.
+    """
+    if point.how is LEFT:
+        course.sweep()
+    orphans = course.orphans()
+    if point.how in (DELETED, LEFT):
+        return Outcome(point, True, len(course.wrongs), len(orphans), "; ".join([*course.wrongs, *orphans]))
+    said, expected = course.findings(), calm.findings()
+    if point.how.meanwhile == "renew":
+        expected["token"] = "2"
+    differs = [f"{key}: {said[key]}, calm: {expected[key]}" for key in expected if said[key] != expected[key]]
+    if course.verdicts != calm.verdicts:
+        differs.append(f"verdicts: {course.verdicts}")
+    late = 1 if point.story.turns and point.how.meanwhile == "move" else 0
+    seconds = [*course.wrongs, *course.seconds(calm, 1 if point.how in USERS else late)]
+    missing = course.missing(calm, late)
+    why = [*differs, *missing, *seconds, *orphans]
+    return Outcome(point, not differs and not missing, len(seconds), len(orphans), "; ".join(why))

@@ -1,0 +1,99 @@
+"""A real API server that can be put back to what it was: etcd forgets what came since.
+
+So the world of any look of a calm course can be had again as often as one likes, with every name, owner and time. What
+the API server answers is what etcd holds: it has no other memory, and its cache follows etcd.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from kubernetes.client import ApiClient
+
+from dedup_operator.clusters import Object
+from testbed.campaign.grounds import OURS
+from testbed.cluster import control_plane
+from testbed.played import PlayedCluster, new_namespace, playing
+
+EVERYTHING: Final = {"key": "/registry/", "range_end": "/registry0"}
+TIMEOUT_S: Final = 30.0
+KINDS: Final = (*OURS, "Pod")
+Kept = Mapping[str, str]
+"""Keys and values, in base64."""
+
+
+class Memory:
+    """What etcd holds of one namespace. It is asked by its JSON gateway, at the socket of its clients."""
+
+    def __init__(self, socket: Path, namespace: str) -> None:
+        self.namespace = namespace
+        self._http = httpx.Client(
+            base_url="http://etcd/v3/kv/", transport=httpx.HTTPTransport(uds=str(socket)), timeout=TIMEOUT_S
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def read(self) -> Kept:
+        asked = {key: _coded(text) for key, text in EVERYTHING.items()}
+        names = [each["key"] for each in self._ask("range", {**asked, "keys_only": True})["kvs"]]
+        place = f"/{self.namespace}/"
+        ours = [{"request_range": {"key": name}} for name in names if place in base64.b64decode(name).decode()]
+        answers = self._ask("txn", {"success": ours}).get("responses", [])
+        return {each["key"]: each["value"] for answer in answers for each in answer["response_range"]["kvs"]}
+
+    def put_back(self, kept: Kept) -> None:
+        """All at once."""
+        now = self.read()
+        gone = [{"request_delete_range": {"key": key}} for key in now.keys() - kept.keys()]
+        changed = [
+            {"request_put": {"key": key, "value": value}} for key, value in kept.items() if now.get(key) != value
+        ]
+        if gone or changed:
+            self._ask("txn", {"success": [*gone, *changed]})
+
+    def _ask(self, what: str, body: Object) -> Any:
+        answer = self._http.post(what, json=body)
+        answer.raise_for_status()
+        return answer.json()
+
+
+class Server(PlayedCluster):
+    """A namespace on an API server. What was `kept` of it is a past, from which it goes on when it is forked."""
+
+    def __init__(self, client: ApiClient, memory: Memory, kept: Kept | None = None) -> None:
+        super().__init__(client)
+        self.namespace, self._memory, self._kept = memory.namespace, memory, kept
+
+    def everything(self) -> Mapping[tuple[str, str, str], Object]:
+        """What anything is decided by."""
+        found = [(kind, made) for kind in KINDS for made in self.list(kind, self.namespace, "")]
+        return {(kind, self.namespace, made["metadata"]["name"]): made for kind, made in found}
+
+    def fork(self) -> "Server":
+        """Of what is, what it is now, to be kept; of what was kept, the same again: there is one present only."""
+        if self._kept is None:
+            return Server(self.client, self._memory, self._memory.read())
+        self._memory.put_back(self._kept)
+        return Server(self.client, self._memory)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Callable[[], Server]]:
+    """A control plane of our own: what makes a namespace on it."""
+    with control_plane.running(folder) as ours, playing(ours.api_server) as cluster, ExitStack() as memories:
+        socket = ours.lab.data("etcd") / control_plane.CLIENTS
+
+        def made() -> Server:
+            memory = Memory(socket, new_namespace(cluster))
+            memories.callback(memory.close)
+            return Server(cluster.client, memory)
+
+        yield made
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,1 @@
+"""A Kubernetes of our own, from package registries alone: processes, namespaces, nodes and images."""

@@ -1,0 +1,130 @@
+"""What makes a machine a node of a cluster: containerd, a kubelet and kube-proxy.
+
+- **containerd** keeps images and makes containers of them (by runc). It gives each pod a cable of its own to the node,
+  by the CNI plugin `ptp`: whatever a pod sends passes the node's routing, where services are made.
+- **kubelet** watches the API server for pods that are bound to its node, has containerd start them, and tells how they
+  are. The API server in turn asks it for logs and for `exec`: each knows the other by a certificate (certificates.py).
+- **kube-proxy** watches services and writes iptables rules that turn a service's address into one of its pods'.
+
+Each function here writes what its program reads, and returns the command line that starts it.
+
+All three find the API server by a kubeconfig file, and stand in namespaces of the cluster's own (namespaces.py).
+"""
+
+import json
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, Final
+
+from testbed.cluster import packages
+from testbed.cluster.binaries import KUBE_PROXY, KUBELET
+from testbed.cluster.certificates import Pair
+
+NODE: Final = "node"
+POD_NETWORK: Final = "10.244.0.0/16"
+DNS_SERVICE: Final = IPv4Address("10.96.0.10")
+"""Where pods ask for names: the address that the cluster's DNS, when there is one, has to take."""
+SOCKET: Final = Path("/run/containerd/containerd.sock")
+CONSTANTS: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
+"""Where a kubelet and CNI plugins write whatever they are told: in the cluster, folders of its own are seen there.
+
+Were they the machine's, our kubelet would delete the sockets of another that runs on it.
+"""
+CNI: Final = {
+    "cniVersion": "0.4.0",
+    "name": "pods",
+    "plugins": [
+        {
+            "type": "ptp",
+            "ipam": {
+                "type": "host-local",
+                "dataDir": "/run/cni",
+                "ranges": [[{"subnet": POD_NETWORK}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        },
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ],
+}
+
+
+def containerd(folder: Path, images: Path, pause: str) -> list[str]:
+    """Images are kept in `images`; `pause` is the one whose only task is to hold a pod's namespaces."""
+    plugins = folder / "cni"
+    plugins.mkdir()
+    (plugins / "pods.conflist").write_text(json.dumps(CNI, indent=2), encoding="utf-8")
+    config = folder / "containerd.toml"
+    config.write_text(
+        f"""version = 2
+root = "{images}"
+state = "{SOCKET.parent}"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.internal.v1.opt",  # it would make folders below /opt
+]
+
+[grpc]
+address = "{SOCKET}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{pause}"
+# Only CAP_SYS_RESOURCE could give a container a better score than containerd's own, and a virtual machine may lack it.
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{packages.cni_folder()}"
+conf_dir = "{plugins}"
+""",
+        encoding="utf-8",
+    )
+    return [packages.find("containerd"), f"--config={config}"]
+
+
+def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own: Pair, client: Path) -> list[str]:
+    """Pods' cgroups are made below `cgroup`; it shows its `own` certificate and obeys whoever shows `client`."""
+    names = folder / "resolv.conf"
+    names.write_text("", encoding="ascii")  # nobody outside of the cluster is asked for names
+    config: dict[str, Any] = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": f"unix://{SOCKET}",
+        "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(client)}},
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(own.certificate),
+        "tlsPrivateKeyFile": str(own.key),
+        "clusterDNS": [str(DNS_SERVICE)],
+        "clusterDomain": "cluster.local",
+        "resolvConf": str(names),
+        "cgroupRoot": f"/{cgroup}",
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "volumePluginDir": str(folder / "volume-plugins"),
+        # A kubelet whose disk is fuller than it likes throws images away and refuses pods. This is a developer's disk,
+        # and what lies on it is no concern of the cluster's.
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"memory.available": "100Mi"},
+    }
+    path = folder / "kubelet.json"
+    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    return [
+        str(KUBELET.path),
+        f"--config={path}",
+        f"--kubeconfig={kubeconfig}",
+        f"--root-dir={folder / 'kubelet'}",
+        f"--hostname-override={NODE}",
+        f"--node-ip={node}",
+    ]
+
+
+def kube_proxy(kubeconfig: Path) -> list[str]:
+    """It leaves alone the limits of connection tracking, which are the whole machine's."""
+    return [
+        str(KUBE_PROXY.path),
+        f"--kubeconfig={kubeconfig}",
+        f"--hostname-override={NODE}",
+        f"--cluster-cidr={POD_NETWORK}",
+        "--proxy-mode=iptables",
+        "--conntrack-max-per-core=0",
+    ]

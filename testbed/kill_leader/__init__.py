@@ -1,0 +1,1 @@
+"""kafka-kill-leader in a cluster, driven by hand."""

@@ -1,0 +1,1 @@
+"""Strimzi without its operator: the definitions of its kinds."""
