@@ -6,7 +6,7 @@ DedupError
 ├── EvidenceError        a history is missing, damaged or contradicts itself: no verdict can rest on it
 └── PlatformError        a broker, a client or a tool failed while the experiment ran
 
-All four end a command with exit code 4 (design.md §7); none of them is ever shown with a traceback.
+All four end a command with exit code 4 (docs/design.md §7); none of them is ever shown with a traceback.
 """
 
 import re

@@ -102,7 +102,7 @@ class ConsumerReport(Record):
 
 
 class Deduplication(Record):
-    """Deduplication as asked for, and as the broker proved it after the run (design.md §7)."""
+    """Deduplication as asked for, and as the broker proved it after the run (docs/design.md §7)."""
 
     asked: bool
     in_force: bool | None = Field(description="None: it could not be proven")

@@ -1,7 +1,7 @@
 """A message is its identity: eight bytes that name a stream and a place in it.
 
 A producer writes rising integers. With several partitions each partition gets a rising sequence of its own, a
-*stream*, so that "one more than the last" keeps its meaning. 16 bits name the stream, 48 the value (design.md §5).
+*stream*, so that "one more than the last" keeps its meaning. 16 bits name the stream, 48 the value (docs/design.md §5).
 Messages go to the streams in turn: message `i` of a run (from 0) is value `i // streams + 1` of stream `i % streams`.
 """
 

@@ -1,7 +1,7 @@
 """The plan: systems × variants × runs, each with a seed, in the order in which they are done.
 
 Control and treatment runs alternate in pairs whose order is shuffled by the experiment's seed, so that whatever
-drifts while an experiment runs (a warm cache, a busy neighbour) falls on both alike (design.md §7).
+drifts while an experiment runs (a warm cache, a busy neighbour) falls on both alike (docs/design.md §7).
 """
 
 import hashlib

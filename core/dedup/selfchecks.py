@@ -5,7 +5,7 @@ The runners counted what they did, so a count that is not theirs means that some
 And some things cannot be, whatever a broker does: two messages at one position, a position within what was read to its
 end that was never read, a message that was delivered after a later one of its partition, an outcome of a send that did
 not happen. Each function yields contradictions in words, or nothing. A position that was never read is none if a second
-client could not read it either. One contradiction voids every witness of the run (design.md §7).
+client could not read it either. One contradiction voids every witness of the run (docs/design.md §7).
 """
 
 from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from dedup.refusals import refusal
 
 
 class Expectation(StrEnum):
-    """What a variant promises; each is a set of counts that must be zero (design.md §7)."""
+    """What a variant promises; each is a set of counts that must be zero (docs/design.md §7)."""
 
     EXACTLY_ONCE = "ExactlyOnce"
     AT_LEAST_ONCE = "AtLeastOnce"

@@ -11,7 +11,7 @@ manifest, a position holds two messages), nothing it says is a witness: the run 
 
 Without a witness the burden turns round. A pass has to be earned: history whole, end reached, every planned fault shown
 to have struck and healed, deduplication proven from the broker, and nothing left that could hide what was looked for.
-The rules are design.md §7.
+The rules are docs/design.md §7.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

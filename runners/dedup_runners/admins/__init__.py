@@ -99,7 +99,7 @@ class Admin(Protocol):
         ...
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
-        """What the broker shows of deduplication on this topic, after the fact (design.md §7)."""
+        """What the broker shows of deduplication on this topic, after the fact (docs/design.md §7)."""
         ...
 
     def look(self, topic: str, turn: int) -> dict[str, str] | None:
