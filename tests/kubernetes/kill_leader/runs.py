@@ -20,7 +20,7 @@ from tests.kubernetes.kill_leader.targets import Target
 from dedup import __version__
 from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Experiment
-from dedup.faults import Planned, assemble
+from dedup.faults.records import Planned, assemble
 from dedup.histories import MANIFEST
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, deduplicates
