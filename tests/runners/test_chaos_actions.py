@@ -1,5 +1,6 @@
 """What a fault believes: with a site made of words, so that each word can be missing."""
 
+import threading
 from types import SimpleNamespace as Object
 from typing import Any
 
@@ -110,4 +111,23 @@ def test_who_leads_is_known_before_it_matters() -> None:
     try:
         until(lambda: leaders.latest == "2", BOUND_S, "the last answer")
     finally:
+        leaders.close()
+
+
+def test_who_leads_is_asked_again_and_an_answer_that_does_not_come_is_not_waited_for() -> None:
+    held = threading.Event()
+    answers = iter(["1", "2", "3"])
+
+    def ask() -> str:
+        answer = next(answers, None)
+        if answer is None:
+            held.wait(BOUND_S)
+        return answer or "3"
+
+    leaders = Leaders(ask, every_s=0.001)
+    try:
+        assert leaders.again(BOUND_S) == "3"
+        assert leaders.again(0.01) == "3"
+    finally:
+        held.set()
         leaders.close()
