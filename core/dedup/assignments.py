@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 
 from dedup.endpoints import Endpoints
 from dedup.errors import SpecificationError
-from dedup.experiments import LATENCY_FAULT, Experiment, Fault, System, Variant
+from dedup.experiments import Experiment, System, Variant
+from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.manifests import Record
 from dedup.plans import Run, plan
 from dedup.refusals import location, short

@@ -10,7 +10,8 @@ from math import isclose
 from pydantic import Field
 
 from dedup.anomalies import Verification
-from dedup.experiments import LATENCY_FAULT, Expectation, Experiment, Fault
+from dedup.experiments import Expectation, Experiment
+from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.payloads import messages_of
 from dedup.plans import Run, deduplicates
@@ -66,7 +67,7 @@ def _planned(fault: Fault) -> PlannedFault:
         name=fault.name,
         kind=fault.kind,
         message=fault.at.message,
-        settings=fault.settings,
+        settings=fault.given.settings,
         bookie=fault.needs_bookies,
     )
 

@@ -7,7 +7,7 @@ itself before it sent its first message: nothing was tested yet. An attempt that
 itself is its run's result for ever. Every repetition is listed, with its reason.
 
 An attempt with a history can be replaced for one reason only: its faults *missed* the traffic, which is known before
-its topic is read (`dedup.faults.missed`). How many may be, the experiment says (`spec.replacements`).
+its topic is read (`dedup.faults.records.missed`). How many may be, the experiment says (`spec.replacements`).
 """
 
 from enum import StrEnum

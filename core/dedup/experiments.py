@@ -22,8 +22,8 @@ from dedup.artifacts import Artifacts
 from dedup.client_settings import refused
 from dedup.deployments import STRIMZI, Deploy, Existing
 from dedup.errors import SpecificationError
-from dedup.fault_kinds import LATENCY_FAULT as LATENCY_FAULT
-from dedup.fault_kinds import Fault as Fault
+from dedup.faults.kinds import Need
+from dedup.faults.registry import KINDS, Fault, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
@@ -38,7 +38,7 @@ MAX_RUNS: Final = 10_000
 """Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
-    ("deploy", "dropTCP", "podDelete", "partition")
+    ("deploy", *(kind.key for kind in KINDS if not kind.in_every_digest))
 )
 """Keys of the spec, its systems and faults that are younger than the digest: at their defaults they do not enter it."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
@@ -318,39 +318,29 @@ class Spec(Part):
 
     def _check_faults_possible(self) -> None:
         """What a fault strikes must be there in every system, and what it needs must be granted."""
-        without = next((system.name for system in self.systems if system.pulsar is None), None)
         existing = next((system.name for system in self.systems if system.existing is not None), None)
-        strimzis = next((system.name for system in self.systems if system.chart == STRIMZI), None)
+        lacking = {
+            Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
+            Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
+            Need.PRIVILEGE: None if self.allow_privileged_faults else "",
+        }
         for index, fault in enumerate(self.faults):
-            if existing is not None and fault.move_leader is None:
+            if existing is not None and not fault.given.on_existing:
                 raise refusal(
                     f"faults[{index}].{fault.kind}",
                     fault.name,
                     f"system {existing} is there already: its clients go straight to its brokers, "
                     "where no proxy can cut them off, and its pods are not the experiment's to hurt",
-                    "write moveLeader, or let the system be deployed",
+                    f"write {possible_on_existing()}, or let the system be deployed",
                 )
-            if fault.needs_bookies and without is not None:
-                raise refusal(
-                    f"faults[{index}].kill.target",
-                    "Bookie",
-                    f"system {without} is a Kafka, and only a Pulsar has bookies",
-                    "write Leader, or test the Pulsar by itself",
-                )
-            if fault.by_policy and strimzis is not None:
-                raise refusal(
-                    f"faults[{index}].partition.by",
-                    "NetworkPolicy",
-                    f"system {strimzis} is Strimzi's, whose own policies let brokers be reached, and policies add up",
-                    "write NetFilter (with spec.allowPrivilegedFaults), or take deploy.chart out",
-                )
-            if fault.privileged and not self.allow_privileged_faults:
-                raise refusal(
-                    f"faults[{index}].partition.by",
-                    "NetFilter",
-                    "it adds a container with NET_ADMIN to a broker's pod",
-                    "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
-                )
+            for choice in fault.given.chosen:
+                if (system := lacking[choice.need]) is not None:
+                    raise refusal(
+                        f"faults[{index}].{fault.kind}.{fault.given.alias(choice.field)}",
+                        choice.value.value,
+                        choice.rule.format(system=system),
+                        choice.todo,
+                    )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""

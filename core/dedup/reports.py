@@ -23,7 +23,7 @@ from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
 from dedup.experiments import Experiment
 from dedup.exports import export
-from dedup.faults import vacuous
+from dedup.faults.records import vacuous
 from dedup.histories import VERIFICATION, read_manifest
 from dedup.manifests import Manifest
 from dedup.plans import Run, plan

@@ -27,7 +27,7 @@ from dedup.demands import demand_of as demand_of
 from dedup.demands import departures, other_faults, unplanned_sends
 from dedup.endings import Ending
 from dedup.experiments import Expectation
-from dedup.faults import struck
+from dedup.faults.records import struck
 from dedup.manifests import FaultRecord, Manifest, Record
 from dedup.plans import Run
 from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
@@ -105,7 +105,7 @@ class Evidence(Record):
     oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
     local: Verification | None = Field(None, description="Spark's method in one process, asked instead of Spark")
     vacuous: dict[str, str | None] = Field(
-        default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.vacuous)"
+        default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.records)"
     )
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
     ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")

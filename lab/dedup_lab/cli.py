@@ -42,6 +42,12 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Listing(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
 class Output(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -278,6 +284,25 @@ def logs(
 def schema() -> None:
     """Print the JSON schema of an experiment file, for editors and for the curious."""
     print(json.dumps(json_schema(), indent=2))
+
+
+listing = typer.Typer(help="List what an experiment can ask for.", no_args_is_help=True)
+app.add_typer(listing, name="list")
+
+
+@listing.command("faults")
+def list_faults(
+    output: Annotated[Listing, typer.Option("--format", help="What to print.")] = Listing.TABLE,
+) -> None:
+    """List the kinds of faults: what each does, its settings and their defaults, where it works, and what it needs."""
+    from dedup.faults import tables
+    from dedup_lab import listings
+
+    if output is Listing.TABLE:
+        listings.show_faults(tables.rows(), _console(stderr=False))
+    else:
+        rows = json.dumps([row.model_dump() for row in tables.rows()], indent=1)
+        print(rows if output is Listing.JSON else tables.markdown())
 
 
 class _Console(Console):

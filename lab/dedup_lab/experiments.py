@@ -14,6 +14,7 @@ from dedup import machines
 from dedup.attempts import result_of
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
+from dedup.faults.kinds import Platform
 from dedup.plans import deduplicates, out_of_reach, plan
 from dedup.reports import gather, keep, write
 from dedup.stages import Stage, State, drive, rewound, schedule
@@ -32,7 +33,7 @@ from dedup_runners import clients
 def check(experiment: Experiment) -> None:
     """Everything that can be known to be wrong before a broker is started; raises a one-line error."""
     for index, fault in enumerate(experiment.spec.faults):
-        if fault.needs_pods:
+        if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
                 where=f"spec.faults[{index}].{fault.kind}",
                 got=f"fault {fault.name}",

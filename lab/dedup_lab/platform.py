@@ -185,7 +185,9 @@ class LocalPlatform:
         return self._run[2]
 
     def _provision(self, system: System) -> None:
-        proxied = bool(system.network.latency_s) or any(fault.through_proxy for fault in self._experiment.spec.faults)
+        proxied = bool(system.network.latency_s) or any(
+            fault.given.through_proxy for fault in self._experiment.spec.faults
+        )
         cancelled = self._children.cancelled
         running = RunningSystem.start(
             system, proxied=proxied, logs=self._results.logs(system.name), note=self._reporter.note

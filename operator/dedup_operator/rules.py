@@ -8,7 +8,7 @@ The API server estimates what a rule costs at most from the bounds of the lists 
 definition whose rules could cost too much. That is why everything is bounded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
@@ -16,7 +16,9 @@ from pydantic import BaseModel
 from dedup.artifacts import Artifacts
 from dedup.client_settings import ADVICE, ALLOWED, RULE
 from dedup.deployments import PLAIN_RULE, TOKEN_RULE, Deploy, Existing
-from dedup.experiments import LATENCY_FAULT, MAX_RUNS, Fault, Spec, System, Workload
+from dedup.experiments import MAX_RUNS, Spec, System, Workload
+from dedup.faults.kinds import Need
+from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
 from dedup.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
@@ -131,6 +133,16 @@ def _settings(kind: str, names: Iterable[str]) -> Rule:
     )
 
 
+def _choices(need: Need, there: str) -> Iterator[Rule]:
+    """Values of faults' settings need something; `there` is CEL that says whether a spec has it."""
+    for kind in KINDS:
+        for choice in kind.choices:
+            if choice.need is need:
+                at = f"fault.{kind.key}"
+                other = f"!has({at}) || {at}.{kind.alias(choice.field)} != '{choice.value}'"
+                yield Rule(f"{there} || self.faults.all(fault, {other})", choice.said, field="faults")
+
+
 _CONTROL: Final = f"['{Expectation.DUPLICATES}']"
 _TREATMENT: Final = str([each.value for each in Expectation if each.forbids_copies])
 
@@ -193,7 +205,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Fault: (
-        _one_of("a fault", "killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition"),
+        _one_of("a fault", *(kind.key for kind in KINDS)),
         Rule(
             f"self.name != '{LATENCY_FAULT}'",
             "the system's own network latency has this name; choose another",
@@ -222,42 +234,19 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
                 "make the fault shorter or give the run more time",
                 field="faults",
             )
-            for kind, lasts in (
-                ("killTCP", "duration"),
-                ("dropTCP", "duration"),
-                ("kill", "restartAfter"),
-                ("podDelete", "gracePeriod"),
-                ("partition", "duration"),
-            )
+            for kind, lasts in ((each.key, each.alias(each.lasting)) for each in KINDS if each.lasting)
         ),
-        Rule(
-            "self.systems.all(system, has(system.pulsar)) || "
-            "self.faults.all(fault, !has(fault.kill) || fault.kill.target != 'Bookie')",
-            "one of the systems is a Kafka, and only a Pulsar has bookies; "
-            "write Leader as kill.target, or test the Pulsar by itself",
-            field="faults",
-        ),
+        *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(
             "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            "self.faults.all(fault, has(fault.moveLeader))",
+            f"self.faults.all(fault, {' || '.join(f'has(fault.{kind.key})' for kind in KINDS if kind.on_existing)})",
             "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
-            "off, and its pods are not the experiment's to hurt; write moveLeader, or let the system be deployed",
+            f"off, and its pods are not the experiment's to hurt; write {possible_on_existing()}, or let the system be "
+            "deployed",
             field="faults",
         ),
-        Rule(
-            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart)) || "
-            "self.faults.all(fault, !has(fault.partition) || fault.partition.by != 'NetworkPolicy')",
-            "Strimzi's own policies let brokers be reached, and policies add up; "
-            "write NetFilter as partition.by, or take deploy.chart out",
-            field="faults",
-        ),
-        Rule(
-            "self.allowPrivilegedFaults || "
-            "self.faults.all(fault, !has(fault.partition) || fault.partition.by != 'NetFilter')",
-            "a partition by NetFilter adds a container with NET_ADMIN to a broker's pod; "
-            "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
-            field="faults",
-        ),
+        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
+        *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
         _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),
         _switch(_TREATMENT, _CONTROL, "Enabled", TREATMENT_SWITCH),
         Rule(

@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup import __version__, faults
+from dedup import __version__
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import Experiment, System, Variant
+from dedup.faults.records import lives_ended, missed
 from dedup.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup.plans import Run, deduplicates
@@ -146,7 +147,7 @@ class Course:
             at_end = admin.deduplication_in_force(topic, deduplicates(self._.variant))
             self._deduplication = self._looks.shown(at_end)
             self._records = self._faults.records(self._.experiment.spec.workload.messages)
-            self._missed = faults.missed(self._records)
+            self._missed = missed(self._records)
 
     def consume(self) -> Manifest:
         """Read everything back, and write the manifest."""
@@ -207,7 +208,7 @@ class Course:
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
-        killed = faults.lives_ended(self._records)
+        killed = lives_ended(self._records)
         died = self._.site.exits() - self._exits_before
         problems = [f"{died} broker exits for {killed} kills: a broker died by itself"] if died > killed else []
         if gone := self._.dead():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from dedup.experiments import LATENCY_FAULT, Fault
+from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S

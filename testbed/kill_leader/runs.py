@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from dedup import __version__
 from dedup.endpoints import Broker, Endpoints
 from dedup.experiments import Experiment
-from dedup.faults import Planned, assemble
+from dedup.faults.records import Planned, assemble
 from dedup.histories import MANIFEST
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, deduplicates

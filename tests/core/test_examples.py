@@ -10,7 +10,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from dedup.experiments import Experiment, Fault, Switch, load
+from dedup.experiments import Experiment, Switch, load
+from dedup.faults.kill import Kill
+from dedup.faults.kill_tcp import KillTCP
+from dedup.faults.registry import Fault
 
 FOLDER: Final = Path(__file__).parents[2] / "examples"
 EXAMPLES: Final = sorted(FOLDER.glob("*.yaml"))
@@ -106,11 +109,11 @@ def test_only_the_demonstration_asks_for_no_confidence(path: Path) -> None:
 def test_an_example_injects_the_fault_of_its_name(path: Path) -> None:
     fault = fault_of(load(path))
     if "kill-leader" in path.stem or "kill-topic-owner" in path.stem:
-        assert fault.kill is not None
-        assert fault.kill.restart_after_s == 20
+        assert isinstance(fault.given, Kill)
+        assert fault.given.restart_after_s == 20
     else:
-        assert fault.kill_tcp is not None
-        assert fault.kill_tcp.duration_s == 10
+        assert isinstance(fault.given, KillTCP)
+        assert fault.given.duration_s == 10
 
 
 def fault_of(experiment: Experiment) -> Fault:

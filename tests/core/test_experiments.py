@@ -13,7 +13,6 @@ from testbed.specs import ABSENT, changed
 from dedup.errors import SpecificationError
 from dedup.experiments import (
     Experiment,
-    Fault,
     Kafka,
     Network,
     Pulsar,
@@ -22,7 +21,14 @@ from dedup.experiments import (
     json_schema,
     parse,
 )
-from dedup.fault_kinds import Direction, DropTCP, Kill, KillTCP, Means, MoveLeader, Partition, PodDelete, Victim
+from dedup.faults.drop_tcp import Direction, DropTCP
+from dedup.faults.kill import Kill, Victim
+from dedup.faults.kill_tcp import KillTCP
+from dedup.faults.kinds import Platform
+from dedup.faults.move_leader import MoveLeader
+from dedup.faults.partition import Means, Partition
+from dedup.faults.pod_delete import PodDelete
+from dedup.faults.registry import Fault
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:
@@ -49,17 +55,17 @@ def test_a_fault_is_of_one_kind() -> None:
         ).spec.faults[0]
 
     assert fault("killTCP", {"duration": "20ms"}).kind == "killTCP"
-    assert fault("killTCP", {"duration": "20ms"}).kill_tcp == KillTCP.model_validate({"duration": "20ms"})
+    assert fault("killTCP", {"duration": "20ms"}).given == KillTCP.model_validate({"duration": "20ms"})
     assert fault("kill", {"restartAfter": "0s"}).kind == "kill"
-    assert fault("kill", {"restartAfter": "0s"}).kill == Kill.model_validate({"restartAfter": "0s"})
+    assert fault("kill", {"restartAfter": "0s"}).given == Kill.model_validate({"restartAfter": "0s"})
     assert fault("moveLeader", {}).kind == "moveLeader"
-    assert fault("moveLeader", {}).move_leader == MoveLeader()
-    assert fault("dropTCP", {"duration": "1s"}).drop_tcp == DropTCP.model_validate(
+    assert fault("moveLeader", {}).given == MoveLeader()
+    assert fault("dropTCP", {"duration": "1s"}).given == DropTCP.model_validate(
         {"duration": "1s", "direction": Direction.BOTH}
     )
-    assert fault("podDelete", {}).pod_delete == PodDelete.model_validate({"gracePeriod": "30s"})
+    assert fault("podDelete", {}).given == PodDelete.model_validate({"gracePeriod": "30s"})
     partition = {"by": "NetworkPolicy", "duration": "5s"}
-    assert fault("partition", partition).partition == Partition.model_validate(
+    assert fault("partition", partition).given == Partition.model_validate(
         {"by": Means.NETWORK_POLICY, "duration": "5s"}
     )
 
@@ -79,8 +85,8 @@ def test_a_fault_knows_what_it_needs(kind: str, settings: object, lasts_s: float
     document = changed(("spec/faults", [{"name": "f", "at": {"message": 1}, kind: settings}]))
     (fault,) = parse(document, source="e").spec.faults
     assert (fault.kind, fault.lasts_s) == (kind, lasts_s)
-    assert fault.through_proxy is (kind in ("killTCP", "dropTCP"))
-    assert fault.needs_pods is (kind in ("podDelete", "partition"))
+    assert fault.given.through_proxy is (kind in ("killTCP", "dropTCP"))
+    assert (Platform.PROCESSES not in fault.given.platforms) is (kind in ("podDelete", "partition"))
     assert not fault.privileged
     assert not fault.needs_bookies
 
@@ -89,7 +95,7 @@ def test_a_bookie_is_struck_where_there_are_some() -> None:
     fault = {"name": "f", "at": {"message": 1}, "kill": {"target": "Bookie", "restartAfter": "1s"}}
     document = changed(("spec/systems", [{"name": "p", "pulsar": {}}]), ("spec/faults", [fault]))
     (found,) = parse(document, source="e").spec.faults
-    assert found.kill == Kill.model_validate({"target": Victim.BOOKIE, "restartAfter": "1s"})
+    assert found.given == Kill.model_validate({"target": Victim.BOOKIE, "restartAfter": "1s"})
     assert found.needs_bookies
 
 

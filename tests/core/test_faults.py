@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dedup.faults import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
+from dedup.faults.records import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
 from dedup.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dedup.endpoints import Endpoints
-from dedup.experiments import Fault
-from dedup.faults import vacuous
+from dedup.faults.records import vacuous
+from dedup.faults.registry import Fault
 from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites

@@ -1,13 +1,15 @@
 """What a fault believes: with a site made of words, so that each word can be missing."""
 
+import threading
 from types import SimpleNamespace as Object
 from typing import Any
 
 import pytest
 
 from dedup.endpoints import Broker
-from dedup_runners.chaos import actions
+from dedup_runners.chaos.faults import kill, kill_tcp
 from dedup_runners.chaos.leaders import Leaders
+from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.waiting import until
@@ -28,10 +30,11 @@ class Play:
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.effective = False
         self.leads: str | None = "1"
-        self.killed: Victim | None = None
-        self.killed_ns = 0
+        self._memory: dict[Any, Any] = {}
         self.site = self
         self.scene = Object(targets=lambda: [Broker(id="1", client_port=9094, proxy_port=1)])
+
+    recall = Session.recall
 
     def connections(self) -> dict[str, set[Connection]]:
         return self.looks.pop(0)
@@ -65,14 +68,14 @@ class Play:
 
 def test_a_connection_that_is_no_longer_there_is_gone() -> None:
     play = Play(looks=[{"1": {connection(1), connection(2)}}, {"1": {connection(2), connection(3)}}])
-    seen = actions._Connections(play)  # type: ignore[arg-type]
+    seen = kill_tcp._Connections(play)  # type: ignore[arg-type]
     seen._take()
     assert seen.counts() == {"connections_before": {"1": 2}, "connections_gone": {"1": 1}}
 
 
 def test_a_connection_that_could_not_be_looked_for_is_not_gone() -> None:
     play = Play(looks=[{"1": {connection(1), connection(2)}}, {}, {"1": {connection(1), connection(2)}}])
-    seen = actions._Connections(play)  # type: ignore[arg-type]
+    seen = kill_tcp._Connections(play)  # type: ignore[arg-type]
     assert seen._take() == set()
     seen._take()
     assert seen.counts() == {"connections_before": {"1": 2}, "connections_gone": {"1": 0}}
@@ -80,7 +83,7 @@ def test_a_connection_that_could_not_be_looked_for_is_not_gone() -> None:
 
 def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is_proven() -> None:
     play = Play(deaths=[None, Death(137, {"container": "one"})])
-    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    kill.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
     assert play.events() == ["injecting", "kill", "stamp injected", "stamp injected", "injected"]
     assert play.said[-1][1]["witness"]["exit_code"] == 137
     assert play.effective
@@ -89,7 +92,7 @@ def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is
 @pytest.mark.parametrize("code", [0, 1, 143])
 def test_a_broker_that_ended_otherwise_was_not_killed_by_us(code: int) -> None:
     play = Play(deaths=[Death(code, {})])
-    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    kill.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
     assert play.events() == ["injecting", "kill", "stamp injected", "no_effect"]
     assert not play.effective
 
@@ -98,7 +101,7 @@ def test_a_broker_that_ended_otherwise_was_not_killed_by_us(code: int) -> None:
 def test_who_led_is_asked_again_after_the_kill(leads: str | None, told: str) -> None:
     play = Play(deaths=[Death(137, {})])
     play.leads = leads
-    actions.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
+    kill.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
     assert (play.said[-1][1]["leader"], play.said[-1][1]["touched"]) == (told, ["1"])
 
 
@@ -108,4 +111,23 @@ def test_who_leads_is_known_before_it_matters() -> None:
     try:
         until(lambda: leaders.latest == "2", BOUND_S, "the last answer")
     finally:
+        leaders.close()
+
+
+def test_who_leads_is_asked_again_and_an_answer_that_does_not_come_is_not_waited_for() -> None:
+    held = threading.Event()
+    answers = iter(["1", "2", "3"])
+
+    def ask() -> str:
+        answer = next(answers, None)
+        if answer is None:
+            held.wait(BOUND_S)
+        return answer or "3"
+
+    leaders = Leaders(ask, every_s=0.001)
+    try:
+        assert leaders.again(BOUND_S) == "3"
+        assert leaders.again(0.01) == "3"
+    finally:
+        held.set()
         leaders.close()

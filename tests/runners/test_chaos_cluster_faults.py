@@ -13,13 +13,15 @@ import pytest
 
 from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
-from dedup.experiments import Fault
-from dedup.faults import vacuous
+from dedup.faults.records import vacuous
+from dedup.faults.registry import Fault
 from dedup_runners import chaos
-from dedup_runners.chaos import cuts, deadlines, deletions, partitions, sessions
+from dedup_runners.chaos import cuts, deadlines, sessions
 from dedup_runners.chaos.clusters import Document, PodSeen
 from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
 from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.faults import partition as partitions
+from dedup_runners.chaos.faults import pod_delete
 
 LABELS = {"dedup.dev/faults": "allowed"}
 RULE = {"rule": {"expr": [{"match": {}}, {"counter": {"packets": 3, "bytes": 9}}, {"drop": None}]}}
@@ -139,6 +141,10 @@ class Stage:
         self.session = session
         return self
 
+    @property
+    def deed(self) -> partitions.Deed:
+        return self.session.recall(partitions.Deed)
+
     def reason(self) -> str | None:
         """Why the fault proves nothing, but for what the client and the producer would have to say."""
         (record,) = chaos.records(self.folder, [fault(self.kind)], messages=100)
@@ -152,16 +158,16 @@ def stage(tmp_path: Path) -> Stage:
 
 def test_a_pod_that_was_deleted_is_another_one(stage: Stage, cluster: FakeCluster) -> None:
     stage.open(cluster)
-    assert deletions.delete_pod(1.0, stage.configuration) == {"deleted": ["kafka-1"]}
-    assert "down_s" in deletions.await_pod(stage.configuration)
+    assert pod_delete.delete_pod(1.0, stage.configuration) == {"deleted": ["kafka-1"]}
+    assert "down_s" in pod_delete.await_pod(stage.configuration)
     assert stage.reason() is None
 
 
 def test_a_selector_that_matched_nothing_deleted_nothing(stage: Stage, cluster: FakeCluster) -> None:
     cluster.obeys = False
     stage.open(cluster)
-    deletions.delete_pod(1.0, stage.configuration)
-    assert deletions.await_pod(stage.configuration) == {}
+    pod_delete.delete_pod(1.0, stage.configuration)
+    assert pod_delete.await_pod(stage.configuration) == {}
     assert "the API server deleted none" in (stage.reason() or "")
 
 
@@ -176,7 +182,7 @@ def test_a_pod_that_is_not_there_or_does_not_consent_is_left_alone(
         cluster.pods["kafka-1"] = found
     stage.open(cluster)
     with pytest.raises(PlatformError, match=reason):
-        deletions.delete_pod(1.0, stage.configuration)
+        pod_delete.delete_pod(1.0, stage.configuration)
     assert "never took effect" in (stage.reason() or "")
 
 
@@ -196,7 +202,7 @@ def policy_cut(stage: Stage, cluster: FakeCluster) -> PolicyCut:
 
 def test_a_policy_that_the_network_enforces_is_a_partition(stage: Stage, cluster: FakeCluster) -> None:
     cluster.words = {"(timeout": ""}
-    partition(stage, cluster, "NetworkPolicy").session.cut = policy_cut(stage, cluster)
+    partition(stage, cluster, "NetworkPolicy").deed.cut = policy_cut(stage, cluster)
     cluster.words["(timeout"] = "shut 0\nshut 2\n"
     partitions.cut_off(1.0, stage.configuration)
     ((name, policy),) = cluster.policies.items()
@@ -211,7 +217,7 @@ def test_a_policy_that_the_network_enforces_is_a_partition(stage: Stage, cluster
 
 def test_a_policy_that_nobody_enforces_is_no_effect(stage: Stage, cluster: FakeCluster) -> None:
     cluster.words = {"(timeout": ""}
-    partition(stage, cluster, "NetworkPolicy").session.cut = policy_cut(stage, cluster)
+    partition(stage, cluster, "NetworkPolicy").deed.cut = policy_cut(stage, cluster)
     partitions.cut_off(1.0, stage.configuration)
     partitions.join_again(stage.configuration)
     assert cluster.policies == {}
@@ -240,17 +246,17 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
         "nft -j": json.dumps(DROPPED),
         "nft delete": "",
     }
-    partition(stage, cluster, "NetFilter").session.cut = netfilter_cut(stage, cluster)
+    partition(stage, cluster, "NetFilter").deed.cut = netfilter_cut(stage, cluster)
     partitions.cut_off(1.0, stage.configuration)
     rules = next(line for line in cluster.shells["kafka-1"].told if "add table" in line)
     assert "10.0.0.0 timeout 1000ms, 10.0.0.2 timeout 1000ms" in rules
     partitions.join_again(stage.configuration)
     assert stage.reason() is None
-    assert stage.session.cut is not None
-    assert stage.session.cut.effect("1") == {"packets_dropped": 3}
+    assert stage.deed.cut is not None
+    assert stage.deed.cut.effect("1") == {"packets_dropped": 3}
     for listing in (json.dumps(EXPIRED), "{}", "Error: No such file or directory\n"):
         cluster.words["nft -j"] = listing
-        assert stage.session.cut.effect("1") == {}
+        assert stage.deed.cut.effect("1") == {}
 
 
 def test_rules_that_had_expired_before_the_end_are_no_partition(
@@ -260,7 +266,7 @@ def test_rules_that_had_expired_before_the_end_are_no_partition(
     monkeypatch.setenv(cuts.IMAGE, "runner:1")
     monkeypatch.setattr(partitions, "AT_END_S", 0.5)
     cluster.words = {"nft list": "able\n", "nft 'add": "done\n", "nft -j": json.dumps(DROPPED), "nft delete": ""}
-    partition(stage, cluster, "NetFilter").session.cut = netfilter_cut(stage, cluster)
+    partition(stage, cluster, "NetFilter").deed.cut = netfilter_cut(stage, cluster)
     note = stage.session.note
 
     def noted(event: str, **detail: Any) -> None:

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dedup_runners.chaos import drops
-from dedup_runners.chaos.drops import Address, unheard
+from dedup_runners.chaos.faults.drop_tcp import Address, direct_addresses, unheard
 
 SILENCE_S = 2.0
 
@@ -72,5 +71,5 @@ def test_a_connection_that_is_cut_is_not_silence(manner: str | None, brokers: Br
 
 
 def test_direct_addresses_are_those_of_the_bootstrap() -> None:
-    assert drops.direct_addresses("a:1,b.svc:2") == [("a", 1), ("b.svc", 2)]
-    assert drops.direct_addresses("pulsar://a:1,b:2") == [("a", 1), ("b", 2)]
+    assert direct_addresses("a:1,b.svc:2") == [("a", 1), ("b.svc", 2)]
+    assert direct_addresses("pulsar://a:1,b:2") == [("a", 1), ("b", 2)]

@@ -16,8 +16,8 @@ import pytest
 from chaoslib.experiment import ensure_experiment_is_valid
 
 from dedup.endpoints import Broker, Endpoints
-from dedup.experiments import Fault
-from dedup.faults import vacuous
+from dedup.faults.records import vacuous
+from dedup.faults.registry import Fault
 from dedup_runners import chaos, lifelines
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import Scene

@@ -20,13 +20,13 @@ import pytest
 
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
-from dedup.experiments import LATENCY_FAULT, Fault
-from dedup.faults import LATENCY_SHARE, vacuous
+from dedup.faults.records import LATENCY_SHARE, vacuous
+from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.manifests import FaultRecord
 from dedup_lab import kafka, labs, pulsar
 from dedup_runners import admins, chaos
 from dedup_runners.admins import PROBE, Admin
-from dedup_runners.chaos.probes import GAIN_SHARE
+from dedup_runners.chaos.latency import GAIN_SHARE
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until

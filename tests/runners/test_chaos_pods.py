@@ -163,6 +163,15 @@ def test_a_kill_that_was_not_heard_was_not_done(site: Pods, fakes: Fakes) -> Non
         site.kill(victim, 1.0)
 
 
+def test_a_line_of_shell_is_run_in_the_brokers_container_and_knows_its_process(site: Pods, fakes: Fakes) -> None:
+    victim, one = site.victim("1"), fakes.by_name["k-1"]
+    assert site.run(victim, "echo $process") == "7"
+    assert one.told[-1] == "read -r process </hold/pid && { echo $process; }"
+    one.deaf = True
+    with pytest.raises(PlatformError, match="got no answer; a shell in it answers"):
+        site.run(victim, "true")
+
+
 def test_another_lifes_end_is_not_this_ones(site: Pods, fakes: Fakes) -> None:
     victim = site.victim("1")
     fakes.by_name["k-1"].seen = FIRST._replace(life="three", restarts=2, ends={"two": 137})

@@ -15,8 +15,9 @@ import pytest
 
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup_runners.chaos import actions, keepers, pings, probes, processes, sessions, sockets
+from dedup_runners.chaos import keepers, latency, pings, processes, sessions, sockets
 from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.faults import kill
 
 TIMEOUT_S = 5.0
 
@@ -123,7 +124,7 @@ def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
     configuration = render(None, folder=tmp_path, endpoints=endpoints, topic="t")["configuration"]
     try:
         with pytest.raises(PlatformError, match="got no trigger"):
-            actions.kill_broker(1.0, configuration)
+            kill.kill_broker(1.0, configuration)
         assert not (tmp_path / "faults.jsonl").exists()
     finally:
         sessions.current(configuration).close()
@@ -176,8 +177,8 @@ def test_at_the_end_one_early_ping_is_none_and_most_of_them_are_the_end_of_a_lat
 def test_at_the_end_early_pings_are_asked_again_and_stay_early_without_a_latency(
     rounds: list[dict[str, float]], found: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "measured", Mock(side_effect=rounds))
-    assert probes.pings_at_the_end(Mock(), 100.0) == found
+    monkeypatch.setattr(latency, "measured", Mock(side_effect=rounds))
+    assert latency.pings_at_the_end(Mock(), 100.0) == found
 
 
 @pytest.mark.parametrize(("taken", "error"), [([OSError("reset")] * 2, OSError), ([3.0, TimeoutError()], TimeoutError)])

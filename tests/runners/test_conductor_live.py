@@ -24,7 +24,7 @@ from dedup.assignments import EXIT_CLAIMED, Assignment
 from dedup.endpoints import Broker
 from dedup.errors import EXIT_ERROR
 from dedup.experiments import parse
-from dedup.faults import vacuous
+from dedup.faults.records import vacuous
 from dedup.histories import MANIFEST, damages, read_manifest
 from dedup.orphans import EXIT_CODE
 from dedup_lab.systems import RunningSystem

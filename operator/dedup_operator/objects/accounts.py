@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dedup.experiments import Experiment
+from dedup.faults.kinds import Need
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
 from dedup_operator.objects.systems import endpoints, release_of
@@ -59,7 +60,7 @@ def report_account(owner: Owner) -> str:
 
 def needs_deadlines(experiment: Experiment) -> bool:
     """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
-    return any(fault.by_policy for fault in experiment.spec.faults)
+    return any(fault.given.needs(Need.POLICIES) for fault in experiment.spec.faults)
 
 
 def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
@@ -110,13 +111,10 @@ def _touched(owner: Owner, experiment: Experiment) -> list[str]:
 
 def _fault_rules(experiment: Experiment, names: list[str]) -> Iterator[Rule]:
     """What only some kinds of faults need. A right that names nothing would be one to everything."""
-    faults = experiment.spec.faults
-    if names and any(fault.pod_delete is not None for fault in faults):
-        yield _rule("", ["pods"], ["delete"], names)
-    if names and any(fault.privileged for fault in faults):
-        yield _rule("", ["pods/ephemeralcontainers"], ["patch"], names)
-    if needs_deadlines(experiment):
-        yield _rule("networking.k8s.io", ["networkpolicies"], ["get", "create", "delete"])
+    wanted = {right for fault in experiment.spec.faults for right in fault.given.all_rights}
+    for right in sorted(wanted):
+        if names or not right.by_name:
+            yield _rule(right.group, [right.resource], [*right.verbs], names if right.by_name else None)
 
 
 def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list[Object]:

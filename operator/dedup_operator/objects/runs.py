@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from dedup.assignments import FILE, FOLDER, GRACE_S, SHARED, Assignment
 from dedup.experiments import Experiment
-from dedup.fault_kinds import Fault
+from dedup.faults.registry import Fault
 from dedup.plans import Run
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes

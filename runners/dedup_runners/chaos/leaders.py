@@ -8,7 +8,10 @@ deed, which can only make the fault count for less.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
+
+from dedup_runners.waiting import WaitedTooLong, until
 
 EVERY_S: Final = 0.25
 
@@ -19,12 +22,21 @@ class Leaders:
     def __init__(self, ask: Callable[[], str | None], every_s: float = EVERY_S) -> None:
         self._ask, self._every_s, self._over = ask, every_s, threading.Event()
         self.latest = ask()
+        self._answers = 1
         threading.Thread(target=self._watch, name="leaders", daemon=True).start()
 
     def close(self) -> None:
         """Ask no more."""
         self._over.set()
 
+    def again(self, within_s: float) -> str | None:
+        """The answer to a question that is asked from now on; the last answer if none comes within the time."""
+        wanted = self._answers + 2  # the next one may answer what was asked before
+        with suppress(WaitedTooLong):
+            until(lambda: self._answers >= wanted, within_s, "another answer to who leads")
+        return self.latest
+
     def _watch(self) -> None:
         while not self._over.wait(self._every_s):
             self.latest = self._ask()
+            self._answers += 1

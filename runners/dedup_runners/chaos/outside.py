@@ -81,6 +81,10 @@ class Outside(Closing):
     def restarted(self, victim: Victim) -> dict[str, Any] | None:
         return None
 
+    def run(self, victim: Victim, script: str) -> str:
+        self.victim(victim.broker)
+        return ""
+
     def exits(self) -> int:
         """Nobody tells us."""
         return 0

@@ -1,4 +1,4 @@
-"""What a chaos experiment waits for and what it asks: the trigger, the producer's end, and the proof of healing.
+"""What a chaos experiment waits for and what it asks: the trigger and the proof of healing.
 
 `wait_for_message` is where a fault that must not strike is stopped. Chaos Toolkit carries on after a failed activity,
 and (seen in chaoslib 1.44) even an InterruptExecution raised inside a Python activity is turned into such a failure:
@@ -8,13 +8,11 @@ outside: SIGUSR1 ends it with its rollbacks, SIGTERM only fails the activity tha
 """
 
 import time
-from collections.abc import Callable
-from statistics import median
 from typing import Any, Final
 
 from dedup.errors import DedupError
-from dedup.faults import LATENCY_SHARE
-from dedup_runners.chaos import pings
+from dedup.faults.registry import kind_of
+from dedup_runners.chaos.injections import injection_of
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.triggers import ProducerGone
 from dedup_runners.waiting import until
@@ -23,16 +21,15 @@ END_WITH_ROLLBACKS: Final = 20
 """The exit code by which chaoslib ends an experiment and still plays its rollbacks."""
 ROUND_TRIP_S: Final = 30.0
 RETRY_S: Final = 0.1
-GAIN_SHARE: Final = 0.5
-"""How much of it a ping must have gained: a busy machine makes the pings before the latency long, too."""
-PINGS_AT_END: Final = 5
-ROUNDS_AT_END: Final = 10
 
 
 def wait_for_message(configuration: dict[str, Any]) -> dict[str, int | None]:
     """Arm the fault and block until the producer's own counter passes the message; the requested and actual message."""
     session = current(configuration)
-    session.warm_up()
+    kind = kind_of(session.scene.kind)
+    assert kind is not None, "the latency waits for no message"
+    injection_of(kind).prepare(session)
+    session.admin.unhealthy(None)
     server = session.arm()
     try:
         pushed = server.wait_message(session.scene.timeout_s)
@@ -44,22 +41,6 @@ def wait_for_message(configuration: dict[str, Any]) -> dict[str, int | None]:
     found: dict[str, int | None] = {"message": pushed.message, "actual": pushed.actual, "acked": pushed.acked}
     session.note("triggered", **found, pushed_ns=pushed.monotonic_ns)
     return found
-
-
-def wait_for_producer(latency_ms: float, configuration: dict[str, Any]) -> dict[str, bool]:
-    """Arm the latency, in force already, tell the producer so, and block until it has ended; then measure once more."""
-    session = current(configuration)
-    server = session.arm()
-    try:
-        server.wait_connected(session.scene.timeout_s)
-        if session.effective:
-            server.announce("injected", session.scene.fault)
-        finished = server.wait_finished(session.scene.timeout_s)
-    except DedupError as error:
-        session.note("producer_lost", error=str(error))
-        raise SystemExit(END_WITH_ROLLBACKS) from None
-    session.note("over", producer_finished=finished, round_trips_ms=pings_at_the_end(session, latency_ms))
-    return {"producer_finished": finished}
 
 
 def healed(timeout_s: float, configuration: dict[str, Any]) -> dict[str, float]:
@@ -82,34 +63,6 @@ def healed(timeout_s: float, configuration: dict[str, Any]) -> dict[str, float]:
     waited = time.monotonic() - began
     session.announce("healed", round_trip_s=round(seconds, 4), waited_s=round(waited, 4))
     return {"round_trip_s": seconds, "waited_s": waited}
-
-
-def measured(session: Session, attempts: int, pick: Callable[[list[float]], float] = min) -> dict[str, float]:
-    """Milliseconds of a protocol round trip to each target through its proxy; without those that do not answer."""
-    found = {}
-    for broker in session.scene.targets():
-        try:
-            ports = [broker.proxy_port] if broker.proxy_port else []
-            for ms in pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts, pick):
-                found[broker.id] = round(ms, 2)
-        except OSError as error:
-            session.note("ping_failed", broker=broker.id, error=str(error))
-    return found
-
-
-def pings_at_the_end(session: Session, latency_ms: float) -> dict[str, float]:
-    """The median of a few pings to each broker; asked again, a few times, while some are early.
-
-    Another fault that sets or takes away a toxic of its own makes Toxiproxy pass on at once what the latency holds
-    back, and one that cuts connections does so in pulses to its end. The latency itself is set only once: who finds it
-    in force has shown that it was all the while.
-    """
-    found: dict[str, float] = {}
-    for _ in range(ROUNDS_AT_END):
-        found = measured(session, PINGS_AT_END, median)
-        if found and min(found.values()) >= latency_ms * LATENCY_SHARE:
-            break
-    return found
 
 
 def _round_trip(session: Session, timeout_s: float) -> float:

@@ -6,6 +6,7 @@ they hold. A client's connection is one whose other end the proxy holds, for cli
 
 import os
 import signal
+import subprocess
 import time
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from dedup_runners.closing import Closing
 from dedup_runners.waiting import until
 
 EXIT_TIMEOUT_S: Final = 60.0
+ANSWER_S: Final = 10.0
 SAME_PROCESS_S: Final = 1.0
 
 
@@ -62,6 +64,27 @@ class Processes(Closing):
     def restarted(self, victim: Victim) -> dict[str, Any] | None:
         pid = keepers.status(self._endpoints.broker(victim.broker)).pid
         return None if pid in (None, int(victim.life)) else {"pid": pid}
+
+    def run(self, victim: Victim, script: str) -> str:
+        """In a session of its own, so that whatever ends us does not end what it leaves in the background."""
+        try:
+            done = subprocess.run(
+                ["sh", "-c", script],
+                env={**os.environ, "process": victim.life},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=ANSWER_S,
+                start_new_session=True,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PlatformError(
+                where=f"broker {victim.broker}",
+                got=str(error),
+                rule=f"a line of shell beside it ends within {ANSWER_S:g} s",
+                todo="see that this machine has sh, and is not overloaded",
+            ) from None
+        return done.stdout
 
     def exits(self) -> int:
         return sum(len(keepers.status(broker).exits) for broker in self._endpoints.brokers)

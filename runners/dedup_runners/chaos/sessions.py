@@ -9,30 +9,31 @@ everything, and every activity that names the same fault gets the same session.
 import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
-from dedup.fault_kinds import Kind, Means
-from dedup.faults import OF_ONE_BROKER
+from dedup.endpoints import Broker, Endpoints
+from dedup.faults.registry import kind_of
 from dedup.orphans import leave_with_parent
-from dedup_runners.admins import Admin, Ensemble, connect
+from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.leaders import Leaders
-from dedup_runners.chaos.sites import Site, Victim
+from dedup_runners.chaos.sites import Site
 from dedup_runners.triggers import TriggerServer
 
 if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults that need pods spend
     from dedup_runners.chaos.clusters import Cluster
-    from dedup_runners.chaos.cuts import Cut
 
 LINES: Final = "faults.jsonl"
 ARMED: Final = "armed.json"
 BYSTANDER: Final = "bystander"
 """Instead of a broker's id, for tests of the tester: any broker that does not lead the topic."""
+
+T = TypeVar("T")
 
 
 class Scene(BaseModel):
@@ -42,7 +43,8 @@ class Scene(BaseModel):
 
     folder: Path
     fault: str
-    kind: Kind | Literal["latency"]
+    kind: str
+    """The fault's key, or "latency"."""
     message: int | None
     topic: str
     partition: int
@@ -51,8 +53,8 @@ class Scene(BaseModel):
     endpoints: Endpoints
     storage: bool = False
     """Whether bookies are struck, and not brokers."""
-    by: str | None = None
-    """What cuts a broker off (`dedup.fault_kinds.Means`)."""
+    settings: dict[str, float | str] = {}
+    """The fault's own settings (`dedup.faults.kinds.FaultKind.settings`)."""
     watchdog: Path | None = None
     """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 
@@ -77,42 +79,28 @@ class Session:
         self.guard: Guard | None = None
         self.site: Site = sites.connect(scene.struck())
         self.triggered = self.effective = False
-        self.killed: Victim | None = None
-        self.killed_ns = 0
-        self.stored: Ensemble | None = None
-        self.deleted: tuple[BrokerPod, str] | None = None
-        self.struck_ns = 0
-        self.cut: Cut | None = None
-        self.cut_off: str | None = None
+        self._memory: dict[Any, Any] = {}
         self._cluster: Cluster | None = None
 
-    def warm_up(self) -> None:
-        """Connect everything now, so that the fault strikes without delay when it is triggered."""
+    def guard_proxies(self) -> None:
+        """Have a watchdog guard the toxics that the fault will set, if there are proxies."""
         scene = self.scene
-        if scene.kind in ("killTCP", "dropTCP", "latency") and scene.endpoints.toxiproxy_url:
+        if scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
             self.guard = Guard(
                 scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog
             )
-        if scene.kind in ("killTCP", "kill"):
-            self.site.warm_up()
-        if scene.kind in ("podDelete", "partition") or (scene.kind == "kill" and not scene.storage):
-            self.leaders = Leaders(self.leader)
-        if scene.kind == "moveLeader":
-            self.admin.prepare_move()
-        if scene.kind == "podDelete":
-            self._look_at_pods()
-        if scene.kind == "partition":
-            self.cut = self._new_cut()
-            self.cut.prepare()
-        self.admin.unhealthy(None)
 
-    def _look_at_pods(self) -> None:
-        """Whichever will be struck must be there and consent, or the fault is not even armed."""
-        from dedup_runners.chaos.clusters import consenting, pod_of
+    def watch_leader(self) -> None:
+        """Ask from now on, again and again, who leads the topic's partition."""
+        self.leaders = Leaders(self.leader)
 
-        for broker in self.scene.endpoints.brokers:
-            consenting(self.cluster(), pod_of(self.scene.endpoints, broker.id))
+    def recall(self, memory: Callable[[], T]) -> T:
+        """What a fault's activities remember from one to the next: the session's only object of that class."""
+        if memory not in self._memory:
+            self._memory[memory] = memory()
+        found: T = self._memory[memory]
+        return found
 
     def cluster(self) -> "Cluster":
         """The cluster in which the brokers are pods."""
@@ -121,14 +109,6 @@ class Session:
         if self._cluster is None:
             self._cluster = ApiCluster.of_this_pod()
         return self._cluster
-
-    def _new_cut(self) -> "Cut":
-        from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
-
-        scene = self.scene
-        if scene.by == Means.NET_FILTER:
-            return NetFilterCut(self.cluster(), scene.endpoints, scene.fault, 2 * scene.timeout_s)
-        return PolicyCut(self.cluster(), scene.endpoints, scene.fault, self.cluster().this_pod())
 
     def arm(self) -> TriggerServer:
         """Listen for the producer, and say where."""
@@ -152,7 +132,8 @@ class Session:
     def stamp(self, event: str) -> None:
         """Tell the producer alone: its first stamp of an event counts, and only once the line is there, too."""
         if self.triggers is not None:
-            of_one = {"partition": self.scene.partition} if self.scene.kind in OF_ONE_BROKER else {}
+            kind = kind_of(self.scene.kind)
+            of_one = {"partition": self.scene.partition} if kind is not None and kind.of_one_broker else {}
             self.triggers.announce(event, self.scene.fault, **of_one)
 
     def leader(self) -> str | None:
@@ -184,3 +165,10 @@ def current(configuration: dict[str, Any]) -> Session:
 @functools.lru_cache(maxsize=1)
 def _session(configuration: str) -> Session:
     return Session(Scene.model_validate_json(configuration))
+
+
+def target_of(session: Session, leader: str | None) -> str | None:
+    """Whom to kill: the leader, unless the scene names a broker, or asks for any that does not lead."""
+    if session.scene.broker == BYSTANDER:
+        return next((broker.id for broker in session.scene.endpoints.brokers if broker.id != leader), None)
+    return session.scene.broker or leader

@@ -73,6 +73,13 @@ class Site(Protocol):
         """The broker's next life, which really runs and is not held any more: its names; None while there is none."""
         ...
 
+    def run(self, victim: Victim, script: str) -> str:
+        """Run a line of shell beside the broker, which names its process `$process`; what the line printed.
+
+        What the line leaves in the background goes on when we are gone. PlatformError if it cannot be run now.
+        """
+        ...
+
     def exits(self) -> int:
         """How many lives of all these brokers have ended so far: of one `Site` the number never falls."""
         ...

@@ -1,4 +1,4 @@
-"""Bytes that are lost on the way: the connections stay, and nothing passes, one way or both.
+"""`dropTCP`: bytes are lost on the way: the connections stay, and nothing passes, one way or both.
 
 Toxiproxy's toxic `timeout`, with no time-out, swallows whatever flows. Nobody is told: the client waits for an answer
 that was lost, or for one to a question that was lost, and whether a message was stored it cannot know. When the toxic
@@ -13,14 +13,30 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from dedup.faults.drop_tcp import DropTCP
 from dedup_runners.chaos import pings
-from dedup_runners.chaos.actions import guarded, inject, triggered
+from dedup_runners.chaos.actions import clear, guarded, inject, triggered
+from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.watchdog import DOWNSTREAM, UPSTREAM
 
 STREAMS: Final = {"ToBrokers": (UPSTREAM,), "ToClients": (DOWNSTREAM,), "Both": (UPSTREAM, DOWNSTREAM)}
 
+SILENCE_S: Final = 1.0
+SILENCE_ROUND_TRIPS: Final = 5
+
 Address = tuple[str, int]
+
+
+def _prepare(session: Session) -> None:
+    session.guard_proxies()
+
+
+def _method(fault: DropTCP, latency_s: float) -> list[Activity]:
+    """A broker that is silent for long enough is not merely slow: several round trips, of a link with latency, too."""
+    silence_s = max(SILENCE_ROUND_TRIPS * latency_s, min(SILENCE_S, fault.duration_s / 2))
+    dropped = {"direction": fault.direction.value, "duration_s": fault.duration_s, "silence_s": silence_s}
+    return [action(drop_bytes, **dropped), action(clear)]
 
 
 def drop_bytes(
@@ -83,3 +99,6 @@ def _silent(session: Session, silence_s: float) -> list[str]:
     proxied = {broker.id: ("127.0.0.1", broker.proxy_port) for broker in scene.targets() if broker.proxy_port}
     direct = direct_addresses(scene.endpoints.direct_bootstrap)
     return unheard(scene.endpoints.system, direct, proxied, silence_s)
+
+
+INJECTION: Final = Injection(_prepare, _method)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from dedup.faults.registry import LATENCY_FAULT, kind_of
 from dedup.manifests import FaultRecord
 
 CLIENT_TAIL_NS: Final = 5_000_000_000
@@ -21,11 +22,6 @@ CLIENT_TAIL_NS: Final = 5_000_000_000
 LATENCY_SHARE: Final = 0.95
 """How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
 INTERRUPTED: Final = "interrupted"
-NEEDS_LEADER: Final = ("killTCP", "dropTCP", "kill", "moveLeader", "podDelete", "partition")
-MUST_LAST: Final = ("dropTCP", "partition")
-OF_ONE_BROKER: Final = ("kill", "moveLeader", "podDelete", "partition")
-"""Faults of brokers, not of the connections to all of them. What a client notices of another broker is not theirs."""
-MOVES_NO_LEADER: Final = ("killTCP", "dropTCP")
 EXPECTED_NOT_INJECTED: Final = "producer gone"
 
 Line = Mapping[str, Any]
@@ -79,11 +75,12 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name} never took effect: {record.injector.get('not_injected') or 'no target shows one'}"
     if not record.target_witness:
         return f"fault {record.name}: the injector claims it, but the target shows no effect"
-    if record.kind == "latency":
+    if record.kind == LATENCY_FAULT:
         return _not_to_the_end(record)
-    if record.kind in NEEDS_LEADER and (miss := _missed(record)):
+    kind = kind_of(record.kind)
+    if kind is not None and (miss := _missed(record)):
         return miss
-    if record.kind in MUST_LAST and (gone := _ended_early(record)):
+    if kind is not None and kind.must_last and (gone := _ended_early(record)):
         return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
@@ -132,7 +129,8 @@ def lives_ended(records: Iterable[FaultRecord]) -> int:
             _life(record)
             for record in records
             if record.injected_ns is not None
-            and (record.kind == "podDelete" or (record.kind == "kill" and "ensemble" not in record.target_witness))
+            and (kind := kind_of(record.kind)) is not None
+            and kind.ends_life(record.target_witness)
         }
     )
 
@@ -255,11 +253,13 @@ def _injectors_word(said: Mapping[str, Line]) -> dict[str, Any]:
 
 def _is_its_doing(fault: Planned, injected: Line, disturbance: Line) -> bool:
     """Whether the fault can cause a disturbance of this kind, of that broker; where no broker is known, of any."""
-    if disturbance["kind"] == "leader" and fault.kind in MOVES_NO_LEADER:
+    kind = kind_of(fault.kind)
+    if disturbance["kind"] == "leader" and kind is not None and not kind.moves_leader:
         return False
     of_bookie = "ensemble" in (injected.get("witness") or {})
     broker = disturbance.get("broker")
-    return fault.kind not in OF_ONE_BROKER or of_bookie or broker is None or broker in (injected.get("touched") or [])
+    of_any_broker = kind is None or not kind.of_one_broker or of_bookie or broker is None
+    return of_any_broker or broker in (injected.get("touched") or [])
 
 
 def _noticed(
@@ -270,7 +270,7 @@ def _noticed(
     A counter that grew between two looks counts if the first look (`since_ns`) was not before the deed. The while after
     the heal ends where another fault begins (`others_ns`): what is noticed from then on is more likely that one's.
     """
-    if began_ns is None or fault.kind == "latency":
+    if began_ns is None or fault.kind == LATENCY_FAULT:
         return {}
     until_ns = None
     if ended_ns is not None:

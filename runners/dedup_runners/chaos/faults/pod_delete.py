@@ -1,4 +1,4 @@
-"""The deletion of the pod whose broker leads the topic: a clean end, if the broker has time for it, and another pod.
+"""`podDelete`: the pod whose broker leads the topic is deleted: a clean end, if there is time for it, and another pod.
 
 It is done by chaostoolkit-kubernetes, which by itself would take every pod for an empty selector and call it a success
 to find none; so it is given one exact name, and its answer must be that name. The witness is the kubelet's: the pod of
@@ -9,11 +9,15 @@ broker that ends by itself sees to before it ends. Controllers make a new pod at
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
+from dedup.endpoints import BrokerPod
+from dedup.faults.pod_delete import PodDelete
 from dedup_runners.chaos.actions import inject, triggered
 from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
-from dedup_runners.chaos.sessions import current
+from dedup_runners.chaos.injections import Activity, Injection, action
+from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.waiting import until
 
 END_S: Final = 300.0
@@ -21,6 +25,26 @@ LEAST_GRACE_S: Final = 1
 """With none at all the API server would forget the pod at once, and nobody tell when its containers have ended."""
 NEW_POD_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.1
+
+
+@dataclass
+class _Deed:
+    """The pod that was deleted, by its identity, and when."""
+
+    pod: BrokerPod | None = None
+    uid: str = ""
+    struck_ns: int = 0
+
+
+def _prepare(session: Session) -> None:
+    """Whichever pod will be struck must be there and consent, or the fault is not even armed."""
+    session.watch_leader()
+    for broker in session.scene.endpoints.brokers:
+        consenting(session.cluster(), pod_of(session.scene.endpoints, broker.id))
+
+
+def _method(fault: PodDelete, latency_s: float) -> list[Activity]:
+    return [action(delete_pod, grace_period_s=fault.grace_period_s), action(await_pod)]
 
 
 def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -33,17 +57,18 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     pod = pod_of(session.scene.endpoints, leader)
     uid = consenting(cluster, pod).uid
     session.note("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
-    session.struck_ns = time.monotonic_ns()
+    deed = session.recall(_Deed)
+    deed.struck_ns = time.monotonic_ns()
     with ThreadPoolExecutor(1) as beside:
         led = beside.submit(session.leader)  # asked while it is done: afterwards another one may lead already
         deleted = cluster.delete(pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
     if deleted != [pod.name]:
         session.note("no_effect", reason=f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
         return {"deleted": deleted}
-    session.deleted = (pod, uid)
+    deed.pod, deed.uid = pod, uid
 
     def ended() -> bool:
-        return _life(cluster, session.deleted) != uid
+        return _life(cluster, pod) != uid
 
     def handed_over() -> bool:
         return session.known_leader() not in (None, leader)
@@ -59,18 +84,20 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
 def await_pod(configuration: dict[str, Any]) -> dict[str, Any]:
     """Block until another pod of that name runs its broker; how long there was none."""
     session = current(configuration)
-    if session.deleted is None:
+    deed, cluster = session.recall(_Deed), session.cluster()
+    if (pod := deed.pod) is None:
         return {}
-    (pod, uid), cluster = session.deleted, session.cluster()
-    until(lambda: _life(cluster, (pod, uid)) not in ("", uid), NEW_POD_S, f"a new pod {pod.name} runs", LOOK_EVERY_S)
+    until(lambda: _life(cluster, pod) not in ("", deed.uid), NEW_POD_S, f"a new pod {pod.name} runs", LOOK_EVERY_S)
     seen = cluster.pod(pod)
-    down_s = round((time.monotonic_ns() - session.struck_ns) / 1e9, 3)
+    down_s = round((time.monotonic_ns() - deed.struck_ns) / 1e9, 3)
     session.note("restarted", broker=pod.name, uid=seen and seen.uid, down_s=down_s)
     return {"down_s": down_s}
 
 
-def _life(cluster: Cluster, deleted: Any) -> str:
+def _life(cluster: Cluster, pod: BrokerPod) -> str:
     """The identity of the pod whose broker runs now under that name; empty while none does."""
-    pod, _ = deleted
     seen = cluster.pod(pod)
     return seen.uid if seen is not None and pod.container in seen.running else ""
+
+
+INJECTION: Final = Injection(_prepare, _method)

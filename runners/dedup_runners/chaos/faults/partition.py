@@ -1,14 +1,17 @@
-"""The partition: the broker that leads the topic is cut off from the other brokers, and later it is not.
+"""`partition`: the broker that leads the topic is cut off from the other brokers, and later it is not.
 
 How it is cut off is told by `cuts`; here it is begun, watched, and ended. A cut that shows nothing at the target, on a
 network that enforces no policies say, is no effect, and so is one that was gone before its time.
 """
 
 import time
+from dataclasses import dataclass
 from typing import Any, Final
 
+from dedup.faults.partition import Means, Partition
 from dedup_runners.chaos.actions import inject, triggered
-from dedup_runners.chaos.cuts import Cut
+from dedup_runners.chaos.cuts import Cut, NetFilterCut, PolicyCut
+from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.waiting import until
 
@@ -18,16 +21,40 @@ AT_END_S: Final = 3.0
 GONE_S: Final = 10.0
 
 
+@dataclass
+class Deed:
+    """How brokers are cut off, and which one is now."""
+
+    cut: Cut | None = None
+    broker: str | None = None
+
+
+def _prepare(session: Session) -> None:
+    session.watch_leader()
+    scene, cluster = session.scene, session.cluster()
+    cut: Cut
+    if scene.settings["by"] == Means.NET_FILTER:
+        cut = NetFilterCut(cluster, scene.endpoints, scene.fault, 2 * scene.timeout_s)
+    else:
+        cut = PolicyCut(cluster, scene.endpoints, scene.fault, cluster.this_pod())
+    session.recall(Deed).cut = cut
+    cut.prepare()
+
+
+def _method(fault: Partition, latency_s: float) -> list[Activity]:
+    return [action(cut_off, duration_s=fault.duration_s), action(join_again)]
+
+
 def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     """Cut the leader off from all others for `duration_s` seconds."""
     session = triggered(configuration)
-    cut, leader = _cut(session), session.known_leader()
+    cut, leader, by = _cut(session), session.known_leader(), session.scene.settings["by"]
     if leader is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
-    session.note("injecting", broker=leader, leader=leader, by=session.scene.by, duration_s=duration_s)
+    session.note("injecting", broker=leader, leader=leader, by=by, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
-    session.cut_off = leader
+    session.recall(Deed).broker = leader
     session.note("cut", **cut.begin(leader, duration_s))
     led = session.leader() or leader  # leadership outlasts the cut by seconds
     shown = cut.effect(leader)
@@ -37,7 +64,7 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     if shown:
         inject(session, touched=[leader], leader=led, **shown)
     else:
-        session.note("no_effect", reason=f"{session.scene.by}: broker {leader} reaches the others as before")
+        session.note("no_effect", reason=f"{by}: broker {leader} reaches the others as before")
     time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))
     at_end = cut.effect(leader)
     session.note("effect", at_end=[leader] if at_end else [], **at_end)
@@ -48,16 +75,20 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
 def join_again(configuration: dict[str, Any]) -> dict[str, Any]:
     """Take the cut away, and have it confirmed. Harmless twice."""
     session = current(configuration)
-    leader = session.cut_off
+    leader = session.recall(Deed).broker
     if leader is None:
         return {}
     cut = _cut(session)
     until(lambda: cut.end(leader), GONE_S, f"the cut around broker {leader} to be gone")
-    session.cut_off = None
-    session.note("cleared", broker=leader, by=session.scene.by)
+    session.recall(Deed).broker = None
+    session.note("cleared", broker=leader, by=session.scene.settings["by"])
     return {"broker": leader}
 
 
 def _cut(session: Session) -> Cut:
-    assert session.cut is not None, "a session of a partition makes its cut while it warms up"
-    return session.cut
+    cut = session.recall(Deed).cut
+    assert cut is not None, "a partition makes its cut while it is armed"
+    return cut
+
+
+INJECTION: Final = Injection(_prepare, _method, rollbacks=(join_again,))

@@ -1,0 +1,72 @@
+"""`kill`: a broker's or bookie's process gets SIGKILL, and is started again after a time."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from dedup.faults.kinds import Choice, Docs, FaultKind, Need
+from dedup.quantities import Seconds
+
+
+class Victim(StrEnum):
+    """Whose process is killed."""
+
+    LEADER = "Leader"
+    BOOKIE = "Bookie"
+
+
+class Kill(FaultKind):
+    """SIGKILL the broker that leads the partition or owns the topic, or one of its bookies; start it again later."""
+
+    target: Victim = Field(
+        Victim.LEADER,
+        description="the partition's leader or topic's owner; or a bookie that stores what is sent now (Pulsar)",
+    )
+    restart_after_s: Seconds = Field(
+        alias="restartAfter", ge=0, le=3600, description="how long the process stays down, at most 1h"
+    )
+
+    key = "kill"
+    summary = "SIGKILL a broker or bookie and start it again later"
+    lasting = "restart_after_s"
+    in_every_digest = True
+    choices = (
+        Choice(
+            field="target",
+            value=Victim.BOOKIE,
+            need=Need.BOOKIES,
+            rule="system {system} is a Kafka, and only a Pulsar has bookies",
+            todo="write Leader, or test the Pulsar by itself",
+            said="one of the systems is a Kafka, and only a Pulsar has bookies; "
+            "write Leader as kill.target, or test the Pulsar by itself",
+        ),
+    )
+    docs = Docs(
+        deed="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
+        "bookie in the ensemble of the topic's newest ledger",
+        ends="after `restartAfter`, by the process's keeper",
+        target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
+        "ensemble that the broker named at that moment",
+        client_witness="disconnects, retries, errors, leader changes; for a bookie also the broker, which is the "
+        "bookie's client: it began another ledger or took another bookie into the ensemble",
+        undone_by="the keeper itself",
+        details="The lab shortens two settings so that a fail-over takes seconds: Kafka's broker session is 6 s (its "
+        "default: 9 s), a Pulsar broker's ZooKeeper session 6 s (its default: 30 s). A killed broker loses its "
+        "partitions or topics when its session has run out; with a `restartAfter` below that it may be back before. "
+        "With three bookies and an ensemble of three nobody can take a killed bookie's place: writing stands still "
+        "until it is back (seen: 19 s for a `restartAfter` of 15 s), and then goes on in a new ledger. That a bookie "
+        "is *known* to the brokers proves nothing, a dead one is, too; healed means that it takes connections and "
+        "that messages go through.",
+    )
+
+    @property
+    def words(self) -> str:
+        whom = "a bookie of the ledger" if self.target is Victim.BOOKIE else "the leader"
+        return f"kill {whom} and start it again after {self.restart_after_s:g} s"
+
+    @classmethod
+    def ends_life(cls, target_witness: Mapping[str, Any]) -> bool:
+        """A bookie is no broker."""
+        return "ensemble" not in target_witness

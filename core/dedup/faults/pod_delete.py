@@ -1,0 +1,43 @@
+"""`podDelete`: the pod of the leader's broker is deleted, and its controller makes another."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dedup.faults.kinds import Docs, FaultKind, Platform, Right
+from dedup.quantities import Seconds
+
+
+class PodDelete(FaultKind):
+    """Delete the pod of the broker that leads the partition or owns the topic; its controller makes another."""
+
+    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
+    grace_period_s: Seconds = Field(
+        30.0, alias="gracePeriod", le=3600, description="how long the broker has to end by itself, at most 1h"
+    )
+
+    key = "podDelete"
+    summary = "delete a broker's pod (Kubernetes only)"
+    lasting = "grace_period_s"
+    platforms = (Platform.PODS,)
+    rights = (Right("", "pods", ("delete",), by_name=True),)
+    docs = Docs(
+        deed="deletion of the pod of that very name",
+        ends="when another pod of that name runs the broker",
+        target_witness="the pod with that UID is gone, or its broker's container has ended",
+        client_witness="disconnects, retries, errors, leader changes",
+        undone_by="nobody: controllers make a new pod at once",
+        details="A deleted pod of a broker without a volume loses its data; the other replicas have it. A broker "
+        "that has time hands its leadership over before it ends: that is the first sign, at which the producer "
+        "stamps its counters, and the end of the pod is the proof. A `gracePeriod` of `0s` is one second, for with "
+        "none the API server forgets the pod at once and nobody tells when its containers have ended.",
+    )
+
+    @property
+    def words(self) -> str:
+        return f"delete the leader's pod, which has {self.grace_period_s:g} s to end"
+
+    @classmethod
+    def ends_life(cls, target_witness: Mapping[str, Any]) -> bool:
+        return True

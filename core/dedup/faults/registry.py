@@ -1,0 +1,97 @@
+"""The kinds of faults that there are, and `Fault`, which is one of them with its time: the part of an experiment file.
+
+A new kind is one module beside this one and one entry in `KINDS`, and one module of `dedup_runners.chaos.faults`, which
+does it. `Fault` has one key for each kind, of which exactly one is given.
+"""
+
+from typing import TYPE_CHECKING, Final, Self
+
+from pydantic import Field, create_model, model_validator
+
+from dedup.faults.drop_tcp import DropTCP
+from dedup.faults.kill import Kill
+from dedup.faults.kill_tcp import KillTCP
+from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.move_leader import MoveLeader
+from dedup.faults.partition import Partition
+from dedup.faults.pod_delete import PodDelete
+from dedup.parts import Name, Part, check_one_of
+from dedup.refusals import refusal
+
+KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition)
+
+LATENCY_FAULT: Final = "latency"
+"""The system's own network latency: it is done and witnessed as a fault is, but is no kind of fault."""
+
+
+def _field(kind: type[FaultKind]) -> str:
+    """The attribute of a `Fault` that holds this kind: the name of the kind's module."""
+    return kind.__module__.rpartition(".")[2]
+
+
+class At(Part):
+    """When a fault begins: when the producer's own counter passes this message."""
+
+    message: int = Field(ge=1, description="the fault begins when this many messages were sent; at most the last")
+
+
+class _Fault(Part):
+    name: Name = Field(description="what results call this fault; unique among the faults")
+    at: At = Field(description="when it begins")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        check_one_of(self, {kind.key: getattr(self, _field(kind)) for kind in KINDS}, "a fault")
+        if self.name == LATENCY_FAULT:
+            raise refusal(
+                "name", f'"{LATENCY_FAULT}"', "the system's own network latency has this name", "choose another"
+            )
+        return self
+
+    @property
+    def given(self) -> FaultKind:
+        """The one kind that is given, with its settings: what is particular to the kind is asked of this object."""
+        found = next(found for kind in KINDS if (found := getattr(self, _field(kind))) is not None)
+        assert isinstance(found, FaultKind)
+        return found
+
+    @property
+    def kind(self) -> str:
+        return self.given.key
+
+    @property
+    def lasts_s(self) -> float:
+        """How long it stays before it is healed, in seconds."""
+        return self.given.lasts_s
+
+    @property
+    def privileged(self) -> bool:
+        """Whether it needs more than Pod Security's level *restricted* grants."""
+        return self.given.needs(Need.PRIVILEGE)
+
+    @property
+    def needs_bookies(self) -> bool:
+        """Whether it strikes the storage that only Pulsar keeps apart from its brokers."""
+        return self.given.needs(Need.BOOKIES)
+
+
+if TYPE_CHECKING:
+    Fault = _Fault
+else:
+    Fault = create_model(
+        "Fault",
+        __base__=_Fault,
+        __module__=__name__,
+        __doc__="One fault: when it begins, and exactly one kind of it.",
+        **{_field(kind): (kind | None, Field(None, alias=kind.key, description=kind.summary)) for kind in KINDS},
+    )
+
+
+def possible_on_existing() -> str:
+    """The keys of the kinds that can be done to a system that is there already, in words."""
+    return " or ".join(kind.key for kind in KINDS if kind.on_existing)
+
+
+def kind_of(key: str) -> type[FaultKind] | None:
+    """The kind with that key; None for the link's latency, and for a kind that another version of dedup knows."""
+    return next((kind for kind in KINDS if kind.key == key), None)

@@ -1,0 +1,106 @@
+"""The kinds of faults for readers: the rows of `dedup list faults`, and the generated part of docs/faults.md."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import BaseModel
+
+from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.registry import KINDS
+from dedup.quantities import format_duration
+
+NEEDS: Final = {
+    Need.BOOKIES: "a Pulsar",
+    Need.POLICIES: "a network that enforces policies, and no Strimzi",
+    Need.PRIVILEGE: "allowPrivilegedFaults",
+}
+EXISTING: Final = "systems that are there already"
+
+
+class Setting(BaseModel):
+    """One setting of a kind; without a default it must be given."""
+
+    key: str
+    default: str | None
+    meaning: str
+
+    def __str__(self) -> str:
+        return self.key if self.default is None else f"{self.key} ({self.default})"
+
+
+class Row(BaseModel):
+    """One kind, in words."""
+
+    kind: str
+    does: str
+    settings: tuple[Setting, ...]
+    where: tuple[str, ...]
+    needs: tuple[str, ...]
+    strikes: str
+
+
+def rows() -> list[Row]:
+    """All kinds, in the order of the registry."""
+    return [
+        Row(
+            kind=kind.key,
+            does=_docstring(kind),
+            settings=tuple(_settings(kind)),
+            where=(*(place.value for place in kind.platforms), *([EXISTING] if kind.on_existing else [])),
+            needs=tuple(_needs(kind)),
+            strikes=("one broker" if kind.of_one_broker else "all connections")
+            + (", shown until its end" if kind.must_last else ""),
+        )
+        for kind in KINDS
+    ]
+
+
+def markdown() -> str:
+    """A table of all kinds, and a section for each."""
+    lines = ["| kind | settings (default) | strikes | where | needs |", "| --- | --- | --- | --- | --- |"]
+    for row in rows():
+        settings, needs = "; ".join(map(str, row.settings)), "; ".join(row.needs)
+        lines.append(f"| `{row.kind}` | {settings} | {row.strikes} | {', '.join(row.where)} | {needs} |")
+    return "\n".join([*lines, *(_wrapped(line) for kind in KINDS for line in _section(kind))])
+
+
+def _section(kind: type[FaultKind]) -> Iterator[str]:
+    docs = kind.docs
+    yield from ("", f"### {kind.key}", "", _docstring(kind), "")
+    yield f"- Deed: {docs.deed}."
+    yield f"- Ends: {docs.ends}."
+    yield f"- Target's witness: {docs.target_witness}."
+    yield f"- Client's witness: {docs.client_witness}."
+    yield f"- If its injector dies, it is undone by: {docs.undone_by}."
+    if docs.details:
+        yield from ("", docs.details)
+
+
+def _wrapped(line: str) -> str:
+    hanging = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, 120, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+
+
+def _docstring(kind: type[FaultKind]) -> str:
+    assert kind.__doc__ is not None
+    return kind.__doc__
+
+
+def _settings(kind: type[FaultKind]) -> Iterator[Setting]:
+    for name, field in kind.model_fields.items():
+        default = None if field.is_required() else field.default
+        written = format_duration(default) if isinstance(default, float) else default
+        yield Setting(
+            key=kind.alias(name), default=None if written is None else str(written), meaning=str(field.description)
+        )
+
+
+def _needs(kind: type[FaultKind]) -> Iterator[str]:
+    if kind.through_proxy:
+        yield "a proxy in the clients' path"
+    for choice in kind.choices:
+        yield f"{kind.alias(choice.field)} {choice.value}: {NEEDS[choice.need]}"
+    rights = [*kind.rights, *(right for choice in kind.choices for right in choice.rights)]
+    if rights:
+        yield f"rights: {', '.join(f'{right.resource} ({chr(32).join(right.verbs)})' for right in rights)}"
