@@ -188,6 +188,23 @@ def plan(
         experiments.show_plan(experiment, _console(stderr=False))
 
 
+lists = typer.Typer(help="List what an experiment can name.", no_args_is_help=True)
+app.add_typer(lists, name="list")
+
+
+@lists.command("clients")
+def list_clients() -> None:
+    """List the client libraries: what each speaks to, and the settings that an experiment may give it."""
+    from rich.table import Table
+
+    from dedup.clients import CLIENTS, products
+
+    table = Table("client", "speaks to", "what it is", "settings")
+    for client in CLIENTS.values():
+        table.add_row(client.library, products(client), client.words, ", ".join(sorted(client.allowed)))
+    _console(stderr=False).print(table)
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A DedupExperiment in a cluster.", show_default=False)]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help=r"Its namespace.  \[default: the context's]", show_default=False)
