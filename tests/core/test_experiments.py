@@ -14,15 +14,14 @@ from dedup.errors import SpecificationError
 from dedup.experiments import (
     Experiment,
     Fault,
-    Kafka,
     Network,
-    Pulsar,
     Switch,
     Timeouts,
     json_schema,
     parse,
 )
 from dedup.fault_kinds import Direction, DropTCP, Kill, KillTCP, Means, MoveLeader, Partition, PodDelete, Victim
+from dedup.systems import Kafka, Pulsar
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:

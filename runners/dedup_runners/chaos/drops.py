@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from dedup.systems import Protocol
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import guarded, inject, triggered
 from dedup_runners.chaos.sessions import Session
@@ -54,7 +55,7 @@ def direct_addresses(bootstrap: str) -> list[Address]:
 
 
 def unheard(
-    system: pings.System, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
+    protocol: Protocol, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
 ) -> list[str]:
     """Whoever in `proxied` is asked and does not answer; nobody, unless every address in `direct` answers meanwhile.
 
@@ -63,7 +64,7 @@ def unheard(
 
     def answers(address: Address) -> bool | None:
         try:
-            pings.round_trip_ms(system, *address, silence_s)
+            pings.round_trip_ms(protocol, *address, silence_s)
         except TimeoutError:
             return False
         except OSError:
