@@ -81,16 +81,6 @@ class Existing(Part):
             raise refusal("token", "one without TLS", TOKEN_RULE, "write pulsar+ssl:// and https://, or take token out")
         return self
 
-    @property
-    def is_kafka(self) -> bool:
-        """Whether it has all the keys of a Kafka and no other."""
-        return self.bootstrap is not None and not (self.service_url or self.admin_url or self.token)
-
-    @property
-    def is_pulsar(self) -> bool:
-        """Whether it has all the keys of a Pulsar and no other."""
-        return bool(self.service_url and self.admin_url) and not (self.bootstrap or self.sasl)
-
 
 class Deploy(Part):
     """How a system comes about. Without it, one is deployed for the experiment, by the chart named like its kind."""

@@ -8,13 +8,12 @@ the hold file tells the keeper when to start it again; in a cluster it is a cont
 """
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from dedup.deployments import SaslMechanism
-
-SystemKind = Literal["kafka", "pulsar"]
+from dedup.systems import Protocol
 
 
 class Security(BaseModel):
@@ -80,7 +79,8 @@ class Endpoints(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    system: SystemKind
+    system: Protocol
+    """The protocol that its brokers speak."""
     client_bootstrap: str
     """What clients under test are given, through Toxiproxy if there is one: "host:port,…" or "pulsar://host:port,…"."""
     direct_bootstrap: str

@@ -19,14 +19,15 @@ from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
 from dedup.artifacts import Artifacts
-from dedup.client_settings import refused
+from dedup.clients import CLIENTS, Library, choices, libraries, refused, speaking
 from dedup.deployments import STRIMZI, Deploy, Existing
 from dedup.errors import SpecificationError
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
-from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
+from dedup.parts import PATTERNS, TOKEN, Name, Part, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
+from dedup.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
 from dedup.variants import Expectation as Expectation
 from dedup.variants import Switch as Switch
 from dedup.variants import Variant as Variant
@@ -46,27 +47,10 @@ _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 _CHANGES: Final = "the command line's changes"
 
 
-class Kafka(Part):
-    """A Kafka to deploy: combined KRaft nodes, replication 3, min ISR 2."""
-
-    version: Version = Field("4.3.1", description="of Kafka, such as 4.3.1")
-    brokers: Literal[3] = Field(3, description="nodes, each broker and controller")
-
-
-class Pulsar(Part):
-    """A Pulsar to deploy: ensemble 3, write quorum 3, ack quorum 2."""
-
-    version: Version = Field("4.2.4", description="of Pulsar, such as 4.2.4")
-    brokers: Literal[3] = Field(3, description="brokers, which own topics and keep nothing")
-    bookies: Literal[3] = Field(3, description="bookies, which store the messages")
-
-
 class Client(Part):
     """Which client library sends and reads, and the settings to give it, under its own names."""
 
-    library: Literal["confluent-kafka", "pulsar-client"] | None = Field(
-        None, description="confluent-kafka for Kafka, pulsar-client for Pulsar; the system's own if left out"
-    )
+    library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
     properties: Annotated[
         dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
     ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
@@ -94,16 +78,16 @@ class System(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        check_one_of(self, {"kafka": self.kafka, "pulsar": self.pulsar}, "a system")
-        if self.client.library not in (None, self.library):
+        check_one_of(self, {key: getattr(self, key) for key in PRODUCTS}, "a system")
+        if CLIENTS[self.library].protocol != self.protocol:
             raise refusal(
                 "client.library",
-                str(self.client.library),
+                self.library,
                 f"it does not speak to {self.kind}",
-                f"write {self.library} or take the key out",
+                f"write {libraries(self.protocol)} or take the key out",
             )
         self._check_existing()
-        if self.kafka is None and self.chart == STRIMZI:
+        if self.chart not in (self.kind, *self.product.charts):
             raise refusal(
                 "deploy.chart", STRIMZI, "Strimzi runs Kafka and nothing else", "write kafka, or take deploy out"
             )
@@ -112,18 +96,14 @@ class System(Part):
     def _check_existing(self) -> None:
         if self.existing is None:
             return
-        if self.kafka is not None and not self.existing.is_kafka:
+        given = self.existing.model_dump(by_alias=True, exclude_none=True)
+        needed, optional = EXISTING[self.protocol]
+        if not {*needed} <= given.keys() <= {*needed, *optional}:
             raise refusal(
                 "deploy.existing",
-                short(self.existing.model_dump(by_alias=True, exclude_none=True)),
-                "a Kafka that is there already has bootstrap, and may have tls and sasl",
-                "give these keys and no other",
-            )
-        if self.pulsar is not None and not self.existing.is_pulsar:
-            raise refusal(
-                "deploy.existing",
-                short(self.existing.model_dump(by_alias=True, exclude_none=True)),
-                "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token",
+                short(given),
+                f"a {self.product.name} that is there already has {' and '.join(needed)}, "
+                f"and may have {' and '.join(optional)}",
                 "give these keys and no other",
             )
         if self.network.latency_s:
@@ -146,23 +126,31 @@ class System(Part):
         return self
 
     @property
-    def kind(self) -> Literal["kafka", "pulsar"]:
-        return "kafka" if self.kafka is not None else "pulsar"
+    def kind(self) -> str:
+        """The key of its product."""
+        return next(key for key in PRODUCTS if getattr(self, key) is not None)
 
     @property
-    def chart(self) -> Literal["kafka", "pulsar", "strimzi-kafka"]:
+    def product(self) -> Product:
+        return PRODUCTS[self.kind]
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.product.protocol
+
+    @property
+    def chart(self) -> str:
         """The chart by which it is deployed on Kubernetes, unless it is there already."""
         return self.deploy.chart if self.deploy is not None and self.deploy.chart is not None else self.kind
 
     @property
     def version(self) -> str:
-        deployed = self.kafka or self.pulsar
-        assert deployed is not None
-        return deployed.version
+        return str(getattr(self, self.kind).version)
 
     @property
-    def library(self) -> Literal["confluent-kafka", "pulsar-client"]:
-        return "confluent-kafka" if self.kind == "kafka" else "pulsar-client"
+    def library(self) -> Library:
+        """The client library that the experiment names, or else its protocol's default."""
+        return self.client.library or speaking(self.protocol)[0].library
 
 
 class Workload(Part):

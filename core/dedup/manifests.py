@@ -158,7 +158,7 @@ class Manifest(Record):
     run_id: str
     attempt: int
     system: str
-    kind: str = Field(description="kafka or pulsar")
+    kind: str = Field(description="the key of its product: kafka or pulsar")
     variant: str
     run: int = Field(description="from 1, within its system and variant")
     seed: int

@@ -305,6 +305,19 @@ def list_faults(
         print(rows if output is Listing.JSON else tables.markdown())
 
 
+@listing.command("clients")
+def list_clients() -> None:
+    """List the client libraries: what each speaks to, and the settings that an experiment may give it."""
+    from rich.table import Table
+
+    from dedup.clients import CLIENTS, products
+
+    table = Table("client", "speaks to", "what it is", "settings")
+    for client in CLIENTS.values():
+        table.add_row(client.library, products(client), client.words, ", ".join(sorted(client.allowed)))
+    _console(stderr=False).print(table)
+
+
 class _Console(Console):
     """A console that falls silent when nobody reads it: the exit code must still be the verdict's."""
 

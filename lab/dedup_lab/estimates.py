@@ -11,9 +11,8 @@ from typing import Final
 from dedup.experiments import Experiment, System
 from dedup.manifests import Record
 from dedup.plans import plan
+from dedup_lab.systems import PRODUCTS
 
-PROVISION_S: Final = {"kafka": 15.0, "pulsar": 40.0}
-"""To start a system's processes and end them, when nothing has to be fetched."""
 RUN_S: Final = 12.0
 """What every run takes beside its messages and faults: a topic, two clients, proofs that all is healed and at rest."""
 SENT_A_SECOND: Final = 50_000
@@ -41,7 +40,7 @@ def of(experiment: Experiment) -> Estimate:
     runs = plan(experiment)
     messages = experiment.spec.workload.messages
     return Estimate(
-        provision_s=sum(PROVISION_S[system.kind] for system in systems.values()),
+        provision_s=sum(PRODUCTS[system.kind].PROVISION_S for system in systems.values()),
         runs_s=sum(_run_s(experiment, systems[run.system]) for run in runs),
         verify_s=VERIFY_S + len(runs) * messages / JUDGED_A_SECOND,
     )

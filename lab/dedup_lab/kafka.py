@@ -28,6 +28,7 @@ from dedup_lab.labs import Lab
 from dedup_lab.ports import free
 from dedup_runners.round_trips import kafka_round_trip
 
+PROVISION_S = 15.0
 SESSION_TIMEOUT_MS = 6_000
 READY_TIMEOUT_S = 300.0
 FORMAT_TIMEOUT_S = 60.0

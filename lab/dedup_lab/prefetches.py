@@ -24,8 +24,8 @@ class Prefetch:
 
     def __init__(self, experiment: Experiment, logs: Path) -> None:
         self._log, self._children = logs / "prefetch.log", Children()
-        later = [f"{system.kind}:{system.version}" for system in experiment.spec.systems[1:]]
-        self._wanted = [each for each in dict.fromkeys(later) if jars.missing(*each.split(":", 1))]
+        later = dict.fromkeys((system.kind, system.version) for system in experiment.spec.systems[1:])
+        self._wanted = [f"{system}:{version}" for system, version in later if jars.missing(system, version)]
 
     def __enter__(self) -> Self:
         if self._wanted:
@@ -44,8 +44,9 @@ def main() -> int:
     os.nice(NICENESS)
     code = 0
     for each in sys.argv[1:]:
+        system, _, version = each.partition(":")
         try:
-            fetched = jars.fetch_missing(*each.split(":", 1))
+            fetched = jars.fetch_missing(system, version)
             print(f"{each}: {len(fetched)} jars fetched")
         except DedupError as error:
             print(error)

@@ -28,6 +28,7 @@ from dedup_runners.round_trips import pulsar_round_trip
 from dedup_runners.waiting import until
 
 CLUSTER = "dedup"
+PROVISION_S = 40.0
 SESSION_TIMEOUT_MS = 6_000
 READY_TIMEOUT_S = 300.0
 STEP_TIMEOUT_S = 180.0

@@ -1,18 +1,33 @@
 """A system under test on this machine: its lab of processes, its endpoints, and an admin that can ask it things."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
 from dedup.experiments import System
 from dedup_lab import kafka, labs, pulsar
+from dedup_lab.caches import Progress
 from dedup_lab.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites import Site
+
+
+class Product(Protocol):
+    """The module of a product that can be started on this machine."""
+
+    PROVISION_S: float
+    """About how many seconds its processes take to start and to end, when nothing has to be fetched."""
+
+    def start(self, lab: Lab, *, version: str, proxied: bool, progress: Progress) -> Endpoints:
+        """Start its processes and return once a message went through the clients' path and back."""
+        ...
+
+
+PRODUCTS: Final[Mapping[str, Product]] = {"kafka": kafka, "pulsar": pulsar}
 
 
 class RunningSystem(NamedTuple):
@@ -35,8 +50,7 @@ class RunningSystem(NamedTuple):
                 note(f"{system.name}: {what}")
 
         try:
-            module = kafka if system.kind == "kafka" else pulsar
-            endpoints = module.start(lab, version=system.version, proxied=proxied, progress=progress)
+            endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)
             admin = connect(endpoints)
             warm_up(admin)
             return cls(lab, endpoints, admin, sites.connect(endpoints))

@@ -14,13 +14,14 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from dedup.artifacts import Artifacts
-from dedup.client_settings import ADVICE, ALLOWED, RULE
-from dedup.deployments import PLAIN_RULE, TOKEN_RULE, Deploy, Existing
+from dedup.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
+from dedup.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiments import MAX_RUNS, Spec, System, Workload
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
+from dedup.systems import EXISTING, PRODUCTS, Product
 from dedup.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 
 LIMITS: Final = {
@@ -101,14 +102,26 @@ def _one_of(what: str, *keys: str) -> Rule:
     )
 
 
-def _existing(kind: str, name: str, needed: tuple[str, ...], also: tuple[str, ...], foreign: tuple[str, ...]) -> Rule:
-    """The keys of a system of that kind that is there already."""
-    at = "self.deploy.existing"
+def _library(product: Product) -> Rule:
+    """The client library speaks the product's protocol."""
+    named = " || ".join(f"self.client.library == '{each.library}'" for each in speaking(product.protocol))
+    return Rule(
+        f"!has(self.{product.key}) || !has(self.client.library) || {named}",
+        f"it does not speak to {product.key}; write {libraries(product.protocol)} or take the key out",
+        field="client.library",
+    )
+
+
+def _existing(product: Product) -> Rule:
+    """The keys of a system of that product that is there already."""
+    at, (needed, optional) = "self.deploy.existing", EXISTING[product.protocol]
+    known = [field.alias or name for name, field in Existing.model_fields.items()]
+    foreign = [key for key in known if key not in (*needed, *optional)]
     keys = [*(f"has({at}.{key})" for key in needed), *(f"!has({at}.{key})" for key in foreign)]
     return Rule(
-        f"!has(self.{kind}) || !has(self.deploy) || !has({at}) || {' && '.join(keys)}",
-        f"{name} that is there already has {' and '.join(needed)}, and may have {' and '.join(also)}; "
-        "give these keys and no other",
+        f"!has(self.{product.key}) || !has(self.deploy) || !has({at}) || {' && '.join(keys)}",
+        f"a {product.name} that is there already has {' and '.join(needed)}, "
+        f"and may have {' and '.join(optional)}; give these keys and no other",
         field="deploy",
     )
 
@@ -123,11 +136,18 @@ def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
     )
 
 
-def _settings(kind: str, names: Iterable[str]) -> Rule:
-    """The client's own settings are on the list for that kind of system."""
-    known = ", ".join(f"'{name}'" for name in names)
+def _settings(client: Client) -> Rule:
+    """The client's own settings are on its list, where it is the client: by name, or as its protocol's default."""
+    default, *others = speaking(client.protocol)
+    by_default = " && ".join(f"!has(self.{each.key})" for each in PRODUCTS.values() if each.protocol == client.protocol)
+    other = f"self.client.library != '{client.library}'"
+    if client != default:
+        is_not = f"!has(self.client.library) || {other}"
+    else:
+        is_not = f"(has(self.client.library) ? {other} : {by_default})" if others else by_default
+    known = ", ".join(f"'{name}'" for name in client.allowed)
     return Rule(
-        f"!has(self.{kind}) || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
+        f"{is_not} || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
         f"{RULE}; {ADVICE}",
         field="client.properties",
     )
@@ -148,17 +168,9 @@ _TREATMENT: Final = str([each.value for each in Expectation if each.forbids_copi
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
-        _one_of("a system", "kafka", "pulsar"),
-        *(
-            Rule(
-                f"!has(self.{kind}) || !has(self.client.library) || self.client.library == '{library}'",
-                f"it does not speak to {kind}; write {library} or take the key out",
-                field="client.library",
-            )
-            for kind, library in (("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"))
-        ),
-        _existing("kafka", "a Kafka", ("bootstrap",), ("tls", "sasl"), ("serviceUrl", "adminUrl", "token")),
-        _existing("pulsar", "a Pulsar", ("serviceUrl", "adminUrl"), ("tls", "token"), ("bootstrap", "sasl")),
+        _one_of("a system", *PRODUCTS),
+        *map(_library, PRODUCTS.values()),
+        *map(_existing, PRODUCTS.values()),
         Rule(
             f"!has(self.deploy) || !has(self.deploy.existing) || !{_is_duration('self.network.latency')} || "
             "duration(self.network.latency) == duration('0s')",
@@ -167,12 +179,16 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="network",
         ),
         Rule(
-            "has(self.kafka) || !has(self.deploy) || !has(self.deploy.chart)",
+            " || ".join(
+                (
+                    *(f"has(self.{product.key})" for product in PRODUCTS.values() if STRIMZI in product.charts),
+                    "!has(self.deploy) || !has(self.deploy.chart)",
+                )
+            ),
             "Strimzi runs Kafka and nothing else; write kafka, or take deploy out",
             field="deploy",
         ),
-        _settings("kafka", ALLOWED["confluent-kafka"]),
-        _settings("pulsar", ALLOWED["pulsar-client"]),
+        *map(_settings, CLIENTS.values()),
     ),
     Deploy: (_one_of("a deployment", "existing", "chart"),),
     Existing: (

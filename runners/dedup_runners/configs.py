@@ -7,14 +7,14 @@ that is wrong here is a mistake of the platform or of a person driving the runne
 
 import sys
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dedup.clients import Library
 from dedup.endpoints import Endpoints
 from dedup.errors import SpecificationError
 
-Library = Literal["confluent-kafka", "pulsar-client"]
 C = TypeVar("C", bound="RunnerConfig")
 
 

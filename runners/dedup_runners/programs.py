@@ -1,13 +1,12 @@
 """How our programs begin and end: one config in, exit code 0 with a report or one line on standard error."""
 
 import gc
-import importlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
@@ -15,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from dedup.assignments import EXIT_CLAIMED
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
 from dedup.orphans import leave_with_parent
-from dedup_runners import lifelines
+from dedup_runners import clients, lifelines
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.configs import C, read
 
@@ -71,7 +70,7 @@ def attempt(role: str, work: Callable[[], None]) -> Ending:
 def _config(source: str, kind: type[C]) -> C:
     """The config of a runner, awaited if it comes later; what it may ask for is loaded meanwhile."""
     if source == STDIN or lifelines.shared() is not None:
-        _import_early()
+        clients.import_all()  # every run is spared that time
     if source != STDIN:
         lifelines.await_orders(Path(source))
     return read(source, kind)
@@ -123,10 +122,3 @@ def _refused(role: str, error: OSError) -> EnvironmentError_:
         rule="a runner needs its folder, and its metrics port if it is given one",
         todo="make the folder writable or the port free, then run again",
     )
-
-
-def _import_early() -> None:
-    """Load what the config may ask for while it is awaited: every run is spared that time."""
-    for library in ("confluent_kafka", "pulsar"):
-        with suppress(ImportError):
-            importlib.import_module(library)

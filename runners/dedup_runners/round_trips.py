@@ -22,7 +22,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from pydantic import ValidationError
 
 from dedup.endpoints import OPEN, Endpoints, Security
 from dedup.errors import EXIT_ERROR, DedupError
+from dedup.systems import Protocol
 from dedup_runners import credentials, programs
 from dedup_runners.admins import CALL_TIMEOUT_S
 from dedup_runners.admins.discoveries import discovered, let_in
@@ -260,24 +261,34 @@ def _existing(asked: argparse.Namespace) -> None:
     asked.clients = asked.endpoints.client_bootstrap
     deadline = time.monotonic() + asked.timeout_s
     system = discovered(asked.endpoints, asked.timeout_s)
-    left_s = deadline - time.monotonic()
-    if system.system == "kafka":
-        kafka_round_trip(
-            system.client_bootstrap,
-            system.direct_bootstrap,
-            brokers=len(system.brokers),
-            timeout_s=left_s,
-            security=system.security,
-        )
-    else:
-        pulsar_round_trip(
-            system.client_bootstrap,
-            system.admin_urls,
-            listener_name=system.listener_name,
-            brokers=[broker.id for broker in system.brokers],
-            timeout_s=left_s,
-            security=system.security,
-        )
+    _EXISTING[system.system](system, deadline - time.monotonic())
+
+
+def _existing_kafka(system: Endpoints, timeout_s: float) -> None:
+    kafka_round_trip(
+        system.client_bootstrap,
+        system.direct_bootstrap,
+        brokers=len(system.brokers),
+        timeout_s=timeout_s,
+        security=system.security,
+    )
+
+
+def _existing_pulsar(system: Endpoints, timeout_s: float) -> None:
+    pulsar_round_trip(
+        system.client_bootstrap,
+        system.admin_urls,
+        listener_name=system.listener_name,
+        brokers=[broker.id for broker in system.brokers],
+        timeout_s=timeout_s,
+        security=system.security,
+    )
+
+
+_EXISTING: Final[Mapping[Protocol, Callable[[Endpoints, float], None]]] = {
+    "kafka": _existing_kafka,
+    "pulsar": _existing_pulsar,
+}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,9 +13,7 @@ from testbed.specs import ABSENT, changed
 from dedup.errors import SpecificationError
 from dedup.experiments import (
     Experiment,
-    Kafka,
     Network,
-    Pulsar,
     Switch,
     Timeouts,
     json_schema,
@@ -29,6 +27,7 @@ from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Means, Partition
 from dedup.faults.pod_delete import PodDelete
 from dedup.faults.registry import Fault
+from dedup.systems import Kafka, Pulsar
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:

@@ -13,13 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dedup.clients import Library
 from dedup.endpoints import Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
-from dedup_runners.configs import Library, ProducerConfig, Trigger
+from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 

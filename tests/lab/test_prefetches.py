@@ -1,6 +1,8 @@
 """While the first system is tested the jars of the others are fetched; an experiment of one system fetches nothing."""
 
 import hashlib
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,8 @@ def test_what_is_there_or_is_the_first_is_not(
 def test_what_cannot_be_fetched_is_said_and_the_rest_is_fetched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prefetches.os, "nice", lambda _by: 0)
-    monkeypatch.setattr(prefetches.sys, "argv", ["prefetches", "kafka:0.1", "pulsar:4.2.4"])
+    monkeypatch.setattr(os, "nice", lambda _by: 0)
+    monkeypatch.setattr(sys, "argv", ["prefetches", "kafka:0.1", "pulsar:4.2.4"])
     real = jars.fetch_missing
     monkeypatch.setattr(
         jars, "fetch_missing", lambda system, version: [] if system == "pulsar" else real(system, version)

@@ -18,11 +18,13 @@ from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
 from dedup.anomalies import Counts
+from dedup.clients import CLIENTS, Client
 from dedup.errors import SpecificationError
 from dedup.experiments import json_schema, load, parse
 from dedup.parts import PATTERNS, Part
+from dedup.systems import PRODUCTS
 from dedup.verdicts import Verdict
-from dedup_operator import crd
+from dedup_operator import crd, rules
 from dedup_operator.rules import matching
 from dedup_operator.schemas import structural
 from dedup_operator.statuses import Judgement, Sums
@@ -270,3 +272,19 @@ def test_a_status_fits_into_64_kib_at_any_number_of_runs() -> None:
 def test_the_status_speaks_the_words_of_the_verdicts_and_counts() -> None:
     assert [each.lower() for each in Judgement] == list(Verdict)
     assert set(Sums.model_fields) < set(Counts.model_fields)
+
+
+def test_of_two_clients_of_a_protocol_each_has_its_own_list_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Client("other", "kafka", "another client", ("acks",))
+    monkeypatch.setitem(CLIENTS, other.library, other)
+    default = rules._settings(CLIENTS["confluent-kafka"]).holds
+    assert default.startswith(
+        "(has(self.client.library) ? self.client.library != 'confluent-kafka' : !has(self.kafka))"
+    )
+    assert rules._settings(other).holds == (
+        "!has(self.client.library) || self.client.library != 'other' || "
+        "!has(self.client.properties) || self.client.properties.all(name, name in ['acks'])"
+    )
+    assert rules._library(PRODUCTS["kafka"]).holds.endswith(
+        "self.client.library == 'confluent-kafka' || self.client.library == 'other'"
+    )

@@ -14,7 +14,7 @@ from tests.operator.wrong_settings import SETTINGS
 from tests.operator.wrong_systems import RIGHT_SYSTEMS, SYSTEMS
 from tests.operator.wrong_variants import RIGHT_VARIANTS, VARIANTS
 
-from dedup.client_settings import ALLOWED
+from dedup.clients import CLIENTS
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
@@ -455,8 +455,8 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
         ("spec/systems/1/client", {"library": "pulsar-client"}),
     ),
     "every property that may be given, as long as may be": (
-        (f"{KAFKA}/client", {"properties": dict.fromkeys(ALLOWED["confluent-kafka"], "é" * 1024)}),
-        ("spec/systems/1/client", {"properties": dict.fromkeys(ALLOWED["pulsar-client"], "é" * 1024)}),
+        (f"{KAFKA}/client", {"properties": dict.fromkeys(CLIENTS["confluent-kafka"].allowed, "é" * 1024)}),
+        ("spec/systems/1/client", {"properties": dict.fromkeys(CLIENTS["pulsar-client"].allowed, "é" * 1024)}),
     ),
     "the longest and the shortest name": (
         *(("metadata/name", "x" * 40), (f"{KAFKA}/name", "k"), ("spec/variants/0/name", "x-" * 19 + "x9")),

@@ -15,6 +15,7 @@ import pytest
 
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.systems import Protocol
 from dedup_runners.chaos import keepers, latency, pings, processes, sessions, sockets
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import kill
@@ -131,7 +132,7 @@ def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", ["kafka", "pulsar"])
-def test_a_ping_measures_until_the_broker_answers(system: pings.System) -> None:
+def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
     pause_s = 0.05
     asked = []
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -11,7 +11,7 @@ import numpy as np
 import pulsar as library
 import pytest
 
-from dedup.client_settings import ALLOWED
+from dedup.clients import CLIENTS
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import SpecificationError
 from dedup.payloads import encode
@@ -103,13 +103,13 @@ TAKEN: Final = {
 """Values that librdkafka takes; of all other settings it takes 1."""
 
 
-@pytest.mark.parametrize("name", ALLOWED["confluent-kafka"])
+@pytest.mark.parametrize("name", CLIENTS["confluent-kafka"].allowed)
 def test_what_an_experiment_may_set_is_known_to_librdkafka_and_not_the_testers(name: str) -> None:
     clients.check("confluent-kafka", {name: TAKEN.get(name, "1")}, True, 10_000)
 
 
 def test_what_an_experiment_may_set_is_known_to_pulsars_client() -> None:
-    assert set(ALLOWED["pulsar-client"]) == pulsar.SETTINGS.keys()
+    assert set(CLIENTS["pulsar-client"].allowed) == pulsar.SETTINGS.keys()
 
 
 def test_the_variants_differ_in_idempotence_only() -> None:
@@ -251,3 +251,7 @@ def test_half_a_line_of_pulsars_log_waits_for_its_other_half(tmp_path: Path) -> 
             watch.look()
             assert len(seen.disturbances) == found
     watch.close()
+
+
+def test_every_client_has_its_module() -> None:
+    assert clients.MODULES.keys() == CLIENTS.keys()

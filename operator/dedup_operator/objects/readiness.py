@@ -6,10 +6,12 @@ asks until the system answers or `timeouts.provision` is over. A system that is 
 the credentials that runs will have.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from dedup.endpoints import Endpoints
 from dedup.experiments import Experiment, System
+from dedup.systems import Protocol
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import STAYS, Object, container, placement, pod_security
@@ -62,10 +64,13 @@ def _asking(told: Endpoints) -> list[str]:
     """What the round trip's command line says of the system."""
     if not told.brokers:
         return ["existing", f"--endpoints={told.model_dump_json(exclude_defaults=True)}"]
-    if told.system == "kafka":
-        return ["kafka", f"--clients={told.client_bootstrap}", f"--direct={told.direct_bootstrap}"]
-    admin = f"--admin={','.join(told.admin_urls)}"
-    return ["pulsar", f"--clients={told.client_bootstrap}", admin, f"--listener={told.listener_name}"]
+    return [told.system, f"--clients={told.client_bootstrap}", *_ASKING[told.system](told)]
+
+
+_ASKING: Final[Mapping[Protocol, Callable[[Endpoints], list[str]]]] = {
+    "kafka": lambda told: [f"--direct={told.direct_bootstrap}"],
+    "pulsar": lambda told: [f"--admin={','.join(told.admin_urls)}", f"--listener={told.listener_name}"],
+}
 
 
 def _proxy(settings: Settings) -> Object:

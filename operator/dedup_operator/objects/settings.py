@@ -14,6 +14,7 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment
 from dedup.parts import Part
+from dedup.systems import Chart
 from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
@@ -148,7 +149,7 @@ class Defaults(Part):
     allow_privileged_faults: bool = Field(
         False, description="whether experiments may add containers with NET_ADMIN to brokers' pods"
     )
-    charts: dict[Literal["kafka", "pulsar", "strimzi-kafka"], dict[str, Any]] = Field(
+    charts: dict[Chart, dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
     )
 

@@ -7,9 +7,12 @@ answers from the brokers themselves, never from what was asked of them. It talks
 clients' path, always over new connections, because what it proves is that a client can connect and be served *now*.
 """
 
+import importlib
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
+from dedup import systems
 from dedup.endpoints import Endpoints
 from dedup.manifests import Deduplication, EndPosition
 
@@ -124,12 +127,15 @@ class Admin(Protocol):
     ) -> None: ...
 
 
+ADMINS: Final[Mapping[systems.Protocol, tuple[str, str]]] = {
+    "kafka": ("dedup_runners.admins.kafka", "KafkaAdmin"),
+    "pulsar": ("dedup_runners.admins.pulsar", "PulsarAdmin"),
+}
+"""The module and the class of each protocol's Admin; imported only when it is needed, with its client library."""
+
+
 def connect(endpoints: Endpoints) -> Admin:
-    """The Admin of the system that `endpoints` describes. Client libraries are imported only when they are needed."""
-    if endpoints.system == "kafka":
-        from dedup_runners.admins.kafka import KafkaAdmin
-
-        return KafkaAdmin(endpoints)
-    from dedup_runners.admins.pulsar import PulsarAdmin
-
-    return PulsarAdmin(endpoints)
+    """The Admin of the system that `endpoints` describes."""
+    module, name = ADMINS[endpoints.system]
+    admin: Admin = getattr(importlib.import_module(module), name)(endpoints)
+    return admin

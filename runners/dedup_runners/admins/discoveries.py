@@ -6,6 +6,7 @@ not asked again: neither a password nor a certificate gets better by waiting.
 """
 
 import ssl
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ import httpx
 
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.systems import Protocol
 from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S
 from dedup_runners.admins.views import view
 from dedup_runners.admins.wire import NotLetIn
@@ -26,7 +28,7 @@ def discovered(endpoints: Endpoints, timeout_s: float = READY_TIMEOUT_S) -> Endp
     """The system with its brokers. PlatformError if it does not say who they are in time, or does not let us in."""
     if endpoints.brokers:
         return endpoints
-    ask, problem = _kafka if endpoints.system == "kafka" else _pulsar, "no answer"
+    ask, problem = _ASK[endpoints.system], "no answer"
 
     def asked() -> Endpoints | None:
         nonlocal problem
@@ -88,6 +90,12 @@ def _pulsar(endpoints: Endpoints) -> tuple[Endpoints | None, str]:
         return None, f"{url}: status {answer.status_code}, and no active broker"
     brokers = [Broker(id=name, host=name.rpartition(":")[0], client_port=port) for name in names]
     return endpoints.model_copy(update={"brokers": brokers}), ""
+
+
+_ASK: Final[Mapping[Protocol, Callable[[Endpoints], tuple[Endpoints | None, str]]]] = {
+    "kafka": _kafka,
+    "pulsar": _pulsar,
+}
 
 
 def let_in(answer: httpx.Response) -> httpx.Response:

@@ -7,25 +7,26 @@ is asked which API versions it knows, Pulsar is greeted with CONNECT; both answe
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Literal
+from typing import Final
 
-System = Literal["kafka", "pulsar"]
+from dedup.systems import Protocol
+
 TIMEOUT_S: Final = 10.0
 _KAFKA_API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, 10) + b"dedup-ping"
 _PULSAR_CONNECT: Final = bytes([0x08, 0x02, 0x12, 0x0E, 0x0A, 0x0A]) + b"dedup-ping" + bytes([0x20, 0x15])
 """A BaseCommand of type CONNECT with client_version "dedup-ping" and protocol_version 21 (PulsarApi.proto)."""
 
 
-def question(system: System) -> bytes:
-    """The bytes to send; both protocols put the length in front."""
-    if system == "kafka":
-        return struct.pack(">i", len(_KAFKA_API_VERSIONS)) + _KAFKA_API_VERSIONS
-    return struct.pack(">ii", len(_PULSAR_CONNECT) + 4, len(_PULSAR_CONNECT)) + _PULSAR_CONNECT
+QUESTIONS: Final[Mapping[Protocol, bytes]] = {
+    "kafka": struct.pack(">i", len(_KAFKA_API_VERSIONS)) + _KAFKA_API_VERSIONS,
+    "pulsar": struct.pack(">ii", len(_PULSAR_CONNECT) + 4, len(_PULSAR_CONNECT)) + _PULSAR_CONNECT,
+}
+"""The bytes to send; each protocol puts the length in front."""
 
 
-def round_trip_ms(system: System, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:
+def round_trip_ms(protocol: Protocol, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:
     """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none.
 
     TimeoutError says that it was asked and did not answer within the time.
@@ -33,14 +34,14 @@ def round_trip_ms(system: System, host: str, port: int, timeout_s: float = TIMEO
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         asked = time.monotonic()
-        connection.sendall(question(system))
+        connection.sendall(QUESTIONS[protocol])
         if not connection.recv(1):
             raise OSError(f"{host}:{port} closed the connection instead of answering")
         return (time.monotonic() - asked) * 1000
 
 
 def round_trips_ms(
-    system: System, host: str, ports: Sequence[int], attempts: int = 1, pick: Callable[[list[float]], float] = min
+    protocol: Protocol, host: str, ports: Sequence[int], attempts: int = 1, pick: Callable[[list[float]], float] = min
 ) -> list[float]:
     """What `pick` takes of `attempts` round trips to each port, all ports at the same time.
 
@@ -54,7 +55,7 @@ def round_trips_ms(
         cut: OSError | None = None
         for _ in range(attempts):
             try:
-                found.append(round_trip_ms(system, host, port))
+                found.append(round_trip_ms(protocol, host, port))
             except TimeoutError:
                 raise
             except OSError as error:

@@ -10,17 +10,29 @@ What an error means is data: each file has one table that says which errors prov
 (`fail`); everything else that is not a success is `unknown`.
 """
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from dedup.clients import Library
 from dedup.errors import SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
-from dedup_runners.configs import ConsumerConfig, Library, ProducerConfig
+from dedup_runners.configs import ConsumerConfig, ProducerConfig
+
+MODULES: Final[Mapping[Library, str]] = {
+    "confluent-kafka": "dedup_runners.clients.confluent_kafka",
+    "pulsar-client": "dedup_runners.clients.pulsar",
+}
+"""The module of each client: its classes `Producer` and `Consumer` and its function `check`, as described below.
+
+A module is imported when its client is asked for: no image needs the libraries of the others.
+"""
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -206,11 +218,12 @@ def masked(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def import_all() -> None:
+    """Import every client whose library is installed: what is asked for later is there already."""
+    for library in MODULES:
+        with suppress(ImportError):
+            _module(library)
+
+
 def _module(library: Library) -> Any:
-    if library == "confluent-kafka":
-        from dedup_runners.clients import confluent_kafka
-
-        return confluent_kafka
-    from dedup_runners.clients import pulsar
-
-    return pulsar
+    return importlib.import_module(MODULES[library])

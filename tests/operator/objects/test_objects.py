@@ -14,6 +14,7 @@ from dedup.errors import SpecificationError
 from dedup.experiments import Experiment, load, parse
 from dedup.plans import Run, plan
 from dedup.stages import Stage, Task
+from dedup.systems import PRODUCTS
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.accounts import accounts, deadline_account
@@ -32,7 +33,7 @@ from dedup_operator.objects.settings import (
     Toleration,
     Volume,
 )
-from dedup_operator.objects.systems import endpoints, release_of, values
+from dedup_operator.objects.systems import CHARTS, endpoints, release_of, values
 from dedup_operator.objects.verifications import verification
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
@@ -391,3 +392,7 @@ def test_settings_of_nothing_are_refused(tmp_path: Path) -> None:
     path.write_text("namespace: lab\nartifacts: {}\n")
     with pytest.raises(SpecificationError, match="exactly one of s3 and volume"):
         settings_files.load(path)
+
+
+def test_every_chart_of_a_product_is_known_to_the_operator() -> None:
+    assert CHARTS.keys() == {chart for product in PRODUCTS.values() for chart in product.charts}

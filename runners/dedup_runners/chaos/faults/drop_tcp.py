@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from dedup.faults.drop_tcp import DropTCP
+from dedup.systems import Protocol
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, inject, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
@@ -70,7 +71,7 @@ def direct_addresses(bootstrap: str) -> list[Address]:
 
 
 def unheard(
-    system: pings.System, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
+    protocol: Protocol, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
 ) -> list[str]:
     """Whoever in `proxied` is asked and does not answer; nobody, unless every address in `direct` answers meanwhile.
 
@@ -79,7 +80,7 @@ def unheard(
 
     def answers(address: Address) -> bool | None:
         try:
-            pings.round_trip_ms(system, *address, silence_s)
+            pings.round_trip_ms(protocol, *address, silence_s)
         except TimeoutError:
             return False
         except OSError:

@@ -1,0 +1,19 @@
+"""`dedup list`: what an experiment can name, as the records have it; and what this machine can start of it."""
+
+import pytest
+from typer.testing import CliRunner
+
+from dedup.clients import CLIENTS
+from dedup.systems import PRODUCTS
+from dedup_lab import systems
+from dedup_lab.cli import app
+
+
+@pytest.mark.parametrize("library", CLIENTS)
+def test_every_client_is_listed_with_its_settings(library: str) -> None:
+    said = CliRunner().invoke(app, ["list", "clients"], env={"COLUMNS": "200"}, catch_exceptions=False).output
+    assert library in said and all(name in said for name in CLIENTS[library].allowed)
+
+
+def test_every_product_that_a_chart_deploys_can_be_started_here() -> None:
+    assert systems.PRODUCTS.keys() == {product.key for product in PRODUCTS.values() if product.charts}
