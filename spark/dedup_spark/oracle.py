@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Jump, OrderEvent, Verification, Witness
+from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
+from dedup.counts import Jump
 from dedup.histories import SCHEMAS, read_manifest, segments
 
 OK, FAIL, UNKNOWN = 0, 1, 2

@@ -17,7 +17,7 @@ from tests.core.specs import changed
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
-from dedup.anomalies import Counts
+from dedup.counts import Counts
 from dedup.errors import SpecificationError
 from dedup.experiments import json_schema, load, parse
 from dedup.parts import PATTERNS, Part

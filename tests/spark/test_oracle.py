@@ -6,7 +6,8 @@ import pytest
 from tests.builders import Golden, History, golden_histories, write_history
 
 from dedup import histories
-from dedup.anomalies import MAX_WITNESSES, Counts, Verification
+from dedup.anomalies import MAX_WITNESSES, Verification
+from dedup.counts import Counts
 from dedup.manifests import FaultRecord
 from dedup_spark import local, oracle
 
