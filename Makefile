@@ -69,6 +69,10 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	mv .crd.yaml crds/dedupexperiment.yaml
 	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 
+tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
+	$(PYTHON) -m dedup.counts <docs/verdicts.md >.verdicts.md
+	mv .verdicts.md docs/verdicts.md
+
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
 	@$(PYTHON) -m testbed.cluster up control-plane $(PLANE)
 
@@ -98,4 +102,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: images image-parts test-strimzi lock clean
+.PHONY: images image-parts tables test-strimzi lock clean

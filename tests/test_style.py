@@ -19,7 +19,6 @@ ROOT: Final = Path(__file__).parent.parent
 ROOMS: Final = ("core", "operator", "runners", "spark", "lab")
 MAX_FUNCTION_LINES: Final = 60
 MAX_FILE_LINES: Final = 500
-MAX_ORACLE_LINES: Final = 140
 
 # Written so that this file does not contain what it looks for.
 UNFINISHED: Final = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
@@ -160,13 +159,11 @@ def test_no_room_is_itself_a_package() -> None:
     assert not [room for room in ROOMS if (ROOT / room / "__init__.py").exists()]
 
 
-def test_the_oracle_is_small_and_shares_no_code_with_the_job() -> None:
+def test_the_oracle_shares_no_code_with_the_job() -> None:
     """Two judges that share code agree on its mistakes too."""
     package = ROOT / "spark" / "dedup_spark"
     oracle = (package / "oracle.py").read_text()
     others = {path.stem: set(imports(path.read_text())) for path in package.glob("*.py") if path.name != "oracle.py"}
-    code = oracle.split('"""', 2)[2]
-    assert len([line for line in code.splitlines() if line.strip()]) < MAX_ORACLE_LINES
     assert not [name for name in imports(oracle) if name.startswith("dedup_spark")]
     assert {stem for stem, names in others.items() if any("oracle" in name for name in names)} == {"opinions"}
     assert {stem for stem, names in others.items() if any("opinions" in name for name in names)} == {"report"}

@@ -11,50 +11,20 @@ These files carry no verdict, so runs whose counts mean nothing (void ones) are 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from dedup.anomalies import Counts, Jump, OrderEvent, Verification
+from dedup.anomalies import OrderEvent, Verification
+from dedup.counts import S0_COUNTS, Counts, Jump
 from dedup.experiments import Experiment, Variant
 from dedup.manifests import Record
 from dedup.plans import deduplicates
 from dedup.verdicts import Evidence, RunVerdict
 
-HEADER: Final = (
-    "DedupEnabled,TestRun,SendCount,AckCount,PosAckCount,NegAckCount,Received,NotReceived,ReceivedNoAck,MsgsWithDups,"
-    "DJF,DJB,JF,JB"
-)
-_COUNTS: Final = (
-    "send",
-    "ack",
-    "positive_ack",
-    "negative_ack",
-    "received",
-    "not_received",
-    "received_no_ack",
-    "values_with_duplicates",
-    "duplicate_jump_forward",
-    "duplicate_jump_backward",
-    "jump_forward",
-    "jump_backward",
-)
+HEADER: Final = ",".join(("DedupEnabled", "TestRun", *(each.column for each in S0_COUNTS.values())))
 _WORDS: Final = {
     Jump.FORWARD: "JUMP FORWARDS",
     Jump.BACKWARD: "JUMP BACKWARDS",
     Jump.DUPLICATE_FORWARD: "DUPLICATE BLOCK - JUMP FORWARDS",
     Jump.DUPLICATE_BACKWARD: "DUPLICATE BLOCK - JUMP BACKWARDS",
 }
-_CLOSING: Final = (
-    ("Final send count", "send"),
-    ("Final ack count", "ack"),
-    ("Final positive ack count", "positive_ack"),
-    ("Final negative ack count", "negative_ack"),
-    ("Messages received", "received"),
-    ("Acked messages missing", "not_received"),
-    ("Non-acked messages received", "received_no_ack"),
-    ("Duplicates", "values_with_duplicates"),
-    ("Duplicate Jump Forward", "duplicate_jump_forward"),
-    ("Duplicate Jump Back", "duplicate_jump_backward"),
-    ("Non-Duplicate Jump Forward", "jump_forward"),
-    ("Non-Duplicate Jump Back", "jump_backward"),
-)
 
 
 class Exported(Record):
@@ -101,7 +71,7 @@ def dedup_output(runs: Iterable[Exported]) -> str:
 
 def dedup_line(run: Exported) -> str:
     """`false,1,1000000,1000000,1000000,0,1009000,0,0,9000,0,1,0,0`"""
-    numbers = (run.run, *(getattr(run.verification.counts, name) for name in _COUNTS))
+    numbers = (run.run, *(getattr(run.verification.counts, name) for name in S0_COUNTS))
     return ",".join(("true" if run.deduplication else "false", *map(str, numbers)))
 
 
@@ -118,7 +88,7 @@ def order_line(run: int, event: OrderEvent) -> str:
 
 def closing_lines(counts: Counts) -> list[str]:
     """What S0's script printed at the end of a run."""
-    return [f"{words}: {getattr(counts, name)}" for words, name in _CLOSING]
+    return [f"{each.closing}: {getattr(counts, name)}" for name, each in S0_COUNTS.items()]
 
 
 def _order_lines(run: Exported) -> Iterator[str]:

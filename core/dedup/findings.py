@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dedup.counts import COUNTS
 from dedup.manifests import Manifest
 
 MAX_TELLING: Final = 5
@@ -20,9 +21,7 @@ MAX_WINDOWS: Final = 62
 """An island has a bit for each; an experiment has at most 16."""
 
 BLOCK: Final = "duplicate_block"
-RANGES: Final = (
-    *("not_received", "values_with_duplicates", "phantom", "failed_but_received", "ack_mismatch", "misplaced"),
-)
+RANGES: Final = tuple(name for name, each in COUNTS.items() if each.forbidden_by and not each.jump)
 """The counts whose values are listed as ranges: those that an expectation can forbid."""
 
 

@@ -11,10 +11,11 @@ client could not read it either. One contradiction voids every witness of the ru
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dedup.anomalies import Counts, Jump, Verification
+from dedup.anomalies import Verification
+from dedup.counts import COUNTS, JUMP_COUNTS
 from dedup.manifests import Manifest
 
-BACKWARD: Final = {"jump_backward": Jump.BACKWARD, "duplicate_jump_backward": Jump.DUPLICATE_BACKWARD}
+BACKWARD: Final = {name: jump for name, jump in JUMP_COUNTS.items() if COUNTS[name].forbidden_by}
 """The two counts whose witnesses are order events."""
 
 
@@ -38,12 +39,9 @@ def contradictions(manifest: Manifest, said: Verification, *, gaps: bool = True)
     positions that were not read contradict the end that was reached; not in files of which nobody says where they end.
     """
     counts, producer, consumer = said.counts, manifest.producer, manifest.consumer
-    if counts.position_conflicts:
-        yield f"positions that hold two messages: {counts.position_conflicts:,}"
-    if counts.position_falls:
-        yield f"messages read below a position already passed in their partition: {counts.position_falls:,}"
-    if counts.outcomes_unsent:
-        yield f"outcomes of values that were never sent: {counts.outcomes_unsent:,}"
+    for name, number in counts:
+        if number and COUNTS[name].contradiction:
+            yield f"{COUNTS[name].contradiction}: {number:,}"
     if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
     confirmed = {each.gap for each in consumer.undelivered}
@@ -62,7 +60,7 @@ def contradictions(manifest: Manifest, said: Verification, *, gaps: bool = True)
         ("unknown outcomes", counts.unknown - counts.outcomes_missing, producer.unknown),
         ("acknowledgements", counts.ack, counts.positive_ack + counts.negative_ack),
         ("rows read", counts.received + counts.re_reads, consumer.received),
-        ("jumps", said.events_total, _jumps(counts)),
+        ("jumps", said.events_total, sum(getattr(counts, name) for name in JUMP_COUNTS)),
     ):
         if counted != recorded:
             yield f"{what}: {counted:,} counted, {recorded:,} recorded"
@@ -77,8 +75,3 @@ def unwitnessed(said: Verification, anomalies: Iterable[str]) -> Iterator[str]:
     for name in anomalies:
         if (count := getattr(said.counts, name)) and name not in shown | cut_off:
             yield f"{name} {count:,} without a witness"
-
-
-def _jumps(counts: Counts) -> int:
-    forward = counts.jump_forward + counts.duplicate_jump_forward
-    return forward + counts.jump_backward + counts.duplicate_jump_backward

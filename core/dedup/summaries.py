@@ -16,28 +16,16 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from dedup.anomalies import Counts, Engine, OrderEvent, Witness
+from dedup.anomalies import Engine, OrderEvent, Witness
 from dedup.conclusions import ExperimentVerdict, GroupVerdict
+from dedup.counts import COUNTS, S0_COUNTS, Counts
 from dedup.endings import Repetition
 from dedup.experiments import Expectation, Experiment
 from dedup.findings import Overview, Sum, added
 from dedup.manifests import FaultRecord, Machine, Manifest, Record
 from dedup.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
 
-COLUMNS: Final[Mapping[str, str]] = {
-    "send": "send",
-    "ack": "ack",
-    "positive": "positive_ack",
-    "negative": "negative_ack",
-    "received": "received",
-    "missing": "not_received",
-    "unacked received": "received_no_ack",
-    "duplicates": "values_with_duplicates",
-    "DJF": "duplicate_jump_forward",
-    "DJB": "duplicate_jump_backward",
-    "JF": "jump_forward",
-    "JB": "jump_backward",
-}
+COLUMNS: Final[Mapping[str, str]] = {COUNTS[name].heading: name for name in S0_COUNTS}
 """The columns of every table, in S0's order: heading -> name of the count."""
 
 WORKING_STAGES: Final = frozenset({"produce", "heal", "consume"})

@@ -14,14 +14,15 @@ to have struck and healed, deduplication proven from the broker, and nothing lef
 The rules are docs/design.md §7.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
 from pydantic import Field
 
 from dedup import bare
-from dedup.anomalies import MAX_WITNESSES, Counts, Engine, OrderEvent, Verification, Witness
+from dedup.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
+from dedup.counts import COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
 from dedup.demands import Demand as Demand
 from dedup.demands import demand_of as demand_of
 from dedup.demands import departures, other_faults, unplanned_sends
@@ -156,29 +157,7 @@ class RunVerdict(Record):
         return self.with_copies and self.copies_during.get(fault, 0) > 0
 
 
-LOSS: Final = "not_received"
-COPIES: Final = "values_with_duplicates"
-_ALWAYS: Final = ("phantom", "failed_but_received", "ack_mismatch", "misplaced")
-
-FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {
-    Expectation.EXACTLY_ONCE: (COPIES, LOSS, *_ALWAYS, *BACKWARD),
-    Expectation.AT_LEAST_ONCE: (LOSS, *_ALWAYS),
-    Expectation.AT_MOST_ONCE: (COPIES, *_ALWAYS),
-    Expectation.DUPLICATES: (LOSS, *_ALWAYS),
-    Expectation.NONE: (),
-}
-"""The counts that must be 0. Jumps forward are never judged: loss shows in `not_received`, reordering as going back."""
-
-WORDS: Final = {
-    COPIES: "read more than once",
-    LOSS: "acknowledged and lost",
-    "phantom": "read and never sent",
-    "failed_but_received": "read although their send provably failed",
-    "ack_mismatch": "not at the position at which they were acknowledged",
-    "misplaced": "in another partition than they were sent to",
-    "jump_backward": "read after a later one",
-    "duplicate_jump_backward": "read again after a later one",
-}
+WORDS: Final = {name: each.words for name, each in COUNTS.items() if each.words}
 JUDGES: Final = {Engine.SPARK: "Spark", Engine.ORACLE: "the oracle", Engine.LOCAL: "the local engine"}
 SHOWN: Final = 3
 
@@ -311,18 +290,17 @@ def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand:
     """The forbidden counts above 0 whose evidence is whole. Of bare files, only trust says that they are."""
     files = not evidence.bare or demand.trusted
     whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
-    reached = manifest.consumer.reached_end and files and not (evidence.bare and said.gaps)
     complete = manifest.producer.complete and files
-    sound = {
-        LOSS: reached and whole["outcomes"],
-        "ack_mismatch": reached and whole["outcomes"],
-        "phantom": (complete or manifest.producer.intended is not None) and whole["sent"],
-        "failed_but_received": complete and whole["sent"] and whole["outcomes"],
+    there = {
+        Basis.END: manifest.consumer.reached_end and files and not (evidence.bare and said.gaps),
+        Basis.OUTCOMES: whole["outcomes"],
+        Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
+        Basis.FINISHED: complete,
         # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
-        **dict.fromkeys(BACKWARD, files or not said.counts.phantom),
+        Basis.LOWEST: files or not said.counts.phantom,
     }
     for name in FORBIDDEN[demand.expectation]:
-        if getattr(said.counts, name) and sound.get(name, True):
+        if getattr(said.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):
             yield name
 
 

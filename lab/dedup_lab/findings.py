@@ -9,18 +9,11 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.findings import BLOCK, RANGES, Overview, Sum
+from dedup.counts import COUNTS
+from dedup.findings import BLOCK, Overview, Sum
 from dedup.summaries import Bin, RunRow
-from dedup.verdicts import WORDS
 
-KINDS: Final = {
-    "jump_forward": "jumps forward",
-    "jump_backward": "jumps backward",
-    "duplicate_jump_forward": "jumps forward onto values read before",
-    "duplicate_jump_backward": "jumps backward onto values read before",
-    BLOCK: "in duplicate blocks",
-    **{name: WORDS[name] for name in RANGES},
-}
+KINDS: Final = {BLOCK: "in duplicate blocks"} | {name: each.finding or each.words for name, each in COUNTS.items()}
 
 
 def show_findings(whose: str, sums: tuple[Sum, ...], console: Console) -> None:

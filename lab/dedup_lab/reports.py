@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dedup.counts import COUNTS, S0_COUNTS
 from dedup.errors import EvidenceError
 from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
 from dedup.verdicts import Code, Reason, Verdict, is_treatment
@@ -14,16 +15,7 @@ from dedup_lab.results import Results
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
 MOST_RUNS_SHOWN = 20
-RUN_COLUMNS = {
-    "read": "received",
-    "lost": "not_received",
-    "dups": "values_with_duplicates",
-    "DJF": "duplicate_jump_forward",
-    "DJB": "duplicate_jump_backward",
-    "JF": "jump_forward",
-    "JB": "jump_backward",
-    "verdict": "",
-}
+RUN_COLUMNS = {heading: name for name in S0_COUNTS if (heading := COUNTS[name].run_heading)} | {"verdict": ""}
 
 
 def show(results: Results, console: Console) -> int:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dedup.counts import COUNTS
 from dedup.errors import EXIT_ERROR, EnvironmentError_, one_line
 from dedup.stores import Place, below, fetch, place, reached
 from dedup.summaries import COLUMNS
@@ -25,7 +26,7 @@ from dedup_lab.reports import coloured
 from dedup_lab.results import check_own
 
 ENDPOINT: Final = "AWS_ENDPOINT_URL"
-EXTRA: Final = {"phantom": "phantom", "ack mismatch": "ack_mismatch", "misplaced": "misplaced"}
+EXTRA: Final = {each.heading: name for name, each in COUNTS.items() if each.heading and not each.s0}
 
 
 def results(

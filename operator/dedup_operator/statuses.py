@@ -5,10 +5,11 @@ every list and every string to the brim and weighs it. Finished runs live in res
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
+from dedup.counts import COUNTS, Counts
 from dedup.errors import PlatformError
 from dedup.parts import Name, Part
 from dedup.stages import State
@@ -40,23 +41,19 @@ class Judgement(StrEnum):
     ERROR = "Error"
 
 
-class Sums(Part):
-    """Counts, each summed over the finished runs that are not void. What each means: docs/verdicts.md."""
-
-    send: Number = Field(description="values sent")
-    positive_ack: Number = Field(description="values that the broker acknowledged")
-    received: Number = Field(description="messages read")
-    not_received: Number = Field(description="values acknowledged and never read: lost")
-    values_with_duplicates: Number = Field(description="values read more than once")
-    extra_copies: Number = Field(description="messages beyond the first of each value")
-    phantom: Number = Field(description="values read and never sent")
-    failed_but_received: Number = Field(description="values that never left the client, and were read")
-    ack_mismatch: Number = Field(description="values not read where the broker said it had put them")
-    misplaced: Number = Field(0, description="values read in another partition than they were sent to")
-    jump_forward: Number = Field(description="jumps over values")
-    jump_backward: Number = Field(description="jumps back, onto values not read before")
-    duplicate_jump_forward: Number = Field(description="jumps over values, onto one read before")
-    duplicate_jump_backward: Number = Field(description="jumps back, onto values read before")
+if TYPE_CHECKING:
+    Sums = Counts
+else:
+    Sums = create_model(
+        "Sums",
+        __base__=Part,
+        __doc__="Counts, each summed over the finished runs that are not void. What each means: docs/verdicts.md.",
+        **{
+            name: (Number, Field(0 if each.added else ..., description=each.status))
+            for name, each in COUNTS.items()
+            if each.status
+        },
+    )
 
 
 class VariantStatus(Part):

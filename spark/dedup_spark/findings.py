@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Counts, Jump, OrderEvent, Verification, Witness
+from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
+from dedup.counts import JUMP_COUNTS, Counts
 from dedup.findings import BLOCK, MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum, Window
 from dedup_spark.columns import Columns, firsts, groups, joined, size, taken
 from dedup_spark.positions import GAP, OF_ENTRIES, lowest
@@ -29,9 +30,8 @@ STRETCH: Final = (*TOGETHER, "value", "length", *PLACE, *(f"first_{name}" for na
 """A stretch: where its first message lies, and that message's first copy (of a block); its faults as in JUMP."""
 
 KINDS: Final = (BLOCK, *RANGES)
-JUMPS: Final = tuple(Jump)
-JUMP_COUNTS: Final = ("jump_forward", "jump_backward", "duplicate_jump_forward", "duplicate_jump_backward")
-"""The counts of JUMPS, in its order; an event's `jump` is the index."""
+JUMPS: Final = tuple(JUMP_COUNTS.values())
+"""An event's `jump` is the index."""
 
 Message = tuple[int, int]
 """stream, value"""

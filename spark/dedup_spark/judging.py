@@ -40,6 +40,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from dedup.anomalies import Verification
+from dedup.counts import JUMP_COUNTS
 from dedup.findings import RANGES, windows_of
 from dedup.manifests import Manifest
 from dedup.stores import Place
@@ -48,7 +49,7 @@ from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_o
 from dedup_spark.clocks import borders_of
 from dedup_spark.evidence import Problem, damaged
 from dedup_spark.files import File, Inspected, files_of
-from dedup_spark.findings import JUMP_COUNTS, Findings
+from dedup_spark.findings import Findings
 from dedup_spark.islands import READ
 from dedup_spark.positions import Ends
 from dedup_spark.tables import Tables, close, tables_in

@@ -1,84 +1,277 @@
 """The naive judge: one message at a time, plain dicts and loops, to be read and believed.
 
-It shares no code with the judges that are held against it, only models and schemas. Rules: design.md §6, judging.py.
+It shares no code with the judges that are held against it, only models and schemas. A history is read once, row by row,
+into a few dicts (`History`). Then every count is one function of its name, and its docstring is its definition.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pyarrow.parquet as pq
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, Jump, OrderEvent, Verification, Witness
+from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
+from dedup.counts import Jump
 from dedup.histories import SCHEMAS, read_manifest, segments
 
 OK, FAIL, UNKNOWN = 0, 1, 2
-JUMPS = {"JF": "jump_forward", "JB": "jump_backward", "DJF": "duplicate_jump_forward", "DJB": "duplicate_jump_backward"}
 Message = tuple[int, int]  # stream, value
 Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
-Row = tuple[int, int]  # arrival, value
+Lane = tuple[int, int]  # partition, stream
+
+
+@dataclass
+class History:
+    """What one run folder holds. What was read is without re-reads: rows that repeat a position and its message."""
+
+    homes: dict[int, int]
+    """The partition that each stream is sent to, where the manifest says it."""
+    sent: dict[Message, int] = field(default_factory=dict)
+    """The row of the first send of each message."""
+    told: dict[Message, int] = field(default_factory=dict)
+    """The outcome of each message that has one: ok if it ever was, fail if it always was, else unknown."""
+    told_at: dict[Message, int] = field(default_factory=dict)
+    """The row of its last outcome."""
+    acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
+    """The messages that were acknowledged at a position."""
+    at: dict[Position, Message] = field(default_factory=dict)
+    """The message that was first read at each position."""
+    conflicts: dict[Position, set[Message]] = field(default_factory=dict)
+    """The other messages that were read there."""
+    first: dict[Message, Position] = field(default_factory=dict)
+    """Where each message was first read."""
+    again: dict[Message, list[Position]] = field(default_factory=dict)
+    """Where it was read after that, in the order of arrival."""
+    lanes: dict[Lane, list[tuple[int, int]]] = field(default_factory=dict)
+    """Of each partition and stream what was read: arrival and value."""
+    re_reads: int = 0
+    falls: int = 0
+    """How many rows were read below the position read just before in their partition."""
+    ok: set[Message] = field(default_factory=set)
+    fail: set[Message] = field(default_factory=set)
+    lowest: dict[int, int] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
+    """The lowest and the highest value sent in each stream."""
+    events: list[OrderEvent] = field(default_factory=list)
+    blocks: Counter[int] = field(default_factory=Counter)
+    """The duplicate blocks by their length."""
 
 
 def judge(folder: Path) -> Verification:
     """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
-    sent_at, told_at = dict[Message, int](), dict[Message, int]()  # the row of the first send, and of the last outcome
+    history = _history(folder)
+    found = {name: rule(history) for name, rule in VALUES.items()}
+    numbers = {name: len(messages) for name, messages in found.items()}
+    numbers |= {name: rule(history) for name, rule in NUMBERS.items()}
+    found["position_conflicts"] = {m for at in history.conflicts for m in (history.at[at], *history.conflicts[at])}
+    said = {
+        "path": str(folder),
+        "engine": "oracle",
+        "counts": numbers,
+        "events": sorted(history.events, key=lambda event: event.arrival)[:MAX_EVENTS],
+        "events_total": len(history.events),
+        "witnesses": [witness for name in sorted(found) for witness in _witnesses(name, found[name], history)],
+        "block_lengths": dict(sorted(history.blocks.items())),
+        "copies_during": _copies_during(folder, history),
+        "sent": {stream: (history.lowest[stream], history.highest[stream]) for stream in sorted(history.lowest)},
+        "gaps": _gaps(folder, history),
+    }
+    return Verification.model_validate(said)
+
+
+# The counts of messages: each function finds those that it counts, and the lowest of them are its witnesses.
+
+Messages = Callable[[History], Set[Message]]
+VALUES: Final[dict[str, Messages]] = {}
+
+
+def counts_messages(rule: Messages) -> Messages:
+    VALUES[rule.__name__] = rule
+    return rule
+
+
+@counts_messages
+def not_received(history: History) -> Set[Message]:
+    """Acknowledged ok and never read."""
+    return history.ok - history.first.keys()
+
+
+@counts_messages
+def received_no_ack(history: History) -> Set[Message]:
+    """Read exactly once, and not acknowledged ok."""
+    return history.first.keys() - history.again.keys() - history.ok
+
+
+@counts_messages
+def values_with_duplicates(history: History) -> Set[Message]:
+    """Read more than once, over all partitions."""
+    return history.again.keys()
+
+
+@counts_messages
+def phantom(history: History) -> Set[Message]:
+    """Read and never sent."""
+    return history.first.keys() - history.sent.keys()
+
+
+@counts_messages
+def failed_but_received(history: History) -> Set[Message]:
+    """Read, though the client said each time that it never left."""
+    return history.fail & history.first.keys()
+
+
+@counts_messages
+def ack_mismatch(history: History) -> Set[Message]:
+    """Read, and acknowledged at a position at which it was not read."""
+    return {
+        message
+        for message, position in history.acknowledged
+        if message in history.first and position not in _places(message, history)
+    }
+
+
+@counts_messages
+def misplaced(history: History) -> Set[Message]:
+    """Read in another partition than the one that its stream is sent to."""
+    return {
+        (stream, value)
+        for (partition, stream), rows in history.lanes.items()
+        if history.homes.get(stream, partition) != partition
+        for _, value in rows
+    }
+
+
+@counts_messages
+def outcomes_missing(history: History) -> Set[Message]:
+    """Sent, and no outcome was recorded."""
+    return history.sent.keys() - history.told.keys()
+
+
+@counts_messages
+def outcomes_unsent(history: History) -> Set[Message]:
+    """An outcome was recorded, and no send."""
+    return history.told.keys() - history.sent.keys()
+
+
+# The counts of anything else: each function says how many there are.
+
+Number = Callable[[History], int]
+NUMBERS: Final[dict[str, Number]] = {}
+
+
+def counts(rule: Number) -> Number:
+    NUMBERS[rule.__name__] = rule
+    return rule
+
+
+@counts
+def send(history: History) -> int:
+    """Messages sent."""
+    return len(history.sent)
+
+
+@counts
+def ack(history: History) -> int:
+    """Messages whose outcome is ok or fail."""
+    return len(history.ok | history.fail)
+
+
+@counts
+def positive_ack(history: History) -> int:
+    """Messages whose outcome is ok."""
+    return len(history.ok)
+
+
+@counts
+def negative_ack(history: History) -> int:
+    """Messages whose outcome is fail."""
+    return len(history.fail)
+
+
+@counts
+def unknown(history: History) -> int:
+    """Messages sent whose outcome is neither ok nor fail, or that have none."""
+    return len(history.sent.keys() - history.ok - history.fail)
+
+
+@counts
+def received(history: History) -> int:
+    """Rows read, without re-reads."""
+    return sum(map(len, history.lanes.values()))
+
+
+@counts
+def extra_copies(history: History) -> int:
+    """Rows read beyond the first of each message."""
+    return sum(map(len, history.again.values()))
+
+
+@counts
+def jump_forward(history: History) -> int:
+    """Messages of a partition and stream above the one expected, read there for the first time."""
+    return sum(event.jump == "JF" for event in history.events)
+
+
+@counts
+def jump_backward(history: History) -> int:
+    """Messages of a partition and stream not above the last one, read there for the first time."""
+    return sum(event.jump == "JB" for event in history.events)
+
+
+@counts
+def duplicate_jump_forward(history: History) -> int:
+    """Messages of a partition and stream above the one expected, read there before."""
+    return sum(event.jump == "DJF" for event in history.events)
+
+
+@counts
+def duplicate_jump_backward(history: History) -> int:
+    """Messages of a partition and stream not above the last one, read there before."""
+    return sum(event.jump == "DJB" for event in history.events)
+
+
+@counts
+def re_reads(history: History) -> int:
+    """Rows that repeat a position and its message."""
+    return history.re_reads
+
+
+@counts
+def position_conflicts(history: History) -> int:
+    """Positions at which two messages were read."""
+    return len(history.conflicts)
+
+
+@counts
+def position_falls(history: History) -> int:
+    """Rows read below the position read just before in their partition."""
+    return history.falls
+
+
+# How a history is read.
+
+
+def _history(folder: Path) -> History:
+    history = History(homes=dict(enumerate(read_manifest(folder).stream_partitions or ())))
     for row, (stream, value) in enumerate(_rows(folder, "sent")):
-        sent_at.setdefault((stream, value), row)
-    sent = sent_at.keys()
-    begins, finals = dict(sorted(sent, reverse=True)), dict(sorted(sent))  # each stream's lowest and highest value
-    told, acknowledged = dict[Message, int](), list[tuple[Message, Position]]()
-    for row, (stream, value, outcome, partition, ledger, entry, batch) in enumerate(_rows(folder, "outcomes")):
-        told_at[message := (stream, value)] = row
-        before = told.get(message, outcome)
-        told[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
-        if outcome == OK and entry != -1:
-            acknowledged.append((message, (partition, ledger, entry, batch)))
-    at = dict[Position, Message]()  # what was first read at each position
-    conflicts = dict[Position, set[Message]]()  # and what else was read there
-    copy, copies = dict[Message, Position](), dict[Message, list[Position]]()  # the first copy, and those after it
-    lanes, re_reads, falls = dict[tuple[int, int], list[Row]](), 0, 0
-    homes = dict(enumerate(read_manifest(folder).stream_partitions or ()))
-    latest = dict[int, Position]()  # where each partition was last read
+        history.sent.setdefault((stream, value), row)
+    for row, (stream, value, outcome, *position) in enumerate(_rows(folder, "outcomes")):
+        _take_outcome(history, row, (stream, value), outcome, position)
+    latest = dict[int, Position]()
     for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
-        message, position = (stream, value), (partition, ledger, entry, batch)
-        if at.get(position) == message or message in conflicts.get(position, ()):
-            re_reads += 1
-            continue
-        if at.setdefault(position, message) != message:
-            conflicts.setdefault(position, set()).add(message)
-        if copy.setdefault(message, position) != position:
-            copies.setdefault(message, []).append(position)
-        falls += position < latest.get(partition, position)
-        latest[partition] = position
-        lanes.setdefault((partition, stream), []).append((arrival, value))
-    ok, fail = {m for m in told if told[m] == OK}, {m for m in told if told[m] == FAIL}
-    found: dict[str, set[Message]] = {
-        "ack_mismatch": {m for m, place in acknowledged if m in copy and place not in (copy[m], *copies.get(m, ()))},
-        "failed_but_received": fail & copy.keys(),
-        "misplaced": {(s, value) for (p, s), rows in lanes.items() if homes.get(s, p) != p for _, value in rows},
-        "not_received": ok - copy.keys(),
-        "outcomes_missing": sent - told.keys(),
-        "outcomes_unsent": told.keys() - sent,
-        "phantom": copy.keys() - sent,
-        "position_conflicts": {m for place in conflicts for m in (at[place], *conflicts[place])},
-        "received_no_ack": copy.keys() - copies.keys() - ok,
-        "values_with_duplicates": set(copies),
-    }
-    numbers = {name: len(messages) for name, messages in found.items()} | {"position_falls": falls}
-    numbers |= {"position_conflicts": len(conflicts), "received": sum(map(len, lanes.values()))}
-    numbers |= {"send": len(sent), "ack": len(ok | fail), "positive_ack": len(ok), "negative_ack": len(fail)}
-    numbers |= {"unknown": len(sent - ok - fail), "extra_copies": sum(map(len, copies.values())), "re_reads": re_reads}
-    events, blocks = list[OrderEvent](), Counter[int]()
-    for lane, rows in lanes.items():
-        _walk(lane, rows, begins.get(lane[1], 1) - 1, events, blocks)
-    numbers |= Counter(JUMPS[event.jump] for event in events)
-    more = {"events": sorted(events, key=lambda event: event.arrival)[:MAX_EVENTS], "events_total": len(events)}
-    more |= {"witnesses": [*_witnesses(found, copy, copies)], "gaps": _gaps(folder, at, acknowledged)}
-    more |= {"copies_during": _copies_during(folder, copies.keys() & sent, sent_at, told_at)}
-    more |= {"sent": {stream: (begins[stream], finals[stream]) for stream in finals}}
-    more |= {"path": str(folder), "engine": "oracle", "counts": numbers, "block_lengths": dict(sorted(blocks.items()))}
-    return Verification.model_validate(more)
+        _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), latest)
+    history.ok = {message for message, outcome in history.told.items() if outcome == OK}
+    history.fail = {message for message, outcome in history.told.items() if outcome == FAIL}
+    for stream, value in history.sent:
+        history.lowest[stream] = min(value, history.lowest.get(stream, value))
+        history.highest[stream] = max(value, history.highest.get(stream, value))
+    for lane, rows in history.lanes.items():
+        history.events += _jumps(lane, rows, history.lowest.get(lane[1], 1) - 1)
+        history.blocks.update(_blocks([value for _, value in rows]))
+    return history
 
 
 def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
@@ -88,11 +281,78 @@ def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
         yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
 
 
-def _copies_during(
-    folder: Path, copies: Set[Message], sent_at: dict[Message, int], told_at: dict[Message, int]
-) -> dict[str, int]:
+def _take_outcome(history: History, row: int, message: Message, outcome: int, position: list[int]) -> None:
+    before = history.told.get(message, outcome)
+    history.told[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
+    history.told_at[message] = row
+    partition, ledger, entry, batch = position
+    if outcome == OK and entry != -1:
+        history.acknowledged.append((message, (partition, ledger, entry, batch)))
+
+
+def _take_read(
+    history: History, arrival: int, position: Position, message: Message, latest: dict[int, Position]
+) -> None:
+    """`latest`: where each partition was last read."""
+    if history.at.get(position) == message or message in history.conflicts.get(position, ()):
+        history.re_reads += 1
+        return
+    if history.at.setdefault(position, message) != message:
+        history.conflicts.setdefault(position, set()).add(message)
+    if history.first.setdefault(message, position) != position:
+        history.again.setdefault(message, []).append(position)
+    partition, (stream, value) = position[0], message
+    history.falls += position < latest.get(partition, position)
+    latest[partition] = position
+    history.lanes.setdefault((partition, stream), []).append((arrival, value))
+
+
+def _jumps(lane: Lane, rows: list[tuple[int, int]], last: int) -> Iterator[OrderEvent]:
+    """Where the messages of a partition and stream do not rise by one; `last` is the value before the first."""
+    seen = set[int]()
+    for arrival, value in rows:
+        if value != last + 1:
+            jump = Jump("D" * (value in seen) + ("JF" if value > last else "JB"))
+            yield OrderEvent(partition=lane[0], stream=lane[1], jump=jump, last=last, value=value, arrival=arrival)
+        seen.add(value)
+        last = value
+
+
+def _blocks(values: list[int]) -> Iterator[int]:
+    """The lengths of the stretches of a partition and stream that repeat an earlier stretch, value by value."""
+    first = dict[int, int]()  # the place of the first copy of each value
+    length = 0
+    for place, value in enumerate(values):
+        again = first.setdefault(value, place) < place
+        last = values[place - 1]
+        if length and not (again and value == last + 1 and first[value] == first[last] + 1):
+            yield length
+            length = 0
+        length += again
+    if length:
+        yield length
+
+
+# What is said beside the counts.
+
+
+def _places(message: Message, history: History) -> list[Position]:
+    """Where a message was read, in the order of arrival."""
+    return [history.first[message], *history.again.get(message, ())] if message in history.first else []
+
+
+def _witnesses(name: str, messages: Set[Message], history: History) -> Iterator[Witness]:
+    """The lowest messages, each with where it was read."""
+    for message in sorted(messages)[:MAX_WITNESSES]:
+        by_partition = sorted(_places(message, history), key=lambda place: place[0])[:MAX_WITNESSES]
+        texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
+        yield Witness(anomaly=name, stream=message[0], value=message[1], positions=texts)
+
+
+def _copies_during(folder: Path, history: History) -> dict[str, int]:
     """Of each fault: copies of what was sent before it had healed, and told of after it was injected or never."""
     clock, found = pq.read_table(folder / "clock.parquet").to_pylist(), dict[str, int]()
+    copies = history.again.keys() & history.sent.keys()
     for fault in read_manifest(folder).faults:
         if fault.injected_ns is None or fault.requested_message is None:
             continue  # it never struck; it was there from the start
@@ -102,40 +362,20 @@ def _copies_during(
                 begin = max(begin, tick["index"])
             if tick["kind"] == 0 and fault.healed_ns is not None and tick["monotonic_ns"] > fault.healed_ns:
                 end = min(end, tick["index"])
-        found[fault.name] = sum(sent_at[each] < end and told_at.get(each, begin) >= begin for each in copies)
+        found[fault.name] = sum(
+            history.sent[each] < end and history.told_at.get(each, begin) >= begin for each in copies
+        )
     return found
 
 
-def _witnesses(
-    found: dict[str, set[Message]], copy: dict[Message, Position], copies: dict[Message, list[Position]]
-) -> Iterator[Witness]:
-    for name, (stream, value) in ((each, m) for each in found for m in sorted(found[each])[:MAX_WITNESSES]):
-        places = [copy[stream, value], *copies.get((stream, value), ())] if (stream, value) in copy else []
-        by_partition = sorted(places, key=lambda place: place[0])[:MAX_WITNESSES]
-        texts = tuple("{}/{}:{}:{}".format(*place) for place in by_partition)
-        yield Witness(anomaly=name, stream=stream, value=value, positions=texts)
-
-
-def _walk(lane: tuple[int, int], rows: list[Row], last: int, events: list[OrderEvent], blocks: Counter[int]) -> None:
-    first, last_first, length = dict[int, int](), 0, 0
-    for place, (arrival, value) in enumerate([*rows, (-1, -1)]):
-        again = first.setdefault(value, place) < place
-        if length and not (again and value == last + 1 and first[value] == last_first + 1):
-            blocks[length] += 1
-            length = 0
-        if value != last + 1 and arrival >= 0:
-            jump, where = "D" * again + ("JF" if value > last else "JB"), {"partition": lane[0], "stream": lane[1]}
-            events.append(OrderEvent(**where, jump=Jump(jump), last=last, value=value, arrival=arrival))
-        length, last, last_first = length + again, value, first[value]
-
-
-def _gaps(folder: Path, read: dict[Position, Message], acknowledged: list[tuple[Message, Position]]) -> list[str]:
+def _gaps(folder: Path, history: History) -> list[str]:
+    """Positions below the end, or acknowledged in a batch of which something was read, at which nothing was read."""
     stored = dict[tuple[int, int, int], int]()  # the highest batch index that was acknowledged of each entry
-    for _, (partition, ledger, entry, batch) in acknowledged:
+    for _, (partition, ledger, entry, batch) in history.acknowledged:
         stored[partition, ledger, entry] = max(batch, stored.get((partition, ledger, entry), -1))
     ends = sorted((end.partition, *extent) for end in read_manifest(folder).consumer.end for extent in end.extents)
     places: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for partition, ledger, entry, batch in sorted(read):
+    for partition, ledger, entry, batch in sorted(history.at):
         places.setdefault((partition, ledger), []).append((entry, batch))
     gaps = []
     for (partition, ledger), end in {(partition, ledger): end for partition, ledger, end in ends}.items():

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedup import reports
-from dedup.anomalies import Counts
+from dedup.counts import COUNTS, Counts
 from dedup.errors import EXIT_ERROR, DedupError, SpecificationError, one_line
 from dedup.experiments import Experiment, load
 from dedup.histories import omissions
@@ -35,22 +35,7 @@ from dedup.verdicts import Code, Evidence, Verdict
 from dedup_spark import homes
 from dedup_spark.opinions import second_opinion
 
-COUNTED: Final = (
-    "send",
-    "positive_ack",
-    "received",
-    "not_received",
-    "values_with_duplicates",
-    "extra_copies",
-    "phantom",
-    "failed_but_received",
-    "ack_mismatch",
-    "misplaced",
-    "jump_forward",
-    "jump_backward",
-    "duplicate_jump_forward",
-    "duplicate_jump_backward",
-)
+COUNTED: Final = tuple(name for name, each in COUNTS.items() if each.status)
 """The counts that a bulletin tells, which are those of the resource's status."""
 NO_EFFECT: Final = (Code.FAULT_MISSING, Code.FAULT_BROKEN, Code.FAULT_VACUOUS)
 """Why a planned fault is not known to have taken effect. That one did not heal is another matter."""

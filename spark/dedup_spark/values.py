@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dedup.anomalies import MAX_WITNESSES
+from dedup.counts import JUMP_COUNTS
 from dedup.findings import RANGES
 from dedup_spark import tails
 from dedup_spark.borders import Carry
 from dedup_spark.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
-from dedup_spark.findings import EVENT, JUMP, JUMP_COUNTS, STRETCH, Findings, count_sums, earliest, widest
+from dedup_spark.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
 from dedup_spark.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, READ, SENT, TOLD, cut
 from dedup_spark.stretches import of_intervals, of_repeats
 

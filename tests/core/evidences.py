@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dedup.anomalies import Counts, Jump, OrderEvent, Verification, Witness
+from dedup.anomalies import OrderEvent, Verification, Witness
+from dedup.counts import Counts, Jump
 from dedup.demands import PlannedFault
 from dedup.experiments import Expectation, Experiment, parse
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport

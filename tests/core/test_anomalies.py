@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from dedup.anomalies import Counts, Jump, OrderEvent, Verification, Witness
+from dedup.anomalies import OrderEvent, Verification, Witness
+from dedup.counts import Counts, Jump
 
 
 def report() -> Verification:

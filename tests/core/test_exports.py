@@ -6,8 +6,9 @@ from typing import Final
 import pytest
 from tests.core.evidences import all_evidence, duplicates, evidence, experiment
 
-from dedup.anomalies import Counts, Jump, OrderEvent, Verification
+from dedup.anomalies import OrderEvent, Verification
 from dedup.conclusions import conclude
+from dedup.counts import Counts, Jump
 from dedup.exports import HEADER, Exported, closing_lines, dedup_line, dedup_output, export, order_line, order_output
 from dedup.plans import plan
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates, evidence, experiment
 
-from dedup.anomalies import Counts
 from dedup.conclusions import conclude
+from dedup.counts import Counts
 from dedup.manifests import Machine, Manifest
 from dedup.plans import plan
 from dedup.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total

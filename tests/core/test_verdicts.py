@@ -16,11 +16,11 @@ from tests.core.evidences import (
     verification,
 )
 
+from dedup.counts import FORBIDDEN
 from dedup.demands import PlannedFault
 from dedup.experiments import Expectation
 from dedup.verdicts import (
     EXIT_CODES,
-    FORBIDDEN,
     WORDS,
     Code,
     Demand,

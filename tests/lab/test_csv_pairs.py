@@ -13,7 +13,7 @@ from tests.builders import History, golden_histories, write_history, write_pair
 from tests.core.test_pairs import DAMAGED, EXPRESSIBLE, manifest_for, pair
 from tests.lab.conftest import Command, one_line
 
-from dedup.anomalies import Counts
+from dedup.counts import Counts
 from dedup.summaries import Summary
 from dedup.verdicts import WORDS
 from dedup_lab import judging

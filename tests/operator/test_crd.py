@@ -19,6 +19,7 @@ from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, with
 
 from dedup.anomalies import Counts
 from dedup.clients import CLIENTS, Client
+from dedup.counts import Counts
 from dedup.errors import SpecificationError
 from dedup.experiments import json_schema, load, parse
 from dedup.parts import PATTERNS, Part

@@ -1,12 +1,14 @@
 """The oracle against histories that a person checked with a pencil: each anomaly, and its innocent twin."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 from tests.builders import Golden, History, golden_histories, write_history
 
 from dedup import histories
-from dedup.anomalies import MAX_WITNESSES, Counts, Verification
+from dedup.anomalies import MAX_WITNESSES, Verification
+from dedup.counts import Counts
 from dedup.manifests import FaultRecord
 from dedup_spark import local, oracle
 
@@ -82,9 +84,13 @@ def test_copies_are_put_down_to_the_fault_in_whose_time_they_were_under_way(
     assert said.copies_during == other.copies_during == ({} if copies is None else {"cut": copies})
 
 
-def test_is_short_enough_to_be_believed() -> None:
-    lines = Path(oracle.__file__).read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) < 140
+@pytest.mark.parametrize("name", Counts.model_fields)
+def test_has_one_function_for_each_count_and_its_docstring_is_the_definition(name: str) -> None:
+    assert (name in oracle.VALUES) != (name in oracle.NUMBERS)
+    rule = (oracle.VALUES | oracle.NUMBERS)[name]
+    assert rule is getattr(oracle, name)
+    assert rule.__doc__
+    assert len(inspect.getsource(rule).splitlines()) <= 20
 
 
 @pytest.mark.parametrize("segment_rows", [1, 3, 100])

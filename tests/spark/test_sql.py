@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from tests.builders import Golden, golden_histories, write_history
 
-from dedup.anomalies import Counts
+from dedup.counts import Counts
 
 VERDICT = Path(__file__).parents[2] / "bench" / "verify" / "duckdb" / "verdict.sql"
 
