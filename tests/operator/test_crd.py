@@ -17,7 +17,6 @@ from testbed.specs import changed
 from tests.operator.wrong import Wrong
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
 
-from dedup.anomalies import Counts
 from dedup.clients import CLIENTS, Client
 from dedup.counts import Counts
 from dedup.errors import SpecificationError
