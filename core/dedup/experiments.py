@@ -39,7 +39,7 @@ MAX_RUNS: Final = 10_000
 """Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
-    ("deploy", "dropTCP", "podDelete", "partition", "messagesPerSecond")
+    ("deploy", "dropTCP", "podDelete", "partition", "messagesPerSecond", *PRODUCTS.keys() - {"kafka", "pulsar"})
 )
 """Keys of the spec, its systems, workload and faults that are younger than the digest: defaults do not enter it."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
