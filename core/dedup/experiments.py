@@ -39,9 +39,12 @@ MAX_RUNS: Final = 10_000
 """Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
-    ("deploy", *(kind.key for kind in KINDS if not kind.in_every_digest))
+    (
+        *("deploy", "messagesPerSecond", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *(kind.key for kind in KINDS if not kind.in_every_digest),
+    )
 )
-"""Keys of the spec, its systems and faults that are younger than the digest: at their defaults they do not enter it."""
+"""Keys of the spec, its systems, workload and faults that are younger than the digest: defaults do not enter it."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that say where and when, and nothing of what the experiment does."""
 _CHANGES: Final = "the command line's changes"
@@ -159,6 +162,9 @@ class Workload(Part):
     messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
     in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
     partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
+    messages_per_second: int | None = Field(
+        None, ge=1, le=1_000_000, description="the most that are sent in a second; as fast as it goes if left out"
+    )
 
 
 class Timeouts(Part):
@@ -284,6 +290,7 @@ class Spec(Part):
                 f"there are {self.workload.partitions} partitions and each gets at least one message",
                 "send more or use fewer partitions",
             )
+        self._check_rate()
         self._check_run_names()
         return self
 
@@ -330,6 +337,16 @@ class Spec(Part):
                         choice.todo,
                     )
 
+    def _check_rate(self) -> None:
+        rate, run_s = self.workload.messages_per_second, self.timeouts.run_s
+        if rate is not None and self.workload.messages >= rate * int(run_s):
+            raise refusal(
+                "workload.messagesPerSecond",
+                str(rate),
+                f"a run is cancelled after timeouts.run, {format_duration(run_s)}, and so many messages take longer",
+                "send fewer or more of them in a second, or give the run more time",
+            )
+
     def _check_run_names(self) -> None:
         """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""
         seen: dict[str, str] = {}
@@ -372,7 +389,7 @@ class Experiment(Part):
         document = self.spec.model_dump(mode="json", by_alias=True)
         for key in _ELSEWHERE:
             del document[key]
-        for part in (document, *document["systems"], *document["faults"]):
+        for part in (document, document["workload"], *document["systems"], *document["faults"]):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
                     del part[key]

@@ -51,6 +51,7 @@ def _run_s(experiment: Experiment, system: System) -> float:
     latency_s = system.network.latency_s
     # No more is sent in a round trip than may be unacknowledged.
     rate = min(SENT_A_SECOND, workload.in_flight / latency_s) if latency_s else SENT_A_SECOND
+    rate = min(rate, workload.messages_per_second or rate)
     faults_s = sum(fault.lasts_s for fault in experiment.spec.faults)
     return RUN_S + workload.messages / rate + faults_s + workload.messages / READ_A_SECOND
 

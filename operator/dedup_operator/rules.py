@@ -236,6 +236,13 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="runs",
         ),
         Rule(
+            f"!has(self.workload.messagesPerSecond) || !{_is_duration('self.timeouts.run')} || "
+            "self.workload.messages < self.workload.messagesPerSecond * duration(self.timeouts.run).getSeconds()",
+            "a run is cancelled after timeouts.run, and so many messages take longer at workload.messagesPerSecond; "
+            "send fewer or more of them in a second, or give the run more time",
+            field="workload",
+        ),
+        Rule(
             "self.faults.all(fault, fault.at.message <= self.workload.messages)",
             "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
             "name an earlier message or send more",

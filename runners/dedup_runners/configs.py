@@ -56,6 +56,7 @@ class ProducerConfig(RunnerConfig):
     producer_name: str
     messages: int = Field(ge=1)
     in_flight: int = Field(10_000, ge=1, le=1_000_000)
+    messages_per_second: int | None = Field(None, ge=1, description="the most that are sent; None: as fast as it goes")
     triggers: tuple[Trigger, ...] = ()
     delivery_timeout_s: float = Field(300.0, gt=0, description="how long the client retries one message")
 

@@ -187,6 +187,7 @@ class Course:
             messages=spec.workload.messages,
             streams=spec.workload.partitions,
             in_flight=spec.workload.in_flight,
+            messages_per_second=spec.workload.messages_per_second,
             triggers=tuple(Trigger(fault=name, message=at.get(name), port=port) for name, port in ports.items()),
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,

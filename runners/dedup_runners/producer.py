@@ -1,11 +1,12 @@
 """The producer of a run: rising integers as fast as the client takes them, and a record of what became of each.
 
 `python -m dedup_runners.producer CONFIG` (or `-`). It connects everything first (the topic, the triggers of the
-faults), then sends. Message N of every trigger ends a chunk, so that the push leaves right after the N-th send. What
-is written, in this order: history segments as they fill, `clock.parquet`, and last `producer.json`, the report. Rows of
-`sent` are on the disk *before* their messages are sent, a large range at a time: however a producer ends, what it did
-not write down it did not send. A report says `complete` only if every planned message was sent and has exactly one
-final outcome. SIGTERM stops the sending; what was sent still gets its outcome and its place in the history.
+faults), then sends, not faster than the workload allows. Message N of every trigger ends a chunk, so that the push
+leaves right after the N-th send. What is written, in this order: history segments as they fill, `clock.parquet`, and
+last `producer.json`, the report. Rows of `sent` are on the disk *before* their messages are sent, a large range at a
+time: however a producer ends, what it did not write down it did not send. A report says `complete` only if every
+planned message was sent and has exactly one final outcome. SIGTERM stops the sending; what was sent still gets its
+outcome and its place in the history.
 """
 
 import sys
@@ -35,6 +36,7 @@ from dedup_runners.clients import (
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.journals import Journal, Observer, save_report, usage
 from dedup_runners.metrics import served
+from dedup_runners.paces import Pace
 from dedup_runners.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
 from dedup_runners.triggers import TriggerClient
 
@@ -118,7 +120,7 @@ class Production:
         self.stamp("start", None)
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
-            for first, last in chunks(self._config.messages, [each.message for each in self._config.triggers]):
+            for first, last in self._chunks():
                 self.intentions.cover(last)
                 if not self._send(chunk_of(first, last, self._config.streams)):
                     break
@@ -135,6 +137,21 @@ class Production:
         now_ns = time.monotonic_ns()
         sent, acked = self.client.progress()
         self._marks.write(event=event, fault=fault, sent=sent, acked=acked, monotonic_ns=now_ns, **detail)
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        """The messages of the plan, each chunk when it may be sent."""
+        borders, rate = [each.message for each in self._config.triggers], self._config.messages_per_second
+        if rate is None:
+            yield from chunks(self._config.messages, borders)
+            return
+        pace = Pace(rate, self._wait)
+        for first, last in chunks(self._config.messages, borders, min(CHUNK, pace.chunk)):
+            pace.await_turn(last - first)
+            yield first, last
+
+    def _wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self.client.send(chunk_of(0, 0, self._config.streams))  # nothing is sent; outcomes that came are recorded
 
     def _send(self, chunk: Chunk) -> bool:
         count = self.client.send(chunk)

@@ -21,7 +21,7 @@ def test_every_product_has_a_client() -> None:
 
 def test_a_client_that_is_named_is_taken_and_the_first_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CLIENTS, "another", Client("another", "kafka", "another client", ("acks",)))
-    assert choices() == "confluent-kafka or another for Kafka, pulsar-client for Pulsar"
+    assert " or another for Kafka, " in choices()
     system = System.model_validate({"name": "k", "kafka": {}})
     assert system.library == "confluent-kafka"
     named = system.model_copy(update={"client": system.client.model_copy(update={"library": "another"})})

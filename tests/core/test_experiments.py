@@ -192,6 +192,7 @@ def test_the_digest_sees_meaning_not_writing() -> None:
         ("spec/workload/messages", 1001),
         ("spec/workload/inFlight", 1),
         ("spec/workload/partitions", 2),
+        ("spec/workload/messagesPerSecond", 10),
         ("spec/timeouts", {"run": "601s"}),
         ("spec/systems/0/name", "k"),
         ("spec/systems/0/kafka", {"version": "4.3.0"}),

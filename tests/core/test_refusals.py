@@ -137,7 +137,7 @@ TEXT: Final = "this must be text; put it in quotes"
             "spec/workload",
             [1],
             "spec.workload: got [1]; this must be a mapping; "
-            "write keys and values below it, of messages, inFlight, partitions",
+            "write keys and values below it, of messages, inFlight, partitions, messagesPerSecond",
         ),
         (
             "metadata/labels",
@@ -220,9 +220,13 @@ def test_values_outside_what_is_known(place: str, value: object, line: str) -> N
 @pytest.mark.parametrize(
     ("place", "known", "advice"),
     [
-        ("spec/workload/mesages", "messages, inFlight, partitions", 'did you mean "messages"?'),
-        ("spec/workload/in_flight", "messages, inFlight, partitions", 'did you mean "inFlight"?'),
-        ("spec/workload/colour", "messages, inFlight, partitions", "take it out (dedup schema lists every key)"),
+        ("spec/workload/mesages", "messages, inFlight, partitions, messagesPerSecond", 'did you mean "messages"?'),
+        ("spec/workload/in_flight", "messages, inFlight, partitions, messagesPerSecond", 'did you mean "inFlight"?'),
+        (
+            "spec/workload/colour",
+            "messages, inFlight, partitions, messagesPerSecond",
+            "take it out (dedup schema lists every key)",
+        ),
         ("spec/faults/0/killTCP/duration_s", "target, duration", 'did you mean "duration"?'),
         ("spec/faults/0/at/Message", "message", 'did you mean "message"?'),
         ("metdata", "apiVersion, kind, metadata, spec", 'did you mean "metadata"?'),
@@ -273,6 +277,11 @@ def test_required_keys(key: str) -> None:
             [("spec/faults/0/at/message", 1001)],
             "spec.faults[0].at.message: got 1001; the last message is 1000, and a fault must begin while messages "
             "are sent; name an earlier message or send more",
+        ),
+        (
+            [("spec/workload/messagesPerSecond", 10), ("spec/timeouts", {"run": "100s"})],
+            "spec.workload.messagesPerSecond: got 10; a run is cancelled after timeouts.run, 100s, and so many "
+            "messages take longer; send fewer or more of them in a second, or give the run more time",
         ),
         (
             [("spec/workload", {"messages": 1000, "partitions": 1001})],

@@ -92,6 +92,18 @@ def test_a_long_way_and_few_messages_on_it_are_slow() -> None:
     assert estimates.of(harness.experiment(found)).runs_s / 100 > 1_000_000 / (100 / 0.1)
 
 
+def test_a_run_takes_at_least_as_long_as_its_messages_are_allowed_to_take() -> None:
+    quick, slow = (
+        harness.document("kafka-kill-tcp", messages=100_000, messagesPerSecond=rate) for rate in (10**6, 200)
+    )
+    assert estimates.of(harness.experiment(quick)).runs_s < 100 * 500 < estimates.of(harness.experiment(slow)).runs_s
+
+
+def test_the_plan_says_how_many_messages_a_second_are_sent(dedup: Command, tmp_path: Path) -> None:
+    said = dedup("plan", harness.write(harness.document("kafka-kill-tcp", messagesPerSecond=5000), tmp_path)).out
+    assert "unacknowledged and 5,000 a second, 1 partition(s)" in said
+
+
 def test_the_plan_says_how_long_it_takes_and_that_it_is_an_estimate(dedup: Command, tmp_path: Path) -> None:
     path = harness.write(harness.document("kafka-kill-tcp"), tmp_path)
     words = dedup("plan", path).out.splitlines()[-1]

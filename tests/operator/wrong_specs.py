@@ -13,6 +13,7 @@ from tests.operator.wrong_places import BUCKET, PLACES, S3
 from tests.operator.wrong_settings import SETTINGS
 from tests.operator.wrong_systems import RIGHT_SYSTEMS, SYSTEMS
 from tests.operator.wrong_variants import RIGHT_VARIANTS, VARIANTS
+from tests.operator.wrong_workloads import RIGHT_WORKLOADS, WORKLOADS
 
 from dedup.clients import CLIENTS
 
@@ -26,26 +27,6 @@ ENUM: Final = 'supported values: "{}"'
 
 
 BOUNDS: Final = (
-    Wrong("no messages", (("spec/workload/messages", 0),), "at least 1", "should be greater than or equal to 1"),
-    Wrong(
-        "too many messages",
-        (("spec/workload/messages", 10**12),),
-        "at most 10,000,000,000",
-        "should be less than or equal to 10000000000",
-    ),
-    Wrong("nothing in flight", (("spec/workload/inFlight", 0),), "at least 1", "should be greater than or equal to 1"),
-    Wrong(
-        "too much in flight",
-        (("spec/workload/inFlight", 1_000_001),),
-        "at most 1,000,000",
-        "should be less than or equal to 1000000",
-    ),
-    Wrong(
-        "too many partitions",
-        (("spec/workload", {"messages": 9999, "partitions": 1025}),),
-        "at most 1,024",
-        "should be less than or equal to 1024",
-    ),
     Wrong("no run", (("spec/runs", 0),), "at least 1", "should be greater than or equal to 1"),
     Wrong("too many runs", (("spec/runs", 1001),), "at most 1,000", "should be less than or equal to 1000"),
     Wrong("a negative seed", (("spec/seed", -1),), "at least 0", "should be greater than or equal to 0"),
@@ -379,12 +360,6 @@ ACROSS: Final = (
         "so a fault's kill.restartAfter is less than that; make the fault shorter or give the run more time",
     ),
     Wrong(
-        "more partitions than messages",
-        (("spec/workload", {"messages": 1000, "partitions": 1001}),),
-        "there are 1001 partitions and each gets at least one message; send more or use fewer partitions",
-        "there are more partitions than messages, and each gets at least one message; send more or use fewer",
-    ),
-    Wrong(
         "runs that would be called the same",
         (
             *((f"{KAFKA}/name", "a"), ("spec/systems/1/name", "a-b")),
@@ -394,15 +369,27 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *VARIANTS, *ACROSS)
+WRONG: Final = (
+    *BOUNDS,
+    *DURATIONS,
+    *TYPES,
+    *WORDS,
+    *KEYS,
+    *PLACES,
+    *SYSTEMS,
+    *SETTINGS,
+    *VARIANTS,
+    *WORKLOADS,
+    *ACROSS,
+)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     **RIGHT_SYSTEMS,
     **RIGHT_VARIANTS,
+    **RIGHT_WORKLOADS,
     "as it is": (),
     "no faults": (("spec/faults", ABSENT),),
     "the last message": ((f"{FAULT}/at/message", 1000),),
-    "one message a partition": (("spec/workload", {"messages": 1000, "partitions": 1000}),),
     "every bound of a number": (
         ("spec/workload", {"messages": 10**10, "inFlight": 1_000_000, "partitions": 1024}),
         *(("spec/runs", 1000), ("spec/seed", 2**53), ("spec/confidencePercent", 99.99)),

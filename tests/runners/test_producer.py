@@ -407,3 +407,23 @@ def test_a_metrics_port_that_is_taken_is_one_line(config: Callable[..., Producer
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
     assert "Address already in use" in done.stderr
+
+
+def test_no_more_messages_a_second_are_sent_than_the_workload_allows(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    produce(config(messages=400, messages_per_second=1000))
+    report = report_of(tmp_path)
+    assert report.complete and report.ok == 400
+    sent = [tick for tick in pq.read_table(tmp_path / "clock.parquet").to_pylist() if tick["kind"] == CLOCK_SENT]
+    assert (sent[-1]["monotonic_ns"] - sent[0]["monotonic_ns"]) / 1e9 > 0.3
+
+
+def test_outcomes_are_recorded_while_a_slow_producer_waits(production: Callable[..., Production]) -> None:
+    made = production(messages_per_second=1)
+    made.client.connect(BOUND_S)
+    made.client.send(chunk_of(0, 1, STREAMS))
+    deadline = time.monotonic() + BOUND_S
+    while made._ended < 1 and time.monotonic() < deadline:
+        made._wait(0.01)
+    assert (made._ended, made.client.progress().sent) == (1, 1)
