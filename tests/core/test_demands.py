@@ -17,6 +17,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "moveLeader": {},
     "podDelete": {"gracePeriod": "2s"},
     "partition": {"by": "NetworkPolicy", "duration": "2s"},
+    "pause": {"duration": "2s"},
 }
 WRITTEN: dict[str, dict[str, Any]] = {
     "killTCP": {"duration_s": 2},
@@ -25,6 +26,7 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "moveLeader": {},
     "podDelete": {"grace_period_s": 2.0},
     "partition": {"by": "NetworkPolicy", "duration_s": 2.0},
+    "pause": {"duration_s": 2.0},
 }
 
 

@@ -78,6 +78,7 @@ def test_a_fault_is_of_one_kind() -> None:
         ("moveLeader", {}, 0),
         ("podDelete", {"gracePeriod": "3s"}, 3),
         ("partition", {"by": "NetworkPolicy", "duration": "4s"}, 4),
+        ("pause", {"duration": "5s"}, 5),
     ],
 )
 def test_a_fault_knows_what_it_needs(kind: str, settings: object, lasts_s: float) -> None:

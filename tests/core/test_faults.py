@@ -140,7 +140,7 @@ def test_what_may_have_happened_before_the_deed_does_not_count(since: int, found
 
 
 @pytest.mark.parametrize(("broker", "found"), [("1", {"disconnect": 1}), ("2", {}), (None, {"disconnect": 1})])
-@pytest.mark.parametrize("kind", ["kill", "moveLeader", "podDelete", "partition"])
+@pytest.mark.parametrize("kind", ["kill", "moveLeader", "podDelete", "partition", "pause"])
 def test_another_broker_is_no_witness_of_a_fault_of_one(kind: str, broker: str | None, found: dict[str, int]) -> None:
     known = {} if broker is None else {"broker": broker}
     planned = Planned("cut", kind, 50)

@@ -81,6 +81,17 @@ def test_an_announced_kill_is_healed_at_its_time_without_anybodys_help(lab: Lab)
     kept.check()
 
 
+def test_a_program_that_was_stopped_ends_with_its_lab(lab: Lab) -> None:
+    """As after Ctrl-C while a broker is paused."""
+    kept = lab.start("sleeper", SLEEP)
+    process = psutil.Process(running(kept))
+    os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: process.status() == psutil.STATUS_STOPPED, BOUND_S, "the program is stopped")
+    kept.check()
+    lab.close()
+    assert gone(process.pid)
+
+
 def test_while_held_down_it_is_not_broken(lab: Lab) -> None:
     kept = lab.start("sleeper", SLEEP)
     first = running(kept)

@@ -22,7 +22,7 @@ FAULT: Final = "spec/faults/0"
 NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
-KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete and partition"
+KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition and pause"
 ENUM: Final = 'supported values: "{}"'
 
 
@@ -80,6 +80,7 @@ DURATIONS: Final = (
     Wrong("a word", (("spec/timeouts", {"verify": "fast"}),), DURATION),
     Wrong("a duration as a number", ((f"{FAULT}/killTCP/duration", 10),), 'write "10s"', "must be of type string"),
     Wrong("a fault of no length", ((f"{FAULT}/killTCP/duration", "0s"),), "more than 0s"),
+    Wrong("a short pause", ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/pause", {"duration": "999ms"})), "at least 1s"),
     Wrong("a fault of two hours", ((f"{FAULT}/killTCP/duration", "2h"),), "at most 1h"),
     Wrong(
         "a broker that stays away",
@@ -411,12 +412,13 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "the other kinds left out by null": (
         *((f"{KAFKA}/pulsar", None), (f"{KAFKA}/client", {"library": None})),
-        *((f"{FAULT}/{kind}", None) for kind in ("dropTCP", "kill", "moveLeader", "podDelete", "partition")),
+        *((f"{FAULT}/{kind}", None) for kind in ("dropTCP", "kill", "moveLeader", "podDelete", "partition", "pause")),
     ),
     "bytes lost one way": (
         (f"{FAULT}/killTCP", ABSENT),
         (f"{FAULT}/dropTCP", {"direction": "ToClients", "duration": "1s"}),
     ),
+    "a broker paused": ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/pause", {"duration": "10s"})),
     "a pod deleted": ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/podDelete", {})),
     "a bookie of a Pulsar": (
         ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),

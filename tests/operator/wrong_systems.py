@@ -125,7 +125,7 @@ SYSTEMS: Final = (
             (kind, {"name": "f", "at": {"message": 1}, kind: settings})
             for kind, settings in (
                 *(("dropTCP", {"duration": "1s"}), ("kill", {"restartAfter": "1s"}), ("podDelete", {})),
-                ("partition", {"by": "NetworkPolicy", "duration": "1s"}),
+                *(("partition", {"by": "NetworkPolicy", "duration": "1s"}), ("pause", {"duration": "1s"})),
             )
         )
     ),

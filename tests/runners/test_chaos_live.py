@@ -218,6 +218,18 @@ def test_a_killed_broker_without_the_topic_does_not_pass_for_one_that_matters(st
     assert probed(stage) == {broker.id for broker in stage.system.brokers}, "the heal went through the killed one, too"
 
 
+def test_a_paused_leader_answers_nobody_and_goes_on_when_another_leads(stages: Iterator[Stage]) -> None:
+    """The pause is longer than the broker's session, so that another broker leads when it goes on."""
+    stage, record = met(stages, fault({"pause": {"duration": "10s"}}))
+    assert record.problems == ()
+    assert vacuous(record) is None
+    assert record.target_witness["state"] == "T"
+    assert record.target_witness["at_end"] == record.target_witness["touched"] == [record.target_witness["leader"]]
+    assert stage.admin.leader(stage.topic) != record.target_witness["leader"]
+    assert record.heal_proven
+    assert stage.admin.unhealthy(stage.topic) is None
+
+
 def test_latency_is_measured_and_taken_away(stage: Stage) -> None:
     record = stage.play(None, latency_s=0.05)
     assert record.problems == ()

@@ -92,6 +92,8 @@ class FaultKind(Part):
     """It can make another broker the leader."""
     must_last: ClassVar[bool] = False
     """The target must show the effect a second time, just before the end."""
+    effect: ClassVar[str] = "cut off"
+    """What became of the leader, in words."""
 
     @property
     def lasts_s(self) -> float:

@@ -68,10 +68,11 @@ class Partition(FaultKind):
         details="A partition cuts off the leader's own side only where both ends are brokers or bookies: clients, "
         "ZooKeeper and the tester still reach it. The container that drops packets is added to every broker while "
         "the fault is armed, since who will lead is not known yet; Kubernetes has no way to remove it, so it sleeps "
-        "until its time is over. A namespace that forbids it refuses it then, in the API server's words, and the "
-        "fault is never armed: the run is an error. A network that does not enforce policies leaves every connection "
-        "open: the fault says `no_effect`, and the run is inconclusive. Pods that are not there, or do not consent, "
-        "are found while the fault is armed, too: then it never is.",
+        "until its time is over. A namespace that forbids it, one whose Pod Security level is not *privileged*, "
+        "refuses it then, in the API server's words, and the fault is never armed: the run is an error. A network "
+        "that does not enforce policies leaves every connection open: the fault says `no_effect`, and the run is "
+        "inconclusive. Pods that are not there, or do not consent, are found while the fault is armed, too: then it "
+        "never is.",
     )
 
     @property

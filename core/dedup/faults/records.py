@@ -80,7 +80,7 @@ def vacuous(record: FaultRecord) -> str | None:
     kind = kind_of(record.kind)
     if kind is not None and (miss := _missed(record)):
         return miss
-    if kind is not None and kind.must_last and (gone := _ended_early(record)):
+    if kind is not None and kind.must_last and (gone := _ended_early(record, kind.effect)):
         return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
@@ -206,13 +206,13 @@ def _missed(record: FaultRecord) -> str | None:
     return None
 
 
-def _ended_early(record: FaultRecord) -> str | None:
-    """Words unless the broker that led the topic when it was cut off showed it to the end."""
+def _ended_early(record: FaultRecord, effect: str) -> str | None:
+    """Words unless the broker that led the topic at the effect, in one word, showed it to the end."""
     at_end = record.target_witness.get("at_end", [])
     if record.target_witness["leader"] in at_end:
         return None
     who = ", ".join(at_end) or "nobody"
-    return f"fault {record.name}: at its end the topic's leader was not cut off any more, but {who}"
+    return f"fault {record.name}: at its end the topic's leader was not {effect} any more, but {who}"
 
 
 def _missed_leader(record: FaultRecord) -> str | None:

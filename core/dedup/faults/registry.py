@@ -14,11 +14,12 @@ from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Partition
+from dedup.faults.pause import Pause
 from dedup.faults.pod_delete import PodDelete
 from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
-KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition)
+KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause)
 
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is done and witnessed as a fault is, but is no kind of fault."""

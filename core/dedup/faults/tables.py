@@ -68,6 +68,9 @@ def markdown() -> str:
 def _section(kind: type[FaultKind]) -> Iterator[str]:
     docs = kind.docs
     yield from ("", f"### {kind.key}", "", _docstring(kind), "")
+    for setting in _settings(kind):
+        default = "" if setting.default is None else f" Default: `{setting.default}`."
+        yield f"- Setting `{setting.key}`: {setting.meaning}.{default}"
     yield f"- Deed: {docs.deed}."
     yield f"- Ends: {docs.ends}."
     yield f"- Target's witness: {docs.target_witness}."

@@ -1,0 +1,148 @@
+"""A paused broker: what is believed of it, and that it goes on whoever has died. Brokers here are `sleep`."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dedup.endpoints import Broker, Endpoints
+from dedup.errors import PlatformError
+from dedup.faults.records import vacuous
+from dedup.faults.registry import Fault
+from dedup_runners import chaos
+from dedup_runners.chaos import sessions
+from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.faults import pause
+from dedup_runners.chaos.processes import Processes
+from dedup_runners.chaos.sessions import Session
+from dedup_runners.chaos.sites import Victim
+from dedup_runners.waiting import until
+
+BOUND_S = 15.0
+FAULT = Fault.model_validate_json(json.dumps({"name": "gc", "at": {"message": 50}, "pause": {"duration": "1s"}}))
+
+
+@pytest.fixture
+def broker() -> Iterator[psutil.Process]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield psutil.Process(process.pid)
+    process.kill()
+    process.wait(BOUND_S)
+
+
+def endpoints(folder: Path, broker: psutil.Process) -> Endpoints:
+    status = {"pid": broker.pid, "create_time": broker.create_time(), "starts": 1, "exits": []}
+    (folder / "status").write_text(json.dumps(status))
+    brokers = [Broker(id="1", client_port=9, status_file=folder / "status", hold_file=folder / "hold")]
+    return Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=brokers)
+
+
+class Leader:
+    """The part of an Admin that tells who leads."""
+
+    def leader(self, topic: str, partition: int) -> str:
+        return "1"
+
+    def close(self) -> None:
+        return
+
+
+class Stage:
+    """The session of a pause that was triggered; broker 1 leads."""
+
+    def __init__(self, folder: Path, broker: psutil.Process) -> None:
+        self.folder, self.broker = folder, broker
+        document = render(FAULT, folder=folder, endpoints=endpoints(folder, broker), topic="t")
+        self.configuration: dict[str, Any] = document["configuration"]
+        self.session: Session = sessions.current(self.configuration)
+        self.session.admin, self.session.triggered = Leader(), True  # type: ignore[assignment]
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event"] for line in (self.folder / "faults.jsonl").read_text().splitlines()]
+
+    def reason(self) -> str | None:
+        """Why the fault proves nothing, but for what the client and the producer would have to say."""
+        (record,) = chaos.records(self.folder, [FAULT], messages=100)
+        return vacuous(record.model_copy(update={"client_witness": {"retry": 1}, "unacknowledged": 1, "remaining": 1}))
+
+
+@pytest.fixture
+def stage(tmp_path: Path, broker: psutil.Process) -> Stage:
+    return Stage(tmp_path, broker)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pause, "AT_END_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(stage: Stage) -> None:
+    assert pause.pause_broker(0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
+    assert stage.broker.status() == psutil.STATUS_STOPPED
+    waker = stage.session.recall(pause._Deed).waker
+    assert pause.wake_broker(stage.configuration)["paused_s"] >= 0.2
+    assert stage.broker.status() == psutil.STATUS_SLEEPING
+    assert pause.wake_broker(stage.configuration) == {}
+    until(lambda: not psutil.pid_exists(int(waker)), BOUND_S, "nobody waits for the broker any more")
+    assert stage.events() == ["injecting", "injected", "effect", "cleared"]
+    assert stage.reason() is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_broker_that_somebody_wakes_too_early_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = stage.session.note
+
+    def noted(event: str, **detail: Any) -> None:
+        note(event, **detail)
+        if event == "injected":
+            os.kill(stage.broker.pid, signal.SIGCONT)
+
+    monkeypatch.setattr(stage.session, "note", noted)
+    assert pause.pause_broker(0.2, stage.configuration)["at_end"] == "S"
+    pause.wake_broker(stage.configuration)
+    assert "the topic's leader was not stopped any more, but nobody" in (stage.reason() or "")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_signal_that_does_not_stop_is_no_effect(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the first process of a container ignores it."""
+    monkeypatch.setattr(pause, "STOP", pause.STOP.replace("kill -STOP", "true"))
+    pause.pause_broker(0.1, stage.configuration)
+    pause.wake_broker(stage.configuration)
+    assert "the state of broker 1 is S, and not T" in (stage.reason() or "")
+
+
+def test_a_broker_goes_on_though_nobody_is_left_to_wake_it(tmp_path: Path, broker: psutil.Process) -> None:
+    site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
+    began = time.monotonic()
+    waker = int(site.run(victim, pause.STOP.format(seconds=2)))
+    assert os.getsid(waker) not in (os.getsid(0), waker), "it is of a session that is not ours"
+    until(lambda: broker.status() == psutil.STATUS_STOPPED, BOUND_S, "the broker is stopped")
+    until(lambda: broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
+    assert time.monotonic() - began > 0.5
+
+
+def test_who_waits_to_wake_a_broker_leaves_when_it_is_gone(tmp_path: Path, broker: psutil.Process) -> None:
+    site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
+    waker = int(site.run(victim, pause.STOP.format(seconds=600)))
+    broker.kill()
+    broker.wait(BOUND_S)
+    until(lambda: not psutil.pid_exists(waker), BOUND_S, "nobody waits for the broker any more")
+
+
+def test_a_line_of_shell_that_does_not_end_is_told(
+    tmp_path: Path, broker: psutil.Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
+    assert site.run(victim, 'echo "$process"') == f"{broker.pid}\n"
+    monkeypatch.setattr("dedup_runners.chaos.processes.ANSWER_S", 0.05)
+    with pytest.raises(PlatformError, match="a line of shell beside it ends within"):
+        site.run(victim, "sleep 1")
