@@ -39,7 +39,7 @@ class Basis(StrEnum):
     OUTCOMES = "all outcomes are there"
     SENDS = "all sends are there: the producer finished, or wrote them down first"
     FINISHED = "the producer finished"
-    LOWEST = "the lowest value sent is known: a manifest says so, or no value is a phantom"
+    ALL_SENT = "all values sent are known: there is a manifest, or no phantom"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +207,16 @@ class Counts(BaseModel):
             heading="misplaced",
         ),
     ] = 0
+    send_backwards: Annotated[
+        int,
+        Count(
+            definition="the first copy in a partition was read after a higher value of its stream: **stored in another "
+            "order** than sent",
+            words="stored after a later one",
+            forbidden_by=(EXACTLY_ONCE,),
+            rests_on=(Basis.ALL_SENT,),
+        ),
+    ] = 0
     jump_forward: Annotated[
         int,
         Count(
@@ -226,7 +236,7 @@ class Counts(BaseModel):
             words="read after a later one",
             jump=Jump.BACKWARD,
             forbidden_by=(EXACTLY_ONCE,),
-            rests_on=(Basis.LOWEST,),
+            rests_on=(Basis.ALL_SENT,),
             finding="jumps backward",
             status="jumps back, onto values not read before",
             heading="JB",
@@ -253,7 +263,7 @@ class Counts(BaseModel):
             words="read again after a later one",
             jump=Jump.DUPLICATE_BACKWARD,
             forbidden_by=(EXACTLY_ONCE,),
-            rests_on=(Basis.LOWEST,),
+            rests_on=(Basis.ALL_SENT,),
             finding="jumps backward onto values read before",
             status="jumps back, onto values read before",
             heading="DJB",

@@ -297,7 +297,7 @@ def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand:
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
         # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
-        Basis.LOWEST: files or not said.counts.phantom,
+        Basis.ALL_SENT: files or not said.counts.phantom,
     }
     for name in FORBIDDEN[demand.expectation]:
         if getattr(said.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):

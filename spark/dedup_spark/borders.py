@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dedup_spark.chunks import Note
-from dedup_spark.columns import Column, Columns, Mask, firsts, joined, since, size, taken
+from dedup_spark.columns import Column, Columns, Mask, firsts, highest_before, joined, since, size, taken
 from dedup_spark.islands import NOTHING_BEFORE, READ
 from dedup_spark.positions import EDGE, GAP, SPAN, Ends, above, gaps_around, lowest, rises
 
@@ -21,7 +21,7 @@ NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
 
 
 class Carry(NamedTuple):
-    """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, and the last of them.
+    """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, their last and highest value.
 
     `homes`: of each run that tells it, the partition that each stream is sent to.
     """
@@ -29,6 +29,7 @@ class Carry(NamedTuple):
     start: Column
     place: Column
     last: Column
+    highest: Column
     homes: Mapping[int, Sequence[int]] = NO_HOMES
 
     def misplaced(self, reads: Columns) -> Mask:
@@ -47,7 +48,8 @@ class Carry(NamedTuple):
         if not len(self.place):
             return found
         last = np.where(read & (found["last"] == NOTHING_BEFORE), self.last[slot], found["last"])
-        return found | {"place": found["place"] + np.where(read, self.place[slot], 0), "last": last}
+        highest = np.maximum(found["highest"], np.where(read, self.highest[slot], NOTHING_BEFORE))
+        return found | {"place": found["place"] + np.where(read, self.place[slot], 0), "last": last, "highest": highest}
 
 
 def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) -> Carry:
@@ -61,7 +63,7 @@ def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) 
     sizes = [len(note.lanes["rows"]) for note in reads]
     start = np.zeros(max((note.chunk for note in listed), default=0) + 1, np.int64)
     start[[note.chunk for note in reads]] = np.cumsum([0, *sizes])[:-1]
-    lanes = joined((note.lanes for note in reads), ("partition", "stream", "rows", "last"))
+    lanes = joined((note.lanes for note in reads), ("partition", "stream", "rows", "last", "highest"))
     run = np.repeat(np.array([note.run for note in reads], np.int64), sizes)
     order = np.lexsort((lanes["stream"], lanes["partition"], run))
     run, lanes = run[order], taken(lanes, order)
@@ -69,9 +71,10 @@ def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) 
     last = np.concatenate((lanes["last"][:1], lanes["last"][:-1]))
     keys = zip(run[first].tolist(), lanes["stream"][first].tolist(), strict=True)
     last[first] = [begins.get(key, 1) - 1 for key in keys]
-    placed, before = np.empty_like(order), np.empty_like(order)
+    placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
-    return Carry(start, placed, before, homes)
+    highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
+    return Carry(start, placed, before, highest, homes)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

@@ -58,6 +58,14 @@ def since(first: Mask, amount: Column) -> Column:
     return within
 
 
+def highest_before(first: Mask, amount: Column, none: int) -> Column:
+    """Of sorted rows: the highest `amount` of the rows of the same key that come before each; `none` of the first."""
+    amounts, rank = np.unique(amount, return_inverse=True)
+    highest = np.maximum.accumulate((np.cumsum(first) - 1) * len(amounts) + rank)
+    before: Column = amounts[np.concatenate((highest[:1], highest[:-1])) % max(len(amounts), 1)]
+    return np.where(first, none, before)
+
+
 def repeated(parts: Column) -> tuple[Column, Column]:
     """Row i parts[i] times: (which row, which of its parts from 0)."""
     owner = np.repeat(np.arange(len(parts)), parts)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedup_spark.columns import Column, Columns, Mask, finals, firsts, repeated, since, taken
+from dedup_spark.columns import Column, Columns, Mask, finals, firsts, highest_before, repeated, since, taken
 
 SENT, TOLD, READ, DISPUTED = 0, 1, 2, 3
 """The kinds of an island: values sent, outcomes the client was told, messages read; and messages that were read at a
@@ -28,16 +28,17 @@ PORTION: Final = 1 << 16
 """So many rows are compared at once: what is compared stays in the processor's cache, which is ten times as fast."""
 
 NOTHING_BEFORE: Final = -2
-"""`last` of the first row of a lane in a chunk: what came before it, another chunk knows."""
+"""`last` and `highest` of the first row of a lane in a chunk: what came before it, another chunk knows."""
 
 ISLAND: Final = (
     *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "outcome", "placed"),
-    *("ledger", "entry", "batch", "step", "place", "last", "arrival", "windows"),
+    *("ledger", "entry", "batch", "step", "place", "last", "highest", "arrival", "windows"),
 )
 """The columns of an island: those of its first row, its length, and how its position moves.
 
 `lane` numbers the (partition, stream) pairs that were read in a chunk, `place` is the number of rows of the lane before
-the island, `last` the value of the row before it. `placed`: there is a position; partition … batch are 0 without one.
+the island, `last` the value of the row before it, `highest` the highest value of all rows of the lane before it.
+`placed`: there is a position; partition … batch are 0 without one.
 `windows` has a bit for each fault: sent before it had healed; told of after it was injected (clocks.Borders).
 """
 
@@ -111,9 +112,9 @@ def _constant(column: Any) -> bool:
 
 
 def lanes(found: Columns) -> Columns:
-    """Give islands of messages read (which it changes) their lane, place and last; what each lane has in all.
+    """Give islands of messages read (which it changes) their lane, place, last and highest; what each lane has in all.
 
-    The lanes' columns: partition, stream, rows, last (the last value read).
+    The lanes' columns: partition, stream, rows, last (the last value read), highest.
     """
     order = np.lexsort((found["stream"], found["partition"]))
     partition, stream, value, length = (found[name][order] for name in ("partition", "stream", "value", "length"))
@@ -123,12 +124,15 @@ def lanes(found: Columns) -> Columns:
         ("lane", np.cumsum(first) - 1),
         ("place", since(first, length)),
         ("last", np.where(first, NOTHING_BEFORE, np.concatenate((final[:1], final[:-1])))),
+        ("highest", highest := highest_before(first, final, NOTHING_BEFORE)),
     ):
         found[name] = np.empty_like(column)
         found[name][order] = column
     ends = finals(first)
     rows = (found["place"] + found["length"])[order][ends]
-    return {"partition": partition[ends], "stream": stream[ends], "rows": rows, "last": final[ends]}
+    last = final[ends]
+    highest = np.maximum(highest[ends], last)
+    return {"partition": partition[ends], "stream": stream[ends], "rows": rows, "last": last, "highest": highest}
 
 
 def cut(found: Columns, island: Column, offset: Column, length: Column) -> Columns:

@@ -144,6 +144,20 @@ def misplaced(history: History) -> Set[Message]:
 
 
 @counts_messages
+def send_backwards(history: History) -> Set[Message]:
+    """Read in a partition for the first time after a higher value of the same stream."""
+    found = set[Message]()
+    for (_, stream), rows in history.lanes.items():
+        seen, highest = set[int](), -1
+        for _, value in rows:
+            if value < highest and value not in seen:
+                found.add((stream, value))
+            seen.add(value)
+            highest = max(highest, value)
+    return found
+
+
+@counts_messages
 def outcomes_missing(history: History) -> Set[Message]:
     """Sent, and no outcome was recorded."""
     return history.sent.keys() - history.told.keys()

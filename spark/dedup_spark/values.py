@@ -43,8 +43,11 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     intervals["windows"] = _windows(pieces, len(intervals["run"]))
     reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals)
-    states["misplaced"] = np.zeros(len(intervals["run"]), dtype=bool)
-    states["misplaced"][reads["interval"][carry.misplaced(reads)]] = True
+    # The highest value read before an interval's first piece is none of its own values, so it is above all or below.
+    backwards = first & (reads["highest"] > reads["value"])
+    for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
+        states[name] = np.zeros(len(intervals["run"]), dtype=bool)
+        states[name][reads["interval"][shown]] = True
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
@@ -175,6 +178,7 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
         "phantom": (copies > 0) & ~sent,
         "position_conflicts": state["disputed"],
         "received_no_ack": (copies == 1) & ~ok,
+        "send_backwards": state["backwards"],
         "values_with_duplicates": copies > 1,
     }
 

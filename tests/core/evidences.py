@@ -26,6 +26,7 @@ WITNESSED: Final = (
     "failed_but_received",
     "ack_mismatch",
     "misplaced",
+    "send_backwards",
 )
 
 CUT: Final = FaultRecord(
@@ -62,6 +63,7 @@ ANOMALIES: dict[str, dict[str, int]] = {
     },
     "ack_mismatch": {"ack_mismatch": 1},
     "misplaced": {"misplaced": 1},
+    "send_backwards": {"send_backwards": 1},
     "jump_backward": {"jump_backward": 1},
     "duplicate_jump_backward": {"duplicate_jump_backward": 1},
 }

@@ -58,6 +58,13 @@ class Naive:
                 for (stream, value), places in self.copies.items()
                 if stream < len(homes) and any(place[0] != homes[stream] for place in places)
             },
+            "send_backwards": {
+                (stream, value)
+                for (_, stream), read in self.lanes.items()
+                for place, (_, value, _) in enumerate(read)
+                if max((before for _, before, _ in read[:place]), default=-1) > value
+                and value not in {before for _, before, _ in read[:place]}
+            },
             "ack_mismatch": {
                 message
                 for message, places in acknowledged.items()

@@ -152,7 +152,15 @@ def unknown_and_stored(it: Clean) -> Found:
 def swapped(it: Clean) -> Found:
     log, i = it.pick()
     log[i], log[i + 1] = log[i + 1], log[i]
-    return {"jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1}
+    return {"jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1, "send_backwards": 1}
+
+
+def overtaken(it: Clean) -> Found:
+    """One jump back, however many were overtaken."""
+    log, i = it.pick(5)
+    many = it.dice.randint(1, 3)
+    log[i : i + 5] = log[i + many : i + 5] + log[i : i + many]
+    return {"jump_forward": 2, "jump_backward": 1, "send_backwards": many}
 
 
 def never_sent(it: Clean) -> Found:
@@ -205,7 +213,7 @@ def delivered_late(it: Clean) -> Found:
     """In the values it is two swapped messages; their positions say that it was the reader who swapped them."""
     log, i = it.pick()
     it.late = log[i]
-    return {"position_falls": 1, "jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1}
+    return {"position_falls": 1, "jump_forward": 1 + (i + 2 < len(log)), "jump_backward": 1, "send_backwards": 1}
 
 
 def tail_not_read(it: Clean) -> Found:
@@ -253,7 +261,7 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(copy_in_another_partition, lost, lost_at_the_end, unknown_and_not_stored, unknown_and_stored, swapped),
     *(never_sent, failed_and_stored, stored_elsewhere, read_again, not_read, two_at_one_position),
     *(delivered_late, tail_not_read, half_in_another_partition, beginning_in_another_partition),
-    *(outcome_not_recorded, outcome_of_nothing, send_not_recorded),
+    *(outcome_not_recorded, outcome_of_nothing, send_not_recorded, overtaken),
 )
 
 

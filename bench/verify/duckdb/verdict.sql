@@ -1,4 +1,4 @@
--- Every count of a verdict (core/dedup/anomalies.py: Counts), by the rules of docs/verdicts.md, from a run folder's files.
+-- Every count of a verdict (core/dedup/counts.py), by the rules of docs/verdicts.md, from a run folder's files.
 -- It is meant as an engineer who knows SQL would write it for DuckDB: each table is grouped once, the values of all three are
 -- brought together once, and only the messages that jump are looked up again. Gaps, witnesses and blocks it leaves out.
 WITH
@@ -63,18 +63,20 @@ by_position AS (
     FROM (SELECT count(*) AS messages FROM reads GROUP BY partition, ledger, entry, batch)
 ),
 begins AS (SELECT stream, min(value) - 1 AS before FROM sends GROUP BY stream),
-jumps AS MATERIALIZED (
-    SELECT partition, stream, value, arrival, coalesce(last, before, 0) AS last
+jumps AS MATERIALIZED (  -- and what lies behind a higher value
+    SELECT partition, stream, value, arrival, coalesce(last, before, 0) AS last, highest
     FROM (
-        SELECT *, lag(value) OVER (PARTITION BY partition, stream ORDER BY arrival) AS last FROM reads
+        SELECT *, lag(value) OVER own AS last, max(value) OVER own AS highest
+        FROM reads WINDOW own AS (PARTITION BY partition, stream ORDER BY arrival)
     ) LEFT JOIN begins USING (stream)
-    WHERE value <> coalesce(last, before, 0) + 1
+    WHERE value <> coalesce(last, before, 0) + 1 OR value < highest
 ),
 by_jump AS (
     SELECT
-        count(*) FILTER (value > last AND arrival = first) AS jump_forward,
+        count(DISTINCT (stream, value)) FILTER (value < highest AND arrival = first) AS send_backwards,
+        count(*) FILTER (value > last + 1 AND arrival = first) AS jump_forward,
         count(*) FILTER (value <= last AND arrival = first) AS jump_backward,
-        count(*) FILTER (value > last AND arrival > first) AS duplicate_jump_forward,
+        count(*) FILTER (value > last + 1 AND arrival > first) AS duplicate_jump_forward,
         count(*) FILTER (value <= last AND arrival > first) AS duplicate_jump_backward
     FROM jumps JOIN (
         SELECT partition, stream, value, min(arrival) AS first
