@@ -73,5 +73,6 @@ def test_a_test_is_of_a_change_of_what_it_uses_and_of_no_other() -> None:
 
 def test_a_chart_has_tests_of_its_name() -> None:
     changed = {"charts/pulsar/values.yaml"}
-    assert tiers.concerned("tests/kubernetes/test_chart_pulsar_cluster.py", changed)
-    assert not tiers.concerned("tests/kubernetes/test_chart_kafka_cluster.py", changed)
+    assert tiers.concerned("tests/kubernetes/test_chart_pulsar.py", changed)
+    assert tiers.concerned("tests/kubernetes/test_charts_cluster.py", changed)
+    assert not tiers.concerned("tests/kubernetes/test_chart_kafka.py", changed)

@@ -190,7 +190,7 @@ def changed_tests(tests: Iterable[Case]) -> set[str]:
 def concerned(file: str, changed: Collection[str]) -> bool:
     """Whether a file of tests, or something that it uses directly or by a helper, is among those changed."""
     charts = {Path(each).parts[1] for each in changed if each.startswith("charts/")}
-    named = any(f"chart_{chart.split('-')[-1]}" in file for chart in charts)
+    named = any(f"chart_{chart.split('-')[-1]}" in file or "/test_charts" in file for chart in charts)
     return named or not changed_of(file).isdisjoint(changed)
 
 

@@ -1,8 +1,11 @@
 """What tests on Kubernetes share: an API server and a cluster, ours or the one that `DEDUP_TEST_KUBECONFIG` names."""
 
 from collections.abc import Iterator
+from http import HTTPStatus
+from uuid import uuid4
 
 import pytest
+from kubernetes.client import ApiClient, ApiException, CoreV1Api
 from testbed.cluster import api_servers, clusters, control_plane
 from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.binaries import BUILD_TIMEOUT_S
@@ -43,3 +46,25 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """An operator for the whole session, and a namespace whose experiments it carries out."""
     with operated.at(cluster, tmp_path_factory.mktemp("operator")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def strict(api_server: ApiServer) -> Iterator[ApiClient]:
+    """A client of the API server that has `namespace`."""
+    with api_server.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def namespace(strict: ApiClient) -> Iterator[str]:
+    """A namespace of the module's own, which enforces the strictest Pod Security level."""
+    core, name = CoreV1Api(strict), f"dedup-test-{uuid4().hex[:8]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    core.create_namespace({"metadata": {"name": name, "labels": labels}})
+    try:
+        core.create_namespaced_service_account(name, {"metadata": {"name": "default"}})
+    except ApiException as error:
+        if error.status != HTTPStatus.CONFLICT:  # where there is a controller, it was faster
+            raise
+    yield name
+    core.delete_namespace(name)

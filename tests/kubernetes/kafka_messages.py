@@ -4,7 +4,7 @@ Tests hand this file's text to `python -c` in a pod of the runner image:
 
     create CLIENTS TOPIC               one partition, three replicas
     write CLIENTS TOPIC FIRST COUNT    every number acknowledged by all replicas in sync, or an error
-    read CLIENTS TOPIC                 all numbers there are, in order, as JSON
+    read CLIENTS TOPIC COUNT           all numbers there are, in order, as JSON; an error if there are not COUNT
     lack DIRECT TOPIC                  what is missing to a whole cluster, as each broker itself sees it; empty: nothing
 
 CLIENTS are the bootstrap servers of the clients' path, DIRECT those of the tester's own.
@@ -37,12 +37,14 @@ def write(clients: str, topic: str, first: str, count: str) -> None:
         sys.exit(f"not everything was acknowledged: {errors[:3]}")
 
 
-def read(clients: str, topic: str) -> None:
+def read(clients: str, topic: str, count: str) -> None:
     consumer = Consumer({"bootstrap.servers": clients, "group.id": "reader", "enable.auto.commit": False})
     place = TopicPartition(topic, 0, 0)
     _, end = consumer.get_watermark_offsets(place, TIMEOUT_S)
     consumer.assign([place])
     numbers: list[int] = []
+    if end != int(count):
+        sys.exit(f"{end} numbers are there, not {count}")
     while len(numbers) < end:
         message = consumer.poll(TIMEOUT_S)
         if message is None or message.error():

@@ -19,7 +19,7 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.helm import CHARTS, Helm, Refused, Values
 from testbed.requests import ask, forget
 from tests.core.evidences import experiment
-from tests.kubernetes.test_chart_kafka import dry_run, named
+from tests.kubernetes.charts import dry_run, named
 from tests.operator.test_leases import Party
 
 from dedup.experiments import Experiment

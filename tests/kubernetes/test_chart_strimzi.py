@@ -20,6 +20,7 @@ from testbed.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
 from testbed.requests import apply, ask, try_to_apply
 from testbed.strimzi.definitions import definitions, is_ignored
+from tests.kubernetes import charts
 
 from dedup.errors import EnvironmentError_
 from dedup_lab import kafka
@@ -41,49 +42,6 @@ PATHS: Final = {
     "Pod": f"{CORE}/pods",
 }
 
-VARIANTS: Final[dict[str, dict[str, Any]]] = {
-    "as it comes": {},
-    "one broker": {"brokers": 1},
-    "nine brokers": {"brokers": 9},
-    "another version": {"version": "4.2.0"},
-    "an image": {"image": {"repository": "registry.example/kafka", "tag": "mine"}},
-    "persistent": {"storage": {"type": "PersistentVolume"}},
-    "persistent, of a class": {"storage": {"type": "PersistentVolume", "className": "fast", "size": "10Gi"}},
-    "names in digits": {
-        "storage": {"type": "PersistentVolume", "className": "123"},
-        "tls": {"enabled": True, "secretName": "123"},
-    },
-    "TLS": {"tls": {"enabled": True}},
-    "TLS with a certificate of one's own": {"tls": {"enabled": True, "secretName": "mine"}},
-    "another first port": {"loopback": {"firstPort": 20000}},
-    "resources": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "2Gi"}}, "heapMiB": 1024},
-    "placed": {
-        "podTemplate": {
-            "nodeSelector": {"disk": "ssd", "zone": "a"},
-            "tolerations": [{"key": "kafka", "operator": "Exists", "effect": "NoSchedule"}],
-            "imagePullSecrets": [{"name": "pull"}],
-        }
-    },
-}
-
-REFUSED_VALUES: Final[dict[str, tuple[dict[str, Any], str]]] = {
-    "no broker": ({"brokers": 0}, "/brokers"),
-    "too many brokers": ({"brokers": 10}, "/brokers"),
-    "a ZooKeeper Kafka": ({"version": "3.9.0"}, "/version"),
-    "an unknown value": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
-    "a pull policy that Strimzi has no place for": ({"image": {"pullPolicy": "Always"}}, "'pullPolicy' not allowed"),
-    "an unknown storage": ({"storage": {"type": "Disk"}}, "/storage/type"),
-    "a size without a unit": ({"storage": {"size": "10"}}, "/storage/size"),
-    "TLS as a word": ({"tls": {"enabled": "yes"}}, "/tls/enabled"),
-    "a privileged port": ({"loopback": {"firstPort": 92}}, "/loopback/firstPort"),
-    "an image that is a flag": ({"image": {"repository": "-rf"}}, "/image/repository"),
-    "tools without a tag": ({"tools": {"image": {"tag": ""}}}, "/tools/image/tag"),
-    "dots for CPUs": ({"resources": {"requests": {"cpu": ".."}}}, "/resources/requests/cpu"),
-    "less than no CPU": ({"resources": {"requests": {"cpu": -1}}}, "/resources/requests/cpu"),
-    "a heap that is none": ({"heapMiB": 1}, "/heapMiB"),
-    "a command of the user's": ({"podTemplate": {"command": ["sh"]}}, "'command' not allowed"),
-    "a GPU": ({"resources": {"limits": {"example.com/gpu": "1"}}}, "not allowed"),
-}
 
 WRONG: Final[dict[str, tuple[str, tuple[str, Any], str]]] = {
     "no listeners": ("Kafka", ("spec/kafka/listeners", None), "spec.kafka.listeners: Required value"),
@@ -170,14 +128,10 @@ def changed(document: dict[str, Any], place: str, value: object) -> dict[str, An
     return document
 
 
-def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
-    assert "0 chart(s) failed" in helm.lint({})
-
-
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", charts.STRIMZI.variants)
 def test_what_the_chart_renders_is_stored_as_it_is(client: ApiClient, helm: Helm, name: str) -> None:
     """Applied, not only tried; a field that Strimzi's schema did not know would be refused, or pruned and missed."""
-    for document in helm.render(VARIANTS[name]):
+    for document in helm.render(charts.STRIMZI.variants[name]):
         kind = document["kind"]
         if kind == "Pod":
             continue
@@ -190,7 +144,7 @@ def test_what_the_chart_renders_is_stored_as_it_is(client: ApiClient, helm: Helm
 def test_the_round_trip_may_run_in_a_restricted_namespace(client: ApiClient, helm: Helm, name: str) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     apply(client, f"{CORE}/serviceaccounts/default", account)
-    pod = one(helm.render(VARIANTS[name]), "Pod")
+    pod = one(helm.render(charts.STRIMZI.variants[name]), "Pod")
     status, said = ask(client, "POST", PATHS["Pod"], pod, query={"dryRun": "All", "fieldValidation": "Strict"})
     assert status == 201, said["message"]
     hurt = {**pod, "spec": {**pod["spec"], "hostNetwork": True}}
@@ -198,27 +152,13 @@ def test_the_round_trip_may_run_in_a_restricted_namespace(client: ApiClient, hel
     assert status == 403 and 'violates PodSecurity "restricted' in said["message"]
 
 
-@pytest.mark.parametrize("name", REFUSED_VALUES)
-def test_a_wrong_value_is_refused_where_it_stands(helm: Helm, name: str) -> None:
-    values, words = REFUSED_VALUES[name]
-    with pytest.raises(Refused, match="values don't meet the specifications") as refused:
-        helm.render(values)
-    assert words in str(refused.value)
-
-
 def test_a_tag_without_a_repository_would_change_nothing_and_is_refused(helm: Helm) -> None:
     with pytest.raises(Refused, match=r'image\.tag: got "mine" and no image\.repository'):
         helm.render({"image": {"tag": "mine"}})
 
 
-def test_a_release_name_that_makes_pod_names_too_long_is_refused(tmp_path: Path) -> None:
-    Helm(CHART, "a" * 29, NAMESPACE, tmp_path).render({})
-    with pytest.raises(Refused, match="take at most 29"):
-        Helm(CHART, "a" * 30, NAMESPACE, tmp_path).render({})
-
-
 def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> None:
-    documents = Helm(CHART, "on", NAMESPACE, tmp_path).render(VARIANTS["names in digits"])
+    documents = charts.STRIMZI.helm(tmp_path, release="on").render(charts.STRIMZI.variants["names in digits"])
     assert all(each["metadata"]["labels"]["app.kubernetes.io/instance"] == "on" for each in documents)
     nodes = one(documents, "KafkaNodePool", "on")
     assert nodes["metadata"]["labels"]["strimzi.io/cluster"] == one(documents, "Kafka", "on")["metadata"]["name"]

@@ -10,7 +10,7 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.helm import CHARTS, Helm, Values
 from testbed.played import PlayedCluster, namespace_on
 from testbed.requests import ask
-from tests.kubernetes.test_chart_kafka import first_pod
+from tests.kubernetes.charts import pods_of
 
 from dedup_operator.objects.pods import STAYS
 
@@ -95,7 +95,10 @@ def test_a_drain_is_refused_and_a_deletion_is_not(client: ApiClient, tmp_path: P
     with namespace_on(PlayedCluster(client)) as namespace:
         objects = rendered("kafka", tmp_path, {})
         (budget,) = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
-        pod, path = first_pod(objects), f"/api/v1/namespaces/{namespace}/pods"
+        pod, path = (
+            next(pods_of(each for each in objects if each["kind"] == "StatefulSet")),
+            f"/api/v1/namespaces/{namespace}/pods",
+        )
         assert ask(client, "POST", path, pod)[0] == 201
         running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         live = ask(client, "GET", f"{path}/k-0")[1]

@@ -7,6 +7,7 @@ import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
+from tests.runners.witnesses import Seen
 
 from dedup.manifests import EndPosition
 from dedup.payloads import encode
@@ -21,28 +22,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-class Quiet:
-    """Witnesses that only count."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def disturbed(
-        self,
-        kind: str,
-        detail: str,
-        monotonic_ns: int | None = None,
-        *,
-        broker: str | None = None,
-        since_ns: int | None = None,
-    ) -> None:
-        self.seen += 1
-
-    def log(self, line: str) -> None:
-        pass
-
-
-def kafka_producer(rows: list[Outcomes], witnesses: Quiet, **properties: str) -> kafka.Producer:
+def kafka_producer(rows: list[Outcomes], witnesses: Seen, **properties: str) -> kafka.Producer:
     """A producer that reaches no broker."""
     return kafka.Producer(ProducerConfig.model_validate(CONFIG | {"properties": properties}), rows.append, witnesses)
 
@@ -56,7 +36,7 @@ def report(producer: kafka.Producer, value: int, offset: int, error: int | None 
 
 def test_successes_and_failures_of_one_drain_keep_their_order() -> None:
     rows: list[Outcomes] = []
-    witnesses = Quiet()
+    witnesses = Seen()
     producer = kafka_producer(rows, witnesses)
     report(producer, 1, 0)
     report(producer, 2, -1001, ck.KafkaError._MSG_TIMED_OUT)
@@ -67,7 +47,7 @@ def test_successes_and_failures_of_one_drain_keep_their_order() -> None:
     assert found.values.tolist() == [1, 2, 3]
     assert found.outcomes.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
     assert found.entries.tolist() == [0, -1, 1]
-    assert (producer.progress().acked, witnesses.seen) == (3, 1)
+    assert (producer.progress().acked, len(witnesses.disturbances)) == (3, 1)
     producer._drain()
     assert len(rows) == 1
 
@@ -84,7 +64,7 @@ def test_successes_and_failures_of_one_drain_keep_their_order() -> None:
 )
 def test_a_success_that_no_broker_has_said_is_unknown(properties: dict[str, str], outcome: Outcome) -> None:
     rows: list[Outcomes] = []
-    producer = kafka_producer(rows, Quiet(), **properties)
+    producer = kafka_producer(rows, Seen(), **properties)
     report(producer, 1, -1001)
     producer._drain()
     assert (rows[0].outcomes.tolist(), rows[0].entries.tolist()) == ([outcome], [-1])
@@ -127,7 +107,7 @@ def test_pulsars_outcomes_wait_ten_milliseconds_at_most(monkeypatch: pytest.Monk
     producer = object.__new__(pulsar.Producer)
     now_s = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
-    producer._record, producer._witnesses = rows.append, Quiet()
+    producer._record, producer._witnesses = rows.append, Seen()
     producer._ended, producer._acked, producer._drained_s = [], 0, now_s
     producer._counting, producer._ended_in = threading.Lock(), np.zeros(1, np.int64)
     ended: list[Any] = producer._ended

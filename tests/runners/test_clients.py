@@ -10,6 +10,7 @@ import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
+from tests.runners.witnesses import Seen
 
 from dedup.clients import CLIENTS
 from dedup.endpoints import Broker, Endpoints
@@ -130,30 +131,6 @@ def test_only_what_never_left_the_client_is_a_fail() -> None:
 def test_secrets_do_not_reach_the_report() -> None:
     shown = clients.masked({"sasl.password": "p", "ssl.key.pem": "k", "acks": "all"})
     assert shown == {"sasl.password": "***", "ssl.key.pem": "***", "acks": "all"}
-
-
-class Seen:
-    """Witnesses that only remember."""
-
-    def __init__(self) -> None:
-        self.disturbances: list[tuple[str, str, int | None]] = []
-        self.about: list[tuple[str | None, int | None]] = []
-        self.lines: list[str] = []
-
-    def disturbed(
-        self,
-        kind: str,
-        detail: str,
-        monotonic_ns: int | None = None,
-        *,
-        broker: str | None = None,
-        since_ns: int | None = None,
-    ) -> None:
-        self.disturbances.append((kind, detail, monotonic_ns))
-        self.about.append((broker, since_ns))
-
-    def log(self, line: str) -> None:
-        self.lines.append(line)
 
 
 def statistics(retries: int, leader: int, disconnects: int = 0) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.runners.guarded_brokers import PASSWORD, USER, broker, security
+from tests.runners.witnesses import Seen
 
 from dedup.deployments import SaslMechanism
 from dedup.endpoints import OPEN, Endpoints, Security
@@ -89,20 +90,6 @@ def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
 # --- clients under test --------------------------------------------------------------------------------------------
 
 
-class Nobody:
-    def disturbed(
-        self,
-        kind: str,
-        detail: str,
-        monotonic_ns: int | None = None,
-        *,
-        broker: str | None = None,
-        since_ns: int | None = None,
-    ) -> None: ...
-
-    def log(self, line: str) -> None: ...
-
-
 def config(folder: Path, system: str, found: Security) -> ProducerConfig:
     address = "127.0.0.1:1" if system == "kafka" else "pulsar+ssl://127.0.0.1:1"
     return ProducerConfig.model_validate(
@@ -129,7 +116,7 @@ def config(folder: Path, system: str, found: Security) -> ProducerConfig:
 
 def test_a_producer_logs_in_and_its_report_does_not_tell_as_whom(tmp_path: Path) -> None:
     told = config(tmp_path, "kafka", security(tmp_path, tls=True, sasl="SCRAM-SHA-512"))
-    producer = confluent_kafka.Producer(told, lambda _: None, Nobody())
+    producer = confluent_kafka.Producer(told, lambda _: None, Seen())
     producer.close()
     assert producer.effective_config["security.protocol"] == "SASL_SSL"
     assert producer.effective_config["sasl.mechanism"] == "SCRAM-SHA-512"
@@ -139,7 +126,7 @@ def test_a_producer_logs_in_and_its_report_does_not_tell_as_whom(tmp_path: Path)
 
 def test_pulsars_producer_does_neither(tmp_path: Path) -> None:
     told = config(tmp_path, "pulsar", with_token(tmp_path, "eyJhbGc"))
-    producer = pulsar.Producer(told, lambda _: None, Nobody())
+    producer = pulsar.Producer(told, lambda _: None, Seen())
     producer.close()
     log = tmp_path / "producer.client.log"
     shown = told.model_dump_json() + str(producer.effective_config) + (log.read_text() if log.exists() else "")
