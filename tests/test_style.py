@@ -19,6 +19,7 @@ ROOT: Final = Path(__file__).parent.parent
 ROOMS: Final = ("core", "operator", "runners", "spark", "lab")
 MAX_FUNCTION_LINES: Final = 60
 MAX_FILE_LINES: Final = 500
+TABLE_LINES: Final = 10
 
 # Written so that this file does not contain what it looks for.
 UNFINISHED: Final = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
@@ -82,8 +83,12 @@ def long_functions(source: str) -> Iterator[str]:
 
 
 def long_file(source: str) -> Iterator[str]:
-    if (lines := source.count("\n")) > MAX_FILE_LINES:
-        yield f"{lines}: more than {MAX_FILE_LINES} lines; it holds more than one idea"
+    """A table of data may be as long as it is: a constant of a module that takes more than TABLE_LINES lines."""
+    constants = [node for node in ast.parse(source).body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    sizes = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in constants]
+    lines = source.count("\n") - sum(size for size in sizes if size > TABLE_LINES)
+    if lines > MAX_FILE_LINES:
+        yield f"{lines}: more than {MAX_FILE_LINES} lines beside tables; it holds more than one idea"
 
 
 def sleeps(source: str) -> Iterator[str]:
@@ -125,7 +130,7 @@ BREACHES: Final[dict[Rule, str]] = {
 INNOCENTS: Final[dict[Rule, str]] = {
     missing_docstring: '"""The idea."""\n',
     long_functions: "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES - 1),
-    long_file: "x = 1\n" * MAX_FILE_LINES,
+    long_file: "x = 1\n" * (MAX_FILE_LINES) + "X = [\n" + "1,\n" * TABLE_LINES + "]\n",
     sleeps: "sleep_s = 1\nwait(sleep_s)\n",
     unfinished: 'raise DedupError(todo="mend it")\n',
     machine_paths: "/usr/bin/env, {root}/work/x, folder/opt/x, /opt/kafka/bin in an image\n",

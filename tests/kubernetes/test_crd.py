@@ -17,8 +17,7 @@ from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, known
 from testbed.specs import changed
-from tests.operator.wrong import Wrong
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.experiments import parse
 from dedup_operator import crd

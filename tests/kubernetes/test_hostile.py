@@ -12,8 +12,7 @@ import pytest
 from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, known
-from tests.operator.hostile import AtApply, Hostile
-from tests.operator.hostile_all import HOSTILE
+from tests.operator.hostile import HOSTILE, AtApply, Hostile
 
 from dedup_operator import crd
 

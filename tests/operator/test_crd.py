@@ -14,8 +14,7 @@ import pytest
 import yaml
 from pydantic import Field
 from testbed.specs import changed
-from tests.operator.wrong import Wrong
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, without_nulls
+from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.clients import CLIENTS, Client
 from dedup.counts import Counts

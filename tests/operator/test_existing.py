@@ -8,7 +8,7 @@ import pytest
 from testbed.specs import changed
 from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.test_reconciliations import fake, message
-from tests.operator.wrong_systems import OVER_TLS, REF, kafka, pulsar, sasl
+from tests.operator.wrong_specs import OVER_TLS, REF, kafka, pulsar, sasl
 
 from dedup.assignments import Assignment
 from dedup.endpoints import OPEN, Security

@@ -15,11 +15,9 @@ from typing import Any, Final
 import pytest
 from testbed.specs import changed
 from testbed.worlds import NAMESPACE, Crashing, FakeCluster, Player, ScriptedHelm, rests, store_secret
-from tests.operator.hostile import SECRET, Gate, Hostile
-from tests.operator.hostile_all import HOSTILE
+from tests.operator.hostile import HELMS, HOSTILE, LABELLED, SECRET, UNLABELLED, Gate, Hostile
 from tests.operator.hostile_bounds import Bounds, Installed, breaches, breaches_of_helm
 from tests.operator.hostile_statuses import FORGED
-from tests.operator.hostile_stores import HELMS, LABELLED, UNLABELLED
 
 from dedup.errors import SpecificationError
 from dedup.experiments import MAX_RUNS, Experiment, parse

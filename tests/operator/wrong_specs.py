@@ -5,17 +5,279 @@ the other refuses. So every wrong spec here is put to both: to the models by tes
 server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to both as well.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from testbed.specs import ABSENT
-from tests.operator.wrong import Wrong
-from tests.operator.wrong_places import BUCKET, PLACES, S3
-from tests.operator.wrong_settings import SETTINGS
-from tests.operator.wrong_systems import RIGHT_SYSTEMS, SYSTEMS
-from tests.operator.wrong_variants import RIGHT_VARIANTS, VARIANTS
-from tests.operator.wrong_workloads import RIGHT_WORKLOADS, WORKLOADS
+from testbed.specs import ABSENT, changed
 
 from dedup.clients import CLIENTS
+from dedup.deployments import PLAIN_RULE, TOKEN_RULE
+
+
+class Wrong(NamedTuple):
+    """`words` are said at both doors; where each has words of its own, the API server's are `at_apply`."""
+
+    name: str
+    changes: tuple[tuple[str, object], ...]
+    words: str
+    at_apply: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return changed(*self.changes)
+
+
+# --- systems that are there already ----------------------------------------------------------------------------------
+
+EXISTING_KAFKA: Final = "spec/systems/0/deploy/existing"
+EXISTING_PULSAR: Final = "spec/systems/1/deploy/existing"
+ADDRESSES: Final = "brokers are host:port, with commas between them and no spaces"
+SERVICE_URL: Final = "a service URL is pulsar:// or pulsar+ssl:// and host:port"
+ADMIN_URL: Final = "an endpoint is http:// or https:// and a host, maybe with a port"
+A_KAFKA: Final = "a Kafka that is there already has bootstrap, and may have tls and sasl; give these keys and no other"
+A_PULSAR: Final = (
+    "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token; "
+    "give these keys and no other"
+)
+ONE_WAY: Final = "a deployment is exactly one of existing and chart"
+CHART: Final = "spec/systems/0/deploy/chart"
+STRIMZI: Final = "strimzi-kafka"
+HALF: Final = {"name": "cut", "at": {"message": 500}, "partition": {"by": "NetworkPolicy", "duration": "10s"}}
+SPOKEN: Final = "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates"
+UNREACHED: Final = "clients go straight to its brokers, where no proxy can cut them off"
+REF: Final = {"secretRef": {"name": "s"}}
+URLS: Final = {"serviceUrl": "pulsar://b:6650", "adminUrl": "http://b:8080"}
+OVER_TLS: Final = {"serviceUrl": "pulsar+ssl://b:6651", "adminUrl": "https://b:8443"}
+UNHURT: Final = (("spec/faults", ABSENT),)
+
+
+def kafka(*more: tuple[str, object], **keys: Any) -> tuple[tuple[str, object], ...]:
+    """The Kafka is there already."""
+    return (*UNHURT, (EXISTING_KAFKA, {"bootstrap": "k:9092", **keys}), *more)
+
+
+def pulsar(*more: tuple[str, object], **keys: Any) -> tuple[tuple[str, object], ...]:
+    """The Pulsar is there already."""
+    return (*UNHURT, (EXISTING_PULSAR, {**URLS, **keys}), *more)
+
+
+def sasl(**keys: Any) -> dict[str, Any]:
+    return {"mechanism": "SCRAM-SHA-512", **REF, **keys}
+
+
+SYSTEMS: Final = (
+    *(
+        Wrong(f"a bootstrap {what}", kafka(bootstrap=text), ADDRESSES)
+        for what, text in (
+            *(("without a port", "kafka"), ("with a space", "a:1, b:2"), ("of nothing", ""), ("like a URL", "x://a:1")),
+            *(("of two lines", "a:1\nsasl.password=x"), ("with a setting", "a:1,ssl.key.location=/k"), ("-", "-a:1")),
+        )
+    ),
+    Wrong("a bootstrap without end", kafka(bootstrap="a:1," * 300 + "a:1"), "at most 1024", "more than 1024"),
+    *(
+        Wrong(f"a service URL {what}", pulsar(serviceUrl=text), SERVICE_URL)
+        for what, text in (
+            *(("of another scheme", "http://b:6650"), ("with a user", "pulsar://u:p@b:6650"), ("alone", "pulsar://")),
+            *(("with a path", "pulsar://b:6650/x"), ("of two lines", "pulsar://b:6650\nx")),
+        )
+    ),
+    *(
+        Wrong(f"an admin URL {what}", pulsar(adminUrl=text), ADMIN_URL)
+        for what, text in (
+            ("of a file", "file:///etc"),
+            ("with a password", "http://u:p@b"),
+            ("with a path", "http://b/x"),
+        )
+    ),
+    Wrong("a deployment of nothing", (*UNHURT, ("spec/systems/0/deploy", {})), ONE_WAY),
+    Wrong("a deployment in two ways", kafka((CHART, STRIMZI)), ONE_WAY),
+    Wrong(
+        "a Pulsar of Strimzi's",
+        (*UNHURT, ("spec/systems/1/deploy", {"chart": STRIMZI})),
+        "Strimzi runs Kafka and nothing else",
+    ),
+    Wrong(
+        "half a partition",
+        (("spec/systems", [{"name": "k", "kafka": {}, "deploy": {"chart": STRIMZI}}]), ("spec/faults", [HALF])),
+        "own policies let brokers be reached, and policies add up",
+    ),
+    Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
+    Wrong("a Kafka that is nowhere", (*UNHURT, (EXISTING_KAFKA, {})), A_KAFKA),
+    Wrong("a Kafka that is a Pulsar, too", kafka(**URLS), A_KAFKA),
+    Wrong("a Kafka with Pulsar's token", kafka(token=REF), A_KAFKA),
+    Wrong("a Pulsar without an admin", (*UNHURT, (f"{EXISTING_PULSAR}/serviceUrl", URLS["serviceUrl"])), A_PULSAR),
+    Wrong("a Pulsar without a service", (*UNHURT, (f"{EXISTING_PULSAR}/adminUrl", URLS["adminUrl"])), A_PULSAR),
+    Wrong("a Pulsar with Kafka's log-in", pulsar(sasl=sasl()), A_PULSAR),
+    Wrong("TLS that nobody speaks", pulsar(tls=REF), SPOKEN),
+    Wrong("TLS that nobody signed", pulsar(**OVER_TLS), SPOKEN),
+    Wrong("TLS of the admin that nobody signed", pulsar(adminUrl="https://b:8443"), SPOKEN),
+    Wrong("TLS of no Secret", kafka(tls={}), "this key is required", "Required value"),
+    Wrong("TLS by a file", kafka(tls={**REF, "caFile": "/etc/ca"}), "no such key", 'unknown field "spec.systems'),
+    Wrong("a log-in of no Secret", kafka(sasl={"mechanism": "PLAIN"}), "this key is required", "Required value"),
+    Wrong("a password in the open", kafka(sasl=sasl(password="x")), "no such key", 'unknown field "spec.systems'),
+    Wrong("a token in the open", pulsar(token={**REF, "value": "x"}), "no such key", 'unknown field "spec.systems'),
+    Wrong("a password that everybody hears", kafka(sasl=sasl(mechanism="PLAIN")), PLAIN_RULE),
+    Wrong("a token that everybody hears", pulsar(token=REF), TOKEN_RULE),
+    Wrong(
+        "a token that the admin interface hears in the open",
+        pulsar(serviceUrl="pulsar+ssl://b:6651", tls=REF, token=REF),
+        TOKEN_RULE,
+    ),
+    Wrong(
+        "a log-in that starts programs",
+        kafka(sasl=sasl(mechanism="GSSAPI")),
+        "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        'supported values: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"',
+    ),
+    Wrong(
+        "another namespace's Secret",
+        kafka(tls={"secretRef": {"name": "theirs/ca"}}),
+        "the name of an object in Kubernetes",
+    ),
+    Wrong(
+        "a Secret of a namespace by name",
+        kafka(tls={"secretRef": {"name": "ca", "namespace": "theirs"}}),
+        "no such key",
+        'unknown field "spec.systems',
+    ),
+    Wrong("resets of a Kafka that is there already", ((EXISTING_KAFKA, {"bootstrap": "k:9092"}),), UNREACHED),
+    *(
+        Wrong(f"a {kind} of a Pulsar that is there already", pulsar(("spec/faults", [fault])), UNREACHED)
+        for kind, fault in (
+            (kind, {"name": "f", "at": {"message": 1}, kind: settings})
+            for kind, settings in (
+                *(("dropTCP", {"duration": "1s"}), ("kill", {"restartAfter": "1s"}), ("podDelete", {})),
+                *(("partition", {"by": "NetworkPolicy", "duration": "1s"}), ("pause", {"duration": "1s"})),
+            )
+        )
+    ),
+    Wrong(
+        "a slow way to a Kafka that is there already",
+        kafka(("spec/systems/0/network", {"latency": "20ms"})),
+        "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
+    ),
+)
+
+RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
+    "a Kafka that is there already": kafka(),
+    "both are there already": kafka((EXISTING_PULSAR, URLS)),
+    "several brokers": kafka(bootstrap="kafka-0.kafka:9092,10.0.0.7:65535"),
+    "a Kafka with TLS and a log-in": kafka(tls=REF, sasl=sasl()),
+    "a log-in without TLS that tells no password": kafka(sasl=sasl()),
+    "a password over TLS": kafka(tls=REF, sasl=sasl(mechanism="PLAIN")),
+    "a Pulsar with TLS and a token": pulsar(**OVER_TLS, tls=REF, token=REF),
+    "TLS of the clients only": pulsar(serviceUrl="pulsar+ssl://b:6651,c:6651", tls=REF),
+    "a leader moved where the system is there already": kafka(
+        ("spec/faults", [{"name": "move", "at": {"message": 1}, "moveLeader": {}}])
+    ),
+    "no latency, said in words": kafka(("spec/systems/0/network", {"latency": "0ms"})),
+    "a system that is deployed, by null": (("spec/systems/0/deploy", None),),
+}
+
+
+# --- variants --------------------------------------------------------------------------------------------------------
+
+VARIANTS: Final = (
+    Wrong(
+        "two variants of one name",
+        (("spec/variants/1/name", "control"),),
+        "another of the variants has this name",
+        'spec.variants[1]: Duplicate value: {"name":"control"}',
+    ),
+    Wrong(
+        "the switch the wrong way round",
+        (("spec/variants/0/deduplication", "Enabled"), ("spec/variants/1/deduplication", "Disabled")),
+        "is the control, without deduplication; write Disabled",
+    ),
+    Wrong(
+        "a control with deduplication, like the treatment",
+        (("spec/variants/0/deduplication", "Enabled"),),
+        "is the control, without deduplication; write Disabled",
+    ),
+    Wrong(
+        "a treatment without deduplication, like the control",
+        (("spec/variants/1/deduplication", "Disabled"),),
+        "is the treatment, with deduplication; write Enabled",
+    ),
+    Wrong(
+        "a second treatment without deduplication",
+        (("spec/variants/-", {"name": "most", "deduplication": "Disabled", "expect": "AtMostOnce"}),),
+        "is the treatment, with deduplication; write Enabled",
+    ),
+)
+
+RIGHT_VARIANTS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
+    "a treatment alone, without deduplication": (
+        *(("spec/variants/0/expect", "None"), ("spec/variants/1/deduplication", "Disabled")),
+    ),
+    "a control alone, with deduplication": (
+        *(("spec/variants/0/deduplication", "Enabled"), ("spec/variants/1/expect", "AtLeastOnce")),
+    ),
+    "what promises nothing of duplicates, with and without deduplication, beside both": (
+        ("spec/variants/-", {"name": "least", "deduplication": "Disabled", "expect": "AtLeastOnce"}),
+        ("spec/variants/-", {"name": "odd", "deduplication": "Enabled", "expect": "None"}),
+        ("spec/variants/-", {"name": "most", "deduplication": "Enabled", "expect": "AtMostOnce"}),
+    ),
+}
+
+
+# --- where artifacts go, and when to run -----------------------------------------------------------------------------
+
+OBJECT: Final = "the name of an object in Kubernetes is lower-case letters, digits, dashes and dots"
+PLACE: Final = "a place for artifacts is exactly one of s3 and pvc"
+S3: Final = "spec/artifacts/s3"
+BUCKET: Final = ((f"{S3}/bucket", "results"),)
+
+PLACES: Final = (
+    Wrong("two places", (("spec/artifacts", {"s3": {"bucket": "abc"}, "pvc": {"claimName": "c"}}),), PLACE),
+    Wrong("no place", (("spec/artifacts", {}),), PLACE),
+    Wrong("a bucket in capitals", ((f"{S3}/bucket", "Results"),), "a bucket's name is 3 to 63 lower-case letters"),
+    *(
+        Wrong(f"a prefix {what}", (*BUCKET, (f"{S3}/prefix", prefix)), "a prefix is names with / between them")
+        for what, prefix in (
+            *(("from the root", "/a"), ("that climbs", "a/../b"), ("with an end", "a/"), ("of nothing", "a//b")),
+        )
+    ),
+    *(
+        Wrong(f"an endpoint {what}", (*BUCKET, (f"{S3}/endpoint", endpoint)), "an endpoint is http:// or https://")
+        for what, endpoint in (
+            *(("of a file", "file:///etc"), ("with a path", "http://s3/a"), ("with a password", "http://u:p@s3")),
+        )
+    ),
+    Wrong("a region in words", (*BUCKET, (f"{S3}/region", "Frankfurt am Main")), "a region is lower-case letters"),
+    Wrong("another's Secret", (*BUCKET, (f"{S3}/secretRef", {"name": "theirs/s3"})), OBJECT),
+    Wrong("a Secret without a name", (*BUCKET, (f"{S3}/secretRef", {})), "this key is required", "Required value"),
+    Wrong("keys in the open", (*BUCKET, (f"{S3}/secretKey", "x")), "no such key", 'unknown field "spec.artifacts'),
+    Wrong("another's volume", (("spec/artifacts", {"pvc": {"claimName": "../c"}}),), OBJECT),
+    Wrong("a token of two words", (("spec/runToken", "once more"),), "a token is letters, digits, dots"),
+)
+
+
+# --- clients' settings, and how much there is in all -----------------------------------------------------------------
+
+SETTINGS: Final = (
+    Wrong(
+        "more runs in all than anybody waits for",
+        (
+            *(("spec/runs", 1000), ("spec/systems/-", {"name": "k", "kafka": {}})),
+            *(("spec/variants/-", {"name": f"v{n}", "deduplication": "Enabled", "expect": "None"}) for n in (1, 2)),
+        ),
+        "at most 10,000 make an experiment",
+    ),
+    Wrong(
+        "a property of the other system's client",
+        (("spec/systems/1/client", {"properties": {"linger.ms": "0"}}),),
+        "an experiment sets only how messages are sent",
+    ),
+    Wrong(
+        "a misspelt property",
+        (("spec/systems/0/client", {"properties": {"linger.mss": "0"}}),),
+        'did you mean "linger.ms"?',
+        "an experiment sets only how messages are sent",
+    ),
+)
+
+
+# --- everything else -------------------------------------------------------------------------------------------------
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
@@ -27,6 +289,32 @@ ENUM: Final = 'supported values: "{}"'
 
 
 BOUNDS: Final = (
+    Wrong("no messages", (("spec/workload/messages", 0),), "at least 1", "should be greater than or equal to 1"),
+    Wrong(
+        "too many messages",
+        (("spec/workload/messages", 10**12),),
+        "at most 10,000,000,000",
+        "should be less than or equal to 10000000000",
+    ),
+    Wrong("nothing in flight", (("spec/workload/inFlight", 0),), "at least 1", "should be greater than or equal to 1"),
+    Wrong(
+        "too much in flight",
+        (("spec/workload/inFlight", 1_000_001),),
+        "at most 1,000,000",
+        "should be less than or equal to 1000000",
+    ),
+    Wrong(
+        "too many partitions",
+        (("spec/workload", {"messages": 9999, "partitions": 1025}),),
+        "at most 1,024",
+        "should be less than or equal to 1024",
+    ),
+    Wrong(
+        "no messages in a second",
+        (("spec/workload/messagesPerSecond", 0),),
+        "at least 1",
+        "should be greater than or equal to 1",
+    ),
     Wrong("no run", (("spec/runs", 0),), "at least 1", "should be greater than or equal to 1"),
     Wrong("too many runs", (("spec/runs", 1001),), "at most 1,000", "should be less than or equal to 1000"),
     Wrong("a negative seed", (("spec/seed", -1),), "at least 0", "should be greater than or equal to 0"),
@@ -361,6 +649,18 @@ ACROSS: Final = (
         "so a fault's kill.restartAfter is less than that; make the fault shorter or give the run more time",
     ),
     Wrong(
+        "more partitions than messages",
+        (("spec/workload", {"messages": 1000, "partitions": 1001}),),
+        "there are 1001 partitions and each gets at least one message; send more or use fewer partitions",
+        "there are more partitions than messages, and each gets at least one message; send more or use fewer",
+    ),
+    Wrong(
+        "more messages than can be sent in time",
+        (("spec/workload/messagesPerSecond", 10), ("spec/timeouts", {"run": "100s"})),
+        "so many messages take longer",
+        "so many messages take longer at workload.messagesPerSecond; send fewer or more of them in a second, or",
+    ),
+    Wrong(
         "runs that would be called the same",
         (
             *((f"{KAFKA}/name", "a"), ("spec/systems/1/name", "a-b")),
@@ -370,27 +670,20 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (
-    *BOUNDS,
-    *DURATIONS,
-    *TYPES,
-    *WORDS,
-    *KEYS,
-    *PLACES,
-    *SYSTEMS,
-    *SETTINGS,
-    *VARIANTS,
-    *WORKLOADS,
-    *ACROSS,
-)
+WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *VARIANTS, *ACROSS)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     **RIGHT_SYSTEMS,
     **RIGHT_VARIANTS,
-    **RIGHT_WORKLOADS,
     "as it is": (),
     "no faults": (("spec/faults", ABSENT),),
     "the last message": ((f"{FAULT}/at/message", 1000),),
+    "messages that can just be sent in time": (
+        ("spec/workload/messagesPerSecond", 10),
+        ("spec/timeouts", {"run": "101s"}),
+    ),
+    "no limit to the messages in a second": (("spec/workload/messagesPerSecond", None),),
+    "one message a partition": (("spec/workload", {"messages": 1000, "partitions": 1000}),),
     "every bound of a number": (
         ("spec/workload", {"messages": 10**10, "inFlight": 1_000_000, "partitions": 1024}),
         *(("spec/runs", 1000), ("spec/seed", 2**53), ("spec/confidencePercent", 99.99)),
