@@ -127,7 +127,8 @@ class FaultRecord(Record):
     in_flight: int | None = Field(
         None,
         description="messages sent to the struck partition (to all, where the connections to all brokers are struck) "
-        "of which no outcome had reached the client at the effect; None: not known",
+        "of which no outcome had reached the client, just before the deed and at the effect, whichever is fewer; "
+        "None: not known",
     )
     remaining: int | None = Field(None, description="messages not yet sent at the effect")
     injected_ns: int | None = None

@@ -174,7 +174,8 @@ class Production:
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
     def _on_event(self, event: str, fault: str, detail: dict[str, Any]) -> None:
-        struck = {"in_flight": self.client.in_flight(detail.get("partition"))} if event == "injected" else {}
+        counted = event in ("injecting", "injected")
+        struck = {"in_flight": self.client.in_flight(detail.get("partition"))} if counted else {}
         self.stamp(event, fault, detail=detail, **struck)
 
 

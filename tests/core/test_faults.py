@@ -96,6 +96,10 @@ def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
         (record(marks=[mark("injected", 60, 60)]), "no message was unacknowledged"),
         (record(marks=[mark("injected", MESSAGES, 60)]), "every message had been sent"),
         (record(marks=[mark("injected", 60, 45, in_flight=0)]), "no message was in flight to what it struck"),
+        (
+            record(marks=[mark("injecting", 55, 55, in_flight=0), mark("injected", 60, 45, in_flight=15)]),
+            "no message was in flight to what it struck",
+        ),
         (record(marks=[mark("message", 51, 40)]), "did not stamp"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
@@ -111,6 +115,7 @@ def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
         record(marks=[mark("injected", 60, 59)]),
         record(marks=[mark("injected", MESSAGES - 1, 60)]),
         record(marks=[mark("injected", 60, 45, in_flight=1)]),
+        record(marks=[mark("injecting", 55, 54, in_flight=1), mark("injected", 60, 45, in_flight=15)]),
         record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"touched": ["2", "1"]}})),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_connection_that_could_not_be_looked_for_is_not_gone() -> None:
 def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is_proven() -> None:
     play = Play(deaths=[None, Death(137, {"container": "one"})])
     kill.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
-    assert play.events() == ["injecting", "kill", "stamp injected", "stamp injected", "injected"]
+    assert play.events() == ["stamp injecting", "injecting", "kill", "stamp injected", "stamp injected", "injected"]
     assert play.said[-1][1]["witness"]["exit_code"] == 137
     assert play.effective
 
@@ -93,7 +93,7 @@ def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is
 def test_a_broker_that_ended_otherwise_was_not_killed_by_us(code: int) -> None:
     play = Play(deaths=[Death(code, {})])
     kill.strike(play, "1", 5.0, leader="1")  # type: ignore[arg-type]
-    assert play.events() == ["injecting", "kill", "stamp injected", "no_effect"]
+    assert play.events() == ["stamp injecting", "injecting", "kill", "stamp injected", "no_effect"]
     assert not play.effective
 
 

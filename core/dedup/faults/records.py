@@ -181,7 +181,7 @@ def _record(
         triggered_message=_detail(said, "triggered").get("actual"),
         effect_message=sent,
         unacknowledged=None if mark is None or sent is None else sent - int(mark["acked"]),
-        in_flight=None if mark is None else mark.get("in_flight"),
+        in_flight=_in_flight(stamped) if struck else None,
         remaining=None if sent is None else messages - sent,
         injected_ns=began_ns,
         healed_ns=ended_ns,
@@ -193,6 +193,15 @@ def _record(
         leaked=_leaked(said),
         problems=tuple(_problems(said, journal)),
     )
+
+
+def _in_flight(stamped: Mapping[str, Line]) -> int | None:
+    """The fewest messages in flight to what was struck, just before the deed and at the effect; None if not counted.
+
+    What a client keeps while a leader moves is counted at the effect, whether or not anything was in flight before.
+    """
+    counted = [stamped[event].get("in_flight") for event in ("injecting", "injected") if event in stamped]
+    return min((count for count in counted if count is not None), default=None)
 
 
 def _missed(record: FaultRecord) -> str | None:

@@ -17,7 +17,7 @@ from dedup_runners.chaos.sessions import Session, current
 def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
     """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
     session = triggered(configuration)
-    session.note("injecting", pretended=True)
+    session.announce("injecting", pretended=True)
     session.announce("injected", witness={}, touched=[], leader=session.leader())
     return {"pretended": True}
 

@@ -35,7 +35,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     guard = guarded(session)
     before = measured(session, PINGS_BEFORE)
     guard.protect(session.scene.timeout_s)
-    session.note("injecting", proxies=guard.proxies, latency_ms=latency_ms)
+    session.announce("injecting", proxies=guard.proxies, latency_ms=latency_ms)
     guard.set("latency", {"latency": round(latency_ms), "jitter": 0})
     after = measured(session, PINGS_AFTER)
     gained = {broker: round(after[broker] - before[broker], 2) for broker in before if broker in after}

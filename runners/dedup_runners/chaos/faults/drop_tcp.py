@@ -47,7 +47,7 @@ def drop_bytes(
     session = triggered(configuration)
     guard = guarded(session)
     guard.protect(duration_s + 2 * silence_s)
-    session.note("injecting", proxies=guard.proxies, direction=direction, duration_s=duration_s)
+    session.announce("injecting", proxies=guard.proxies, direction=direction, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
     guard.set("timeout", {"timeout": 0}, STREAMS[direction])
     silent = _silent(session, silence_s)

@@ -65,7 +65,7 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
     `leader` led when that was last asked. It is asked again at once: leadership outlasts a killed leader by seconds.
     """
     victim = session.site.victim(target)
-    session.note("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
+    session.announce("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
     done = session.recall(_Deed)
     done.struck_ns = time.monotonic_ns()
     session.site.kill(victim, restart_after_s)

@@ -37,7 +37,7 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
     guard = guarded(session)
     watch = _Connections(session)
     guard.protect(duration_s)
-    session.note("injecting", proxies=guard.proxies, duration_s=duration_s)
+    session.announce("injecting", proxies=guard.proxies, duration_s=duration_s)
     deadline, pulses = time.monotonic() + duration_s, 0
     try:
         while (left_s := deadline - time.monotonic()) > 0:

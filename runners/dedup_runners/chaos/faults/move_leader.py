@@ -20,7 +20,7 @@ def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
     """Give the topic's partition another leader, or the topic another owner, without any failure."""
     session = triggered(configuration)
     scene = session.scene
-    session.note("injecting", topic=scene.topic, partition=scene.partition)
+    session.announce("injecting", topic=scene.topic, partition=scene.partition)
     before, after = session.admin.move_leader(scene.topic, scene.partition, scene.broker)
     if before != after:
         inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)

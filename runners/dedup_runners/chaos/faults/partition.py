@@ -52,7 +52,7 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     if leader is None:
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
-    session.note("injecting", broker=leader, leader=leader, by=by, duration_s=duration_s)
+    session.announce("injecting", broker=leader, leader=leader, by=by, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
     session.recall(Deed).broker = leader
     session.note("cut", **cut.begin(leader, duration_s))

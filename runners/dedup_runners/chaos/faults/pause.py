@@ -62,7 +62,7 @@ def pause_broker(duration_s: float, configuration: dict[str, Any]) -> dict[str, 
         session.note("no_effect", reason="nobody leads the topic")
         return {"effective": False}
     victim, deed = session.site.victim(target), session.recall(_Deed)
-    session.note("injecting", broker=target, leader=leader, duration_s=duration_s, **victim.about)
+    session.announce("injecting", broker=target, leader=leader, duration_s=duration_s, **victim.about)
     deed.victim, deed.struck_s = victim, time.monotonic()
     deadline = deed.struck_s + duration_s
     deed.waker_until_s = deadline + GRACE_S

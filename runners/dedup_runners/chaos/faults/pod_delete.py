@@ -56,7 +56,7 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
         return {"effective": False}
     pod = pod_of(session.scene.endpoints, leader)
     uid = consenting(cluster, pod).uid
-    session.note("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
+    session.announce("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
     deed = session.recall(_Deed)
     deed.struck_ns = time.monotonic_ns()
     with ThreadPoolExecutor(1) as beside:
