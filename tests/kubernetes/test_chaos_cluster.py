@@ -121,6 +121,17 @@ def test_a_killed_broker_comes_back_though_its_killer_is_dead(stage: Stage) -> N
     assert found["exits"] == 1
 
 
+@pytest.mark.parametrize("die", [None, "injected"], ids=["by its injector", "by the line beside it"])
+def test_a_paused_leader_is_woken(die: str | None, stage: Stage) -> None:
+    found = stage.met({"pause": {"duration": "10s"}}, die=die)
+    assert found["codes"][0] == 0
+    assert found["record"]["target_witness"]["state"] == "T"
+    assert found["exits"] == 0
+    if die is None:
+        assert (found["record"]["problems"], found["vacuous"]) == ([], None)
+        assert found["record"]["heal_proven"]
+
+
 def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
     core = CoreV1Api(stage.client)
     core.patch_namespaced_pod("k-2", NAMESPACE, {"metadata": {"labels": {"dedup.dev/faults": None}}})

@@ -12,14 +12,16 @@ from typing import Any
 import psutil
 import pytest
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup_runners import chaos
 from dedup_runners.chaos import sessions
+from dedup_runners.chaos.containers import MARK, Seen
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import pause
+from dedup_runners.chaos.pods import Pods
 from dedup_runners.chaos.processes import Processes
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.sites import Victim
@@ -118,6 +120,55 @@ def test_a_signal_that_does_not_stop_is_no_effect(stage: Stage, monkeypatch: pyt
     pause.pause_broker(0.1, stage.configuration)
     pause.wake_broker(stage.configuration)
     assert "the state of broker 1 is S, and not T" in (stage.reason() or "")
+
+
+class LocalShell:
+    """A shell as one that is kept open in a container, but on this machine."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self._sh = subprocess.Popen(["sh"], stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+
+    def send(self, line: str) -> None:
+        assert self._sh.stdin is not None
+        self._sh.stdin.write(f"{line}; echo '{MARK}'\n")
+        self._sh.stdin.flush()
+
+    def answer(self, timeout_s: float) -> str:
+        assert self._sh.stdout is not None
+        return "".join(iter(self._sh.stdout.readline, f"{MARK}\n"))
+
+    def ended(self, timeout_s: float) -> bool:
+        return self._sh.poll() is not None
+
+    def close(self) -> None:
+        self._sh.communicate(timeout=BOUND_S)
+
+
+class LocalContainers:
+    """One container that consents, whose processes are this machine's."""
+
+    def look(self, pod: BrokerPod) -> Seen:
+        return Seen(uid="u", consents=True, life="one", running=True, restarts=0, ends={})
+
+    def shell(self, pod: BrokerPod) -> LocalShell:
+        return LocalShell()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_broker_in_a_pod_is_stopped_by_the_same_line_in_its_container(stage: Stage) -> None:
+    (stage.folder / "pid").write_text(f"{stage.broker.pid}\n")
+    where = BrokerPod(namespace="here", name="k-1", container="broker", hold=str(stage.folder))
+    (one,) = endpoints(stage.folder, stage.broker).brokers
+    brokers = [one.model_copy(update={"pod": where, "status_file": None})]
+    told = endpoints(stage.folder, stage.broker).model_copy(update={"brokers": brokers})
+    with Pods(told, LocalContainers(), {"127.0.0.1"}) as site:
+        site.warm_up()
+        stage.session.site = site
+        assert pause.pause_broker(0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
+        pause.wake_broker(stage.configuration)
+    assert stage.broker.status() == psutil.STATUS_SLEEPING
+    assert stage.reason() is None
 
 
 def test_a_broker_goes_on_though_nobody_is_left_to_wake_it(tmp_path: Path, broker: psutil.Process) -> None:

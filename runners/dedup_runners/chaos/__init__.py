@@ -67,7 +67,7 @@ def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> t
     planned = [
         Planned(name=fault.name, kind=fault.kind, message=fault.at.message)
         if fault
-        else Planned(name=LATENCY_FAULT, kind="latency", message=None)
+        else Planned(name=LATENCY_FAULT, kind=LATENCY_FAULT, message=None)
         for fault in faults
     ]
     return assemble(

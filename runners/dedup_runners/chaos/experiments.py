@@ -48,7 +48,7 @@ def render(
     scene = Scene(
         folder=folder,
         fault=fault.name if fault else LATENCY_FAULT,
-        kind=fault.kind if fault else "latency",
+        kind=fault.kind if fault else LATENCY_FAULT,
         message=fault.at.message if fault else None,
         topic=topic,
         partition=partition,
