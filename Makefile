@@ -48,11 +48,12 @@ test-all: setup lint ## Lint, and every test, on real brokers too: those on clus
 	@$(INTENDED)
 	$(PYTEST) $(TWO_PROCESSES) --store-durations
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, and that no ten lines stand twice
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
+	$(PYTHON) scripts/repeats.py
 
 format: setup ## Format, and mend what ruff can mend
 	$(PYTHON) -m ruff format

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from scripts import repeats
 
 Rule = Callable[[str], Iterator[str]]
 
@@ -172,6 +173,15 @@ def test_the_oracle_shares_no_code_with_the_job() -> None:
     assert not [name for name in imports(oracle) if name.startswith("dedup_spark")]
     assert {stem for stem, names in others.items() if any("oracle" in name for name in names)} == {"opinions"}
     assert {stem for stem, names in others.items() if any("opinions" in name for name in names)} == {"report"}
+
+
+def test_a_block_that_stands_twice_is_seen_whatever_its_texts_are() -> None:
+    block = "\n".join(f"    found.append(ask_{number}({{text}}, 7))" for number in range(repeats.LINES))
+    ours, theirs = f"def f():\n{block.format(text=chr(34) * 2)}\n", f"def g():\n{block.format(text=repr('other'))}\n"
+    assert list(repeats.repeats({"a": ours, "b": theirs})) == [("b:2", "a:2")]
+    assert not list(repeats.repeats({"a": ours, "b": theirs.replace("ask_4", "tell")})), "nine lines at most"
+    table = "X = [\n" + "    f(1),\n" * 2 * repeats.LINES + "]\n"
+    assert not list(repeats.repeats({"a": table, "b": table})), "a table of data"
 
 
 def imports(source: str) -> Iterator[str]:
