@@ -28,6 +28,8 @@ kill -CONT "$process") </dev/null >/dev/null 2>&1 & echo "$!"; kill -STOP "$proc
 STATE: Final = 'cat "/proc/$process/status" 2>/dev/null || ps -o state= -p "$process"'
 WAKE: Final = 'kill -CONT "$process"'
 LOOK_EVERY_S: Final = 0.05
+STOPS_S: Final = 1.0
+"""So long the kernel may take to stop a process: each thread stops when it next comes by the kernel."""
 SHOWN_S: Final = 10.0
 LED_S: Final = 2.0
 """So long who leads is asked again: long before the broker's session can have run out, another leads."""
@@ -70,7 +72,7 @@ def pause_broker(duration_s: float, configuration: dict[str, Any]) -> dict[str, 
     session.stamp("injected")
     if session.leaders is not None:
         leader = session.leaders.again(min(LED_S, duration_s / 2)) or leader
-    shown = state(session, victim)
+    shown = _first_state(session, victim, min(STOPS_S, duration_s / 2))
     if shown == STOPPED:
         inject(session, broker=target, touched=[target], leader=leader, state=shown, **victim.about)
     else:
@@ -102,6 +104,14 @@ def state(session: Session, victim: Victim) -> str:
     """The state of the broker's process as the kernel has it, in one letter; empty if there is none."""
     said = session.site.run(victim, STATE)
     return said.partition("State:")[2].strip()[:1] or said.strip()[:1]
+
+
+def _first_state(session: Session, victim: Victim, within_s: float) -> str:
+    """The state of the process, asked until it is stopped or the time is over."""
+    deadline = time.monotonic() + within_s
+    while (shown := state(session, victim)) != STOPPED and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+    return shown
 
 
 INJECTION: Final = Injection(_prepare, _method, rollbacks=(wake_broker,))
