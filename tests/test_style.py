@@ -160,6 +160,18 @@ def test_tests_wait_for_conditions() -> None:
     assert not breaches(sleeps, [path for path in python_files() if path.relative_to(ROOT).parts[0] in polling])
 
 
+def test_a_section_of_the_design_that_is_cited_is_there() -> None:
+    numbers = set(re.findall(r"^## (\d+)\.", (ROOT / "docs" / "design.md").read_text(encoding="utf-8"), re.MULTILINE))
+    cited = {
+        (str(path.relative_to(ROOT)), said)
+        for path in project_files()
+        if path.suffix == ".py"
+        for said in re.findall(r"docs/design\.md §(\d+)", path.read_text(encoding="utf-8"))
+    }
+    assert cited, "nobody cites it"
+    assert not [(path, said) for path, said in cited if said not in numbers]
+
+
 def test_no_room_is_itself_a_package() -> None:
     """`operator/__init__.py` would shadow the standard library's `operator` (design: rooms)."""
     assert not [room for room in ROOMS if (ROOT / room / "__init__.py").exists()]

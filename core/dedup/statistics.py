@@ -16,7 +16,7 @@ from fractions import Fraction
 from math import comb, exp, log, log1p, pow
 
 BOUND_PERCENT = 95
-"""The confidence of `rate_bound`, fixed by design.md §7."""
+"""The confidence of `rate_bound`, fixed by docs/design.md §7."""
 BISECTIONS = 60
 """So many halvings of an interval leave nothing that a float could show."""
 

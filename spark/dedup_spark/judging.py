@@ -13,7 +13,7 @@ a few numbers for each lane and span of a chunk, and of a run that was cleaned f
 grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once. What
 is listed without a limit goes from the workers straight to files (dedup_spark/tables.py).
 
-What design.md §6 leaves open is decided thus, here and in the oracle alike:
+What docs/design.md §6 leaves open is decided thus, here and in the oracle alike:
 
 - A *lane* is one (partition, stream). Its first message is compared with one below the lowest value that was sent in
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.

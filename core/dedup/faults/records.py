@@ -7,7 +7,7 @@ from the target and writes it beside its own word). The clients noticed: disconn
 journal is read as well, activity by activity, because Chaos Toolkit calls an experiment completed even if one failed.
 
 A fault that nobody but its injector saw, or that struck when nothing was in flight, has tested nothing: `vacuous`
-says so, and a run with such a fault is inconclusive, never a pass (design.md §8).
+says so, and a run with such a fault is inconclusive, never a pass (docs/design.md §8).
 """
 
 from collections import Counter
