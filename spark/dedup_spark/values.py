@@ -2,8 +2,8 @@
 
 Islands of one (run, stream) are cut at each other's ends, so that two *pieces* have the same values or none in common;
 the values they share are an *interval*. Whatever is true of an interval's first value is true of all of them, and so
-the rules of docs/design.md §6 are written for intervals as if they were values that weigh `length`. Whoever judges a range
-of values needs all islands of that range and nothing else.
+the rules of docs/design.md §6 are written for intervals as if they were values that weigh `length`. Whoever judges a
+range of values needs all islands of that range and nothing else.
 
 Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
 lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
