@@ -125,8 +125,9 @@ def whole(admin: Admin, topic: str) -> bool:
 
 
 def events(folder: Path) -> list[object]:
-    """What the injector said, and what of it the producer stamped."""
-    return [line["event"] for name in ("faults.jsonl", "marks.jsonl") for line in chaos.lines(folder / name)]
+    """What the injector said; and what the producer stamped, which comes first, as "stamp EVENT"."""
+    stamps = [f"stamp {line['event']}" for line in chaos.lines(folder / "marks.jsonl")]
+    return [*(line["event"] for line in chaos.lines(folder / "faults.jsonl")), *stamps]
 
 
 def toxics(endpoints: Endpoints) -> list[str]:

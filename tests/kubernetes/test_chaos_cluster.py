@@ -116,7 +116,7 @@ def delays(found: dict[str, Any]) -> dict[str, float]:
 
 
 def test_a_killed_broker_comes_back_though_its_killer_is_dead(stage: Stage) -> None:
-    found = stage.play(KILL, die="injected")
+    found = stage.play(KILL, die="stamp injected")
     assert found["codes"][0] == 0
     assert found["exits"] == 1
 
