@@ -127,7 +127,7 @@ class FaultRecord(Record):
     in_flight: int | None = Field(
         None,
         description="messages sent to the struck partition (to all, where the connections to all brokers are struck) "
-        "of which no outcome had reached the client, just before the deed and at the effect, whichever is fewer; "
+        "of which no outcome had reached the client, as the injector set out and at the effect, whichever is fewer; "
         "None: not known",
     )
     remaining: int | None = Field(None, description="messages not yet sent at the effect")

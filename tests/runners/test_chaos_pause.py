@@ -91,7 +91,7 @@ def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(sta
     assert stage.broker.status() == psutil.STATUS_STOPPED
     waker = stage.session.recall(pause._Deed).waker
     assert pause.wake_broker(stage.configuration)["paused_s"] >= 0.2
-    assert stage.broker.status() == psutil.STATUS_SLEEPING
+    until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
     assert pause.wake_broker(stage.configuration) == {}
     until(lambda: not psutil.pid_exists(int(waker)), BOUND_S, "nobody waits for the broker any more")
     assert stage.events() == ["injecting", "injected", "effect", "cleared"]
@@ -167,7 +167,7 @@ def test_a_broker_in_a_pod_is_stopped_by_the_same_line_in_its_container(stage: S
         stage.session.site = site
         assert pause.pause_broker(0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
         pause.wake_broker(stage.configuration)
-    assert stage.broker.status() == psutil.STATUS_SLEEPING
+    until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
     assert stage.reason() is None
 
 

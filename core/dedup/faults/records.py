@@ -196,12 +196,13 @@ def _record(
 
 
 def _in_flight(stamped: Mapping[str, Line]) -> int | None:
-    """The fewest messages in flight to what was struck, just before the deed and at the effect; None if not counted.
+    """The fewer messages in flight to what is struck, as the injector set out and at the effect; None if not counted.
 
     What a client keeps while a leader moves is counted at the effect, whether or not anything was in flight before.
     """
-    counted = [stamped[event].get("in_flight") for event in ("injecting", "injected") if event in stamped]
-    return min((count for count in counted if count is not None), default=None)
+    at_effect = stamped.get("injected", {}).get("in_flight")
+    before = stamped.get("injecting", {}).get("in_flight")
+    return at_effect if at_effect is None or before is None else min(before, at_effect)
 
 
 def _missed(record: FaultRecord) -> str | None:

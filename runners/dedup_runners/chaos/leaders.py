@@ -7,6 +7,7 @@ deed, which can only make the fault count for less.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -14,6 +15,8 @@ from typing import Final
 from dedup_runners.waiting import WaitedTooLong, until
 
 EVERY_S: Final = 0.25
+FRESH_S: Final = 1.0
+"""An answer to a question that was asked at most so long before a deed says who led at the deed."""
 
 
 class Leaders:
@@ -21,6 +24,7 @@ class Leaders:
 
     def __init__(self, ask: Callable[[], str | None], every_s: float = EVERY_S) -> None:
         self._ask, self._every_s, self._over = ask, every_s, threading.Event()
+        self._asked_s = time.monotonic()
         self.latest = ask()
         self._answers = 1
         threading.Thread(target=self._watch, name="leaders", daemon=True).start()
@@ -29,14 +33,20 @@ class Leaders:
         """Ask no more."""
         self._over.set()
 
-    def again(self, within_s: float) -> str | None:
-        """The answer to a question that is asked from now on; the last answer if none comes within the time."""
+    def again(self, within_s: float, deed_s: float) -> str | None:
+        """The answer to a question that is asked from now on, if it comes within the time.
+
+        Else the last answer; but None if its question is too old to say who led at the deed (`deed_s`, monotonic). A
+        broker that holds back the answer may have held back earlier ones, and another may lead since.
+        """
         wanted = self._answers + 2  # the next one may answer what was asked before
         with suppress(WaitedTooLong):
             until(lambda: self._answers >= wanted, within_s, "another answer to who leads")
-        return self.latest
+        return self.latest if self._asked_s >= deed_s - FRESH_S else None
 
     def _watch(self) -> None:
         while not self._over.wait(self._every_s):
+            asked_s = time.monotonic()
             self.latest = self._ask()
+            self._asked_s = asked_s
             self._answers += 1

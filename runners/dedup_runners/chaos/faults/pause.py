@@ -1,8 +1,9 @@
 """`pause`: SIGSTOP for the process of the leader's broker, and SIGCONT later.
 
 Whoever stops a process must not be the only one who can wake it. So before the signal a line of shell is left beside
-the broker, in a session of its own, which sends SIGCONT a little after the end, whether or not the injector lives; it
-leaves as soon as the broker is gone. The witness is the kernel's: the state of the process, `T` for stopped.
+the broker, out of the injector's reach: in a session of its own, or in a pod in the container's shell. It sends SIGCONT
+a little after the end, whether or not the injector lives, and leaves as soon as the broker is gone. The witness is the
+kernel's: the state of the process, `T` for stopped.
 """
 
 import math
@@ -71,7 +72,7 @@ def pause_broker(duration_s: float, configuration: dict[str, Any]) -> dict[str, 
     deed.waker = session.site.run(victim, STOP.format(seconds=math.ceil(duration_s) + GRACE_S)).strip()
     session.stamp("injected")
     if session.leaders is not None:
-        leader = session.leaders.again(min(LED_S, duration_s / 2)) or leader
+        leader = session.leaders.again(min(LED_S, duration_s / 2), deed.struck_s)
     shown = _first_state(session, victim, min(STOPS_S, duration_s / 2))
     if shown == STOPPED:
         inject(session, broker=target, touched=[target], leader=leader, state=shown, **victim.about)
@@ -90,7 +91,8 @@ def wake_broker(configuration: dict[str, Any]) -> dict[str, Any]:
     deed = session.recall(_Deed)
     if (victim := deed.victim) is None:
         return {}
-    waits = deed.waker and time.monotonic() < deed.waker_until_s  # later its number may be another process's
+    # Once the time is over, or the broker is another process or gone, its number may be another process's.
+    waits = deed.waker and time.monotonic() < deed.waker_until_s and state(session, victim) == STOPPED
     wake = f"{WAKE}; kill {deed.waker}" if waits else WAKE
     persistently(lambda: session.site.run(victim, wake), SHOWN_S, f"SIGCONT for broker {victim.broker}")
     until(lambda: state(session, victim) != STOPPED, SHOWN_S, f"broker {victim.broker} runs again", LOOK_EVERY_S)
