@@ -31,7 +31,7 @@ from dedup.experiments import Experiment, System
 from dedup.histories import read_manifest
 from dedup.plans import Run, plan
 from dedup.reports import open_folder
-from dedup.verdicts import Evidence, RunVerdict, demand_of, judge_run
+from dedup.verdicts import Evidence, RunVerdict, Verdict, demand_of, judge_run
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.pods import container, pod_security, store_environment, store_mounts, store_volumes
@@ -313,5 +313,6 @@ def told(place: Place, judged: Iterable[Judged]) -> list[str]:
         lines.append(
             f"{each.run.run_id}: {each.verdict.verdict}; pod {took.pod_s:.0f} s, overhead {took.overhead_s:.1f} s "
             f"({stages}); duplicates {counts and counts.values_with_duplicates}, lost {counts and counts.not_received}"
+            + "".join(f"; {reason}" for reason in each.verdict.reasons if each.verdict.verdict is not Verdict.PASS)
         )
     return lines
