@@ -71,7 +71,7 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 
 tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
-	$(PYTHON) -m dedup.counts <docs/verdicts.md >.verdicts.md
+	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md
 	mv .verdicts.md docs/verdicts.md
 
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dedup.endpoints import Endpoints
-from dedup.manifests import ProducerReport
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import ProducerReport
 from dedup_lab import jars, java
 from dedup_runners.admins import Admin
 

@@ -19,10 +19,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dedup import __version__, machines
-from dedup.anomalies import Engine
+from dedup import __version__
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, one_line
-from dedup.experiments import Expectation, json_schema, load
+from dedup.experiment.spec import Expectation, json_schema, load
+from dedup.judgement.anomalies import Engine
+from dedup.process import machines
 from dedup_lab import streams
 
 EXIT_INTERRUPTED: Final = 130
@@ -164,7 +165,7 @@ def verify(
 
         dedup verify my-history --expect AtLeastOnce
     """
-    from dedup.stores import place
+    from dedup.history.stores import place
     from dedup_lab import verifications
 
     ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=findings)
@@ -310,7 +311,7 @@ def list_clients() -> None:
     """List the client libraries: what each speaks to, and the settings that an experiment may give it."""
     from rich.table import Table
 
-    from dedup.clients import CLIENTS, products
+    from dedup.experiment.clients import CLIENTS, products
 
     table = Table("client", "speaks to", "what it is", "settings")
     for client in CLIENTS.values():

@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from dedup.experiments import Experiment, System
-from dedup.manifests import Record
-from dedup.plans import plan
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, System
+from dedup.wire.manifests import Record
 from dedup_lab.systems import PRODUCTS
 
 RUN_S: Final = 12.0

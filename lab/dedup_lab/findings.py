@@ -9,9 +9,9 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.counts import COUNTS
-from dedup.findings import BLOCK, Overview, Sum
-from dedup.summaries import Bin, RunRow
+from dedup.judgement.counts import COUNTS
+from dedup.judgement.findings import BLOCK, Overview, Sum
+from dedup.judgement.summaries import Bin, RunRow
 
 KINDS: Final = {BLOCK: "in duplicate blocks"} | {name: each.finding or each.words for name, each in COUNTS.items()}
 

@@ -20,7 +20,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_lab import toxiproxy
 from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports

@@ -18,7 +18,7 @@ Failover: a broker that is killed loses its topics when its ZooKeeper session of
 
 from pathlib import Path
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_lab import toxiproxy
 from dedup_lab.caches import Progress, silent
 from dedup_lab.jvms import Jvm, wait_exit, with_free_ports

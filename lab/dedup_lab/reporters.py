@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from dedup.experiments import Experiment
-from dedup.plans import plan
-from dedup.stages import Stage, Task
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment
+from dedup.experiment.stages import Stage, Task
 from dedup_lab import estimates
 from dedup_runners import progress
 

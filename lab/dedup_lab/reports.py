@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup.counts import COUNTS, S0_COUNTS
 from dedup.errors import EvidenceError
-from dedup.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
-from dedup.verdicts import Code, Reason, Verdict, is_treatment
+from dedup.judgement.counts import COUNTS, S0_COUNTS
+from dedup.judgement.summaries import COLUMNS, GroupRow, RunRow, Summary, cells
+from dedup.judgement.verdicts import Code, Reason, Verdict, is_treatment
 from dedup_lab.findings import show_bins, show_findings
 from dedup_lab.results import Results
 

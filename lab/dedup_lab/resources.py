@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup.counts import COUNTS
 from dedup.errors import EXIT_ERROR, EnvironmentError_, one_line
-from dedup.stores import Place, below, fetch, place, reached
-from dedup.summaries import COLUMNS
-from dedup.verdicts import EXIT_CODES, Verdict
+from dedup.history.stores import Place, below, fetch, place, reached
+from dedup.judgement.counts import COUNTS
+from dedup.judgement.summaries import COLUMNS
+from dedup.judgement.verdicts import EXIT_CODES, Verdict
 from dedup_lab.clusters import Cluster, Object, experiment_of
 from dedup_lab.reports import coloured
 from dedup_lab.results import check_own

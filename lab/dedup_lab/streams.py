@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from dedup import machines
+from dedup.process import machines
 
 
 class Stream:

@@ -5,9 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
 
-from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
-from dedup.experiments import System
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import System
 from dedup_lab import kafka, labs, pulsar
 from dedup_lab.caches import Progress
 from dedup_lab.labs import Lab

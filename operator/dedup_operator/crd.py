@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from dedup.experiments import Metadata, Spec, json_schema
+from dedup.experiment.spec import Metadata, Spec, json_schema
 from dedup_operator.rules import matching, written
 from dedup_operator.schemas import structural
 from dedup_operator.statuses import Status
@@ -27,7 +27,7 @@ _SPEC: Final = (
     "Only the keys told of here exist: kubectl refuses any other, and a client that does not ask for strict validation "
     "has them dropped."
 )
-_HEADER: Final = "# Made by `make crd` from the models of core/dedup/experiments.py; change those, and not this file.\n"
+_HEADER: Final = "# Made by `make crd` from the models of core/dedup/experiment; change those, and not this file.\n"
 
 
 def definition() -> dict[str, Any]:

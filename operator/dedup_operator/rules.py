@@ -1,6 +1,6 @@
 """What the API server checks of an experiment beyond types and bounds: rules in CEL, each with words for a user.
 
-The models of `dedup.experiments` refuse the same, but in a cluster they can speak only when the resource is stored
+The models of `dedup.experiment.spec` refuse the same, but in a cluster they can speak only when the resource is stored
 already; these rules speak at `kubectl apply`. They say everything a second time, in another language, so one table of
 wrong specs is put to both doors (tests/operator/wrong_specs.py): a rule that is missing on one side fails a test.
 
@@ -13,16 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from dedup.artifacts import Artifacts
-from dedup.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
-from dedup.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
-from dedup.experiments import MAX_RUNS, Spec, System, Workload
+from dedup.experiment.artifacts import Artifacts
+from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
+from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
+from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
+from dedup.experiment.systems import EXISTING, PRODUCTS, Product
+from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
-from dedup.systems import EXISTING, PRODUCTS, Product
-from dedup.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 
 LIMITS: Final = {
     "gt": (">", "more than"),

@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dedup import assignments
-from dedup.assignments import LAST_WORD, MISSED, Assignment
-from dedup.attempts import FAILURE, note_ending
-from dedup.endings import Kind
 from dedup.errors import EXIT_ERROR, SpecificationError, one_line
-from dedup.manifests import Manifest
-from dedup.stages import Stage
+from dedup.experiment import assignments
+from dedup.experiment.assignments import LAST_WORD, MISSED, Assignment
+from dedup.experiment.stages import Stage
+from dedup.history.attempts import FAILURE, note_ending
+from dedup.judgement.endings import Kind
+from dedup.wire.manifests import Manifest
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
 from dedup_runners.admins.discoveries import discovered

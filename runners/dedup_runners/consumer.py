@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from dedup.errors import PlatformError
-from dedup.manifests import ConsumerReport, EndPosition, Segment, Undelivered
+from dedup.wire.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig

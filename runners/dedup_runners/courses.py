@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dedup import __version__
-from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
-from dedup.experiments import Experiment, System, Variant
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.plans import Run, deduplicates
+from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.records import lives_ended, missed
-from dedup.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
-from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
-from dedup.plans import Run, deduplicates
+from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
+from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup_runners import chaos, progress
 from dedup_runners.admins import Admin
 from dedup_runners.chaos.sites import Site

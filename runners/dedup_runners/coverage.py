@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from dedup.manifests import EndPosition
+from dedup.wire.manifests import EndPosition
 from dedup_runners.admins import Hole
 from dedup_runners.clients import Rows
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import FaultRecord
+from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.chaos.experiments import HEAL_TIMEOUT_S
 from dedup_runners.companions import Companion, Companions

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from dedup.manifests import Deduplication
+from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
 from dedup_runners.journals import Journal
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
-from dedup.manifests import ProducerReport, Segment
+from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
+from dedup.wire.manifests import ProducerReport, Segment
 from dedup_runners import programs
 from dedup_runners.clients import (
     Chunk,

@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedup.errors import EnvironmentError_
-from dedup.histories import CLOCK, OPEN_SUFFIX, SCHEMAS, parquet_writer, sha256_of
-from dedup.manifests import Segment
+from dedup.history.histories import CLOCK, OPEN_SUFFIX, SCHEMAS, parquet_writer, sha256_of
+from dedup.wire.manifests import Segment
 from dedup_runners.waiting import too_long
 
 Columns = tuple[Any, ...]

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from dedup.histories import EXACT, OFTEN_CONSTANT, SCHEMAS, TABLES, same_columns
-from dedup.manifests import Manifest
+from dedup.history.histories import EXACT, OFTEN_CONSTANT, SCHEMAS, TABLES, same_columns
+from dedup.history.stores import parquet, place, reached
 from dedup.payloads import MAX_VALUE
-from dedup.stores import parquet, place, reached
+from dedup.wire.manifests import Manifest
 from dedup_spark.clocks import Borders
 from dedup_spark.columns import Column, Columns, firsts
 from dedup_spark.files import DAMAGED, Inspected, damage

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dedup.findings import Window
-from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
-from dedup.stores import Place, parquet, reached
+from dedup.history.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT
+from dedup.history.stores import Place, parquet, reached
+from dedup.judgement.findings import Window
 from dedup_spark.files import DAMAGED, damage
 
 AT_ONCE: Final = 16

@@ -11,13 +11,13 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup import reports
-from dedup.anomalies import Verification
 from dedup.errors import DedupError, EvidenceError
-from dedup.histories import omissions, read_manifest
-from dedup.manifests import Manifest
-from dedup.stores import Place, reached, write_whole
-from dedup.verdicts import Evidence
+from dedup.history import reports
+from dedup.history.histories import omissions, read_manifest
+from dedup.history.stores import Place, reached, write_whole
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.verdicts import Evidence
+from dedup.wire.manifests import Manifest
 
 AT_ONCE: Final = 16
 """So many folders are looked at, or written to, at the same time: a store takes its time for each."""

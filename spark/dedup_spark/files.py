@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dedup.histories import damages_of
-from dedup.manifests import Manifest, Segment
-from dedup.stores import Place, parquet, place, reached
+from dedup.history.histories import damages_of
+from dedup.history.stores import Place, parquet, place, reached
+from dedup.wire.manifests import Manifest, Segment
 
 DAMAGED: Final = (OSError, ValueError, IndexError, pa.ArrowException)
 """How it shows that the rows of a file cannot be read, of whatever kind the damage is."""

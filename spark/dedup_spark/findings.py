@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
-from dedup.counts import JUMP_COUNTS, Counts
-from dedup.findings import BLOCK, MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum, Window
+from dedup.judgement.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
+from dedup.judgement.counts import JUMP_COUNTS, Counts
+from dedup.judgement.findings import BLOCK, MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum, Window
 from dedup_spark.columns import Columns, firsts, groups, joined, size, taken
 from dedup_spark.positions import GAP, OF_ENTRIES, lowest
 

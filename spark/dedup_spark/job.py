@@ -35,12 +35,12 @@ from pyspark.sql.functions import col
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
-from dedup.histories import run_folders
-from dedup.manifests import Manifest
-from dedup.orphans import leave_with_parent
-from dedup.stores import Place, place, reached
+from dedup.history.histories import run_folders
+from dedup.history.stores import Place, place, reached
+from dedup.judgement.anomalies import Engine, Verification
+from dedup.process.orphans import leave_with_parent
+from dedup.wire.manifests import Manifest
 from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns

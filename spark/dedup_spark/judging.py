@@ -39,11 +39,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from dedup.anomalies import Verification
-from dedup.counts import JUMP_COUNTS
-from dedup.findings import RANGES, windows_of
-from dedup.manifests import Manifest
-from dedup.stores import Place
+from dedup.history.stores import Place
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.counts import JUMP_COUNTS
+from dedup.judgement.findings import RANGES, windows_of
+from dedup.wire.manifests import Manifest
 from dedup_spark.borders import Carry, carry, falls, gaps, sends, suspects
 from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.clocks import borders_of

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from dedup.anomalies import Engine
-from dedup.stores import Place
+from dedup.history.stores import Place
+from dedup.judgement.anomalies import Engine
 from dedup_spark import judging, rereads, stretches, tails, values
 from dedup_spark.borders import Carry
 from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns

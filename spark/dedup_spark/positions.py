@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from dedup.anomalies import MAX_WITNESSES
+from dedup.judgement.anomalies import MAX_WITNESSES
 from dedup_spark.columns import Column, Columns, Mask, finals, firsts, joined, size, taken
 from dedup_spark.islands import final_positions
 

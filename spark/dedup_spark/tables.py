@@ -1,8 +1,8 @@
 """The tables of findings: written by whoever found the rows, as they are found, never gathered anywhere.
 
-One folder holds the findings of all runs of a verification (dedup/findings.py). Each task writes at most one part of
-each table, named after the task, so that one that is done again writes the same part again; on a disk a part gets its
-name when it is complete. `findings.json` is written last: without it the folder is not whole.
+One folder holds the findings of all runs of a verification (dedup/judgement/findings.py). Each task writes at most one
+part of each table, named after the task, so that one that is done again writes the same part again; on a disk a part
+gets its name when it is complete. `findings.json` is written last: without it the folder is not whole.
 """
 
 import json
@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dedup import machines
-from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
-from dedup.findings import Window
-from dedup.manifests import Manifest
-from dedup.stores import Place, below, place, reached, write_whole
+from dedup.history.stores import Place, below, place, reached, write_whole
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.findings import Window
+from dedup.process import machines
+from dedup.wire.manifests import Manifest
 from dedup_spark.columns import Column, Columns, size, taken
 from dedup_spark.findings import JUMPS, KINDS, numbers_of
 from dedup_spark.stretches import distance

@@ -8,7 +8,7 @@ range of values needs all islands of that range and nothing else.
 Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
 lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
 lane is part of a duplicate block. So is told here, where sends and outcomes meet, which messages were under way during
-which fault (dedup/findings.py). Blocks and ranges go on to dedup_spark/stretches.py, to be put together.
+which fault (dedup/judgement/findings.py). Blocks and ranges go on to dedup_spark/stretches.py, to be put together.
 """
 
 from typing import Any, Final
@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dedup.anomalies import MAX_WITNESSES
-from dedup.counts import JUMP_COUNTS
-from dedup.findings import RANGES
+from dedup.judgement.anomalies import MAX_WITNESSES
+from dedup.judgement.counts import JUMP_COUNTS
+from dedup.judgement.findings import RANGES
 from dedup_spark import tails
 from dedup_spark.borders import Carry
 from dedup_spark.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken

@@ -25,9 +25,9 @@ from kubernetes.client import ApiClient, ApiException, CoreV1Api
 from kubernetes.utils import create_from_dict
 
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
-from dedup.experiments import Experiment, Network, load
-from dedup.plans import plan
-from dedup.verdicts import RunVerdict, Verdict, demand_of, judge_run, worst
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, Network, load
+from dedup.judgement.verdicts import RunVerdict, Verdict, demand_of, judge_run, worst
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 from dedup_runners.waiting import until

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from dedup.endpoints import Endpoints
 from dedup.errors import DedupError
+from dedup.experiment.endpoints import Endpoints
 from dedup_runners.admins import connect
 from dedup_runners.chaos.watchdog import append
 from dedup_runners.triggers import TriggerServer

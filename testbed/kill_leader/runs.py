@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 from kubernetes.client import ApiClient
 
 from dedup import __version__
-from dedup.endpoints import Broker, Endpoints
-from dedup.experiments import Experiment
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.plans import Run, deduplicates
+from dedup.experiment.spec import Experiment
 from dedup.faults.records import Planned, assemble
-from dedup.histories import MANIFEST
-from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
-from dedup.plans import Run, deduplicates
+from dedup.history.histories import MANIFEST
+from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
 from dedup_runners import chaos
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
 from dedup_runners.courses import other_files

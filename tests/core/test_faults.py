@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dedup.faults.records import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
-from dedup.manifests import FaultRecord
+from dedup.wire.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
 MESSAGES = 100

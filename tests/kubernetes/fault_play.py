@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dedup.clients import Library
-from dedup.endpoints import Endpoints
+from dedup.experiment.clients import Library
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup_runners import admins, chaos, lifelines

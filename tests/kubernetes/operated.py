@@ -23,9 +23,9 @@ from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place
 from tests.lab import harness
 
-from dedup.experiments import parse
-from dedup.stages import Stage, schedule
-from dedup.verdicts import EXIT_CODES, Verdict
+from dedup.experiment.spec import parse
+from dedup.experiment.stages import Stage, schedule
+from dedup.judgement.verdicts import EXIT_CODES, Verdict
 from dedup_lab import resources
 from dedup_operator import crd, sights
 from dedup_operator.clusters import path_of
@@ -45,7 +45,7 @@ DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{c
 PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leases.coordination.k8s.io")
 """Kinds that come and go by themselves."""
 
-LIST: Final = "import sys; from dedup.stores import below, place; print(*below(place(sys.argv[1])))"
+LIST: Final = "import sys; from dedup.history.stores import below, place; print(*below(place(sys.argv[1])))"
 
 
 class Missed(Exception):

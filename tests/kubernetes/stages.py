@@ -21,7 +21,7 @@ from testbed.cluster.clusters import Cluster
 from testbed.helm import Helm, Values
 from tests.kubernetes import fault_play
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup_runners.waiting import until
 
 BOUND_S: Final = 600.0

@@ -15,7 +15,7 @@ from testbed.helm import CHARTS, Helm, Values
 from tests.kubernetes import stages
 from tests.kubernetes.stages import Stage
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 
 pytestmark = pytest.mark.cluster
 

@@ -22,8 +22,8 @@ from tests.core.evidences import experiment
 from tests.kubernetes.charts import dry_run, named
 from tests.operator.test_leases import Party
 
-from dedup.experiments import Experiment
-from dedup.plans import plan
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment
 from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems

@@ -29,7 +29,7 @@ S3: Final = """
 import pyarrow
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
-from dedup.stores import place
+from dedup.history.stores import place
 bucket = place("s3://images")
 bucket.mkdir(exist_ok=True)
 (bucket / "numbers").write_bytes(bytes(range(10)))

@@ -36,7 +36,7 @@ from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
 
-from dedup.experiments import parse
+from dedup.experiment.spec import parse
 from dedup_operator import crd, reconciliations
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import PLACES, Conflict, Forbidden, Object, UnknownKind, path_of

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import DedupError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_lab import kafka, labs, pulsar
 from dedup_lab.keepers import Status, read_status
 from dedup_lab.labs import Lab

@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from dedup.clients import CLIENTS
-from dedup.systems import PRODUCTS
+from dedup.experiment.clients import CLIENTS
+from dedup.experiment.systems import PRODUCTS
 from dedup_lab import systems
 from dedup_lab.cli import app
 

@@ -12,7 +12,7 @@ from tests.operator.gates import STATUSES, at, resource
 from upath import UPath
 
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
-from dedup.stores import fetch
+from dedup.history.stores import fetch
 from dedup_lab.resources import results, told
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Broker
+from dedup.experiment.endpoints import Broker
 from dedup_runners.chaos.faults import kill, kill_tcp
 from dedup_runners.chaos.leaders import Leaders
 from dedup_runners.chaos.sessions import Session

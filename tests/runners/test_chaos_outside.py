@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.outside import Outside
 from dedup_runners.waiting import until

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup_runners.chaos import containers, pods, sites, sockets
 from dedup_runners.chaos.containers import MARK, ExecShell, Seen, ShellLost
 from dedup_runners.chaos.pods import Pods

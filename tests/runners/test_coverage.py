@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tests.runners.test_admins_kafka import batch, broker, fetched
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.manifests import EndPosition
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.wire.manifests import EndPosition
 from dedup_runners.admins import Admin, Hole, pulsar
 from dedup_runners.admins.batches import passed_over
 from dedup_runners.admins.pulsar import PulsarAdmin

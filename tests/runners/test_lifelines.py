@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import PlatformError
-from dedup.orphans import EXIT_CODE
+from dedup.process.orphans import EXIT_CODE
 from dedup_runners import companions, lifelines
 from dedup_runners.companions import Neighbours
 from dedup_runners.waiting import WaitedTooLong, until

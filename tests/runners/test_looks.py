@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dedup.errors import PlatformError
-from dedup.manifests import Deduplication
+from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
 from dedup_runners.looks import FILE, UNSEEN_S, Looks, whole_time
 from dedup_runners.waiting import until

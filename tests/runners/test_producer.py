@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
-from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
-from dedup.manifests import ProducerReport
+from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.payloads import decode
+from dedup.wire.manifests import ProducerReport
 from dedup_lab.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of
 from dedup_runners.clients import confluent_kafka as kafka

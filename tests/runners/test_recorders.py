@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.errors import EnvironmentError_
-from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT, SENT, segments, sha256_of
+from dedup.history.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT, SENT, segments, sha256_of
 from dedup_runners.recorders import CLOCK_INTERVAL_NS, Clock, Recorder
 
 
@@ -81,7 +81,7 @@ def test_after_a_full_disk_closing_says_so_too(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, numpy as np
 from pathlib import Path
-from dedup.histories import segments
+from dedup.history.histories import segments
 from dedup_runners.recorders import Recorder
 from dedup_runners.waiting import until
 recorder = Recorder(Path(sys.argv[1]), rows_a_segment=10)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dedup.histories import SCHEMAS, TABLES, parquet_writer
+from dedup.history.histories import SCHEMAS, TABLES, parquet_writer
 from dedup.payloads import MAX_VALUE
 from dedup_spark import chunks
 from dedup_spark.chunks import MAX_BATCH, MAX_ENTRY

@@ -14,10 +14,10 @@ from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 from tests.spark.naive_findings import tables_of
 
-from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
-from dedup.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
-from dedup.manifests import FaultRecord
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
+from dedup.wire.manifests import FaultRecord
 from dedup_spark import judging, local, oracle, stretches
 from dedup_spark.findings import Findings
 from dedup_spark.islands import BUCKET

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
-from dedup.manifests import EndPosition
+from dedup.wire.manifests import EndPosition
 from dedup_spark import chunks, local, oracle
 from dedup_spark.columns import Columns, taken
 from dedup_spark.islands import READ, SENT, TOLD

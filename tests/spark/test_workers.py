@@ -10,7 +10,7 @@ import pytest
 from tests.builders import write_history
 from tests.spark.generated import history_of
 
-from dedup.anomalies import MAX_EVENTS
+from dedup.judgement.anomalies import MAX_EVENTS
 from dedup_spark import borders, chunks, files, islands, job, rereads
 from dedup_spark.borders import carry
 from dedup_spark.columns import Columns, joined, size, taken

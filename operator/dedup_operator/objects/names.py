@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from dedup.plans import Run
+from dedup.experiment.plans import Run
 from dedup_operator.crd import GROUP, KIND, VERSION
 
 LABEL: Final = f"{GROUP}/experiment"

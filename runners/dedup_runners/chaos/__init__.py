@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import Planned, assemble
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import FaultRecord
+from dedup.wire.manifests import FaultRecord
 from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED, LINES
 

@@ -8,8 +8,8 @@ import os
 import socket
 from typing import Any
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection

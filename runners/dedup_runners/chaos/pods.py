@@ -21,8 +21,8 @@ from kubernetes.client import ApiClient
 from kubernetes.config import load_incluster_config
 from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 
-from dedup.endpoints import BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.containers import CONSENT, ApiContainers, Containers, Seen, Shell, ShellLost
 from dedup_runners.chaos.sites import Death, Victim

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import psutil
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import keepers, sockets
 from dedup_runners.chaos.sites import Death, Victim
 from dedup_runners.chaos.sockets import Connection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.registry import kind_of
-from dedup.orphans import leave_with_parent
+from dedup.process.orphans import leave_with_parent
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard

@@ -10,7 +10,7 @@ seen (`outside`).
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup_runners.chaos.sockets import Connection
 
 

@@ -1,12 +1,12 @@
 """What may be concluded from a whole experiment.
 
-Runs are judged one by one (`dedup.verdicts`); an experiment adds what no single run can tell. Every planned run must be
-there. The variants of a system must differ in the switch under test only. The control has to convince: if duplicates
-never appear without deduplication in the time of a fault, their absence with it says nothing about that fault. And if
-the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of its parts, so
-one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the system is the
-likeliest to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before anybody knows
-what was read (dedup/repetitions.py).
+Runs are judged one by one (`dedup.judgement.verdicts`); an experiment adds what no single run can tell. Every planned
+run must be there. The variants of a system must differ in the switch under test only. The control has to convince: if
+duplicates never appear without deduplication in the time of a fault, their absence with it says nothing about that
+fault. And if the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of
+its parts, so one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the
+system is the likeliest to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before
+anybody knows what was read (dedup/judgement/repetitions.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +14,12 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup import statistics
-from dedup.endings import Repetition
-from dedup.experiments import Expectation, Experiment, System, Variant
-from dedup.manifests import Manifest, Record
-from dedup.plans import Run, deduplicates, plan
-from dedup.repetitions import judge_runs
-from dedup.verdicts import (
+from dedup.experiment import statistics
+from dedup.experiment.plans import Run, deduplicates, plan
+from dedup.experiment.spec import Expectation, Experiment, System, Variant
+from dedup.judgement.endings import Repetition
+from dedup.judgement.repetitions import judge_runs
+from dedup.judgement.verdicts import (
     Code,
     Evidence,
     Reason,
@@ -31,6 +30,7 @@ from dedup.verdicts import (
     uncertainty,
     worst,
 )
+from dedup.wire.manifests import Manifest, Record
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""

@@ -7,7 +7,7 @@ experiment does not own the pods in which its clients run. Client libraries have
 So what is here was looked at, and says only how messages are sent. What the tester itself rests on (addresses,
 idempotence, time-outs, callbacks) is not here either. How to authenticate is no setting: it comes from a Secret.
 
-`python -m dedup.clients` prints the table of docs/experiment.md.
+`python -m dedup.experiment.clients` prints the table of docs/experiment.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic_core import PydanticCustomError
 
+from dedup.experiment.systems import PRODUCTS, Protocol
 from dedup.refusals import meant, refusal, short
-from dedup.systems import PRODUCTS, Protocol
 
 
 class Client(NamedTuple):

@@ -11,9 +11,9 @@ client could not read it either. One contradiction voids every witness of the ru
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dedup.anomalies import Verification
-from dedup.counts import COUNTS, JUMP_COUNTS
-from dedup.manifests import Manifest
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.counts import COUNTS, JUMP_COUNTS
+from dedup.wire.manifests import Manifest
 
 BACKWARD: Final = {name: jump for name, jump in JUMP_COUNTS.items() if COUNTS[name].forbidden_by}
 """The two counts whose witnesses are order events."""

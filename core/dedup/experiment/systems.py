@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from dedup.deployments import STRIMZI
+from dedup.experiment.deployments import STRIMZI
 from dedup.parts import Part, Version
 
 Protocol = Literal["kafka", "pulsar"]

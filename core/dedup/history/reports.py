@@ -17,19 +17,19 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup import histories
-from dedup.attempts import Attempt, attempts_of, ending_of, failure_of_system
-from dedup.conclusions import conclude
 from dedup.errors import EvidenceError
-from dedup.experiments import Experiment
-from dedup.exports import export
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment
 from dedup.faults.records import vacuous
-from dedup.histories import VERIFICATION, read_manifest
-from dedup.manifests import Manifest
-from dedup.plans import Run, plan
-from dedup.stores import Place, in_store, reached, write_whole
-from dedup.summaries import Summary, summarise
-from dedup.verdicts import Evidence
+from dedup.history import histories
+from dedup.history.attempts import Attempt, attempts_of, ending_of, failure_of_system
+from dedup.history.histories import VERIFICATION, read_manifest
+from dedup.history.stores import Place, in_store, reached, write_whole
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.exports import export
+from dedup.judgement.summaries import Summary, summarise
+from dedup.judgement.verdicts import Evidence
+from dedup.wire.manifests import Manifest
 
 SUMMARY: Final = "summary.json"
 AT_ONCE: Final = 16

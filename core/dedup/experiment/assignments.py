@@ -9,13 +9,13 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from dedup.endpoints import Endpoints
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment, System, Variant
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import Record
-from dedup.plans import Run, plan
 from dedup.refusals import location, short
+from dedup.wire.manifests import Record
 
 FILE: Final = "run.json"
 FOLDER: Final = Path("/history")
@@ -92,4 +92,4 @@ def read(path: Path) -> Assignment:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where, got, rule = f"{path}: {location(first['loc']) or 'document'}", short(first["input"]), first["msg"]
-    raise SpecificationError(where=where, got=got, rule=rule, todo="give an Assignment as JSON (dedup.assignments)")
+    raise SpecificationError(where=where, got=got, rule=rule, todo="give an Assignment as JSON")

@@ -1,8 +1,8 @@
 """Which of a run's attempts is its result, and what the others were.
 
-Of several attempts the first that may not be repeated is the result (dedup/endings.py): a history, or a failure after
-the first message. A history made later than that is judged all the same, since a witness stands wherever it is found;
-but it can never take the result's place: who may choose between attempts can have any verdict.
+Of several attempts the first that may not be repeated is the result (dedup/judgement/endings.py): a history, or a
+failure after the first message. A history made later than that is judged all the same, since a witness stands wherever
+it is found; but it can never take the result's place: who may choose between attempts can have any verdict.
 
 One kind of history may be replaced by the next attempt: one whose manifest says that its faults missed the traffic,
 which was known before the topic was read. The budget (`spec.replacements`) is spent in the order of the plan. A
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from dedup.endings import NO_TRACE, NO_WORD, Kind, Repetition
-from dedup.experiments import Experiment
-from dedup.manifests import Manifest
-from dedup.plans import Run
-from dedup.verdicts import Code, Demand, Evidence, Reason, RunVerdict, Verdict, demand_of, judge_run, worst
+from dedup.experiment.plans import Run
+from dedup.experiment.spec import Experiment
+from dedup.judgement.endings import NO_TRACE, NO_WORD, Kind, Repetition
+from dedup.judgement.verdicts import Code, Demand, Evidence, Reason, RunVerdict, Verdict, demand_of, judge_run, worst
+from dedup.wire.manifests import Manifest
 
 
 class Judged(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.variants import Expectation
+from dedup.experiment.variants import Expectation
 
 EXACTLY_ONCE, AT_MOST_ONCE = Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE
 LOSSLESS: Final = (EXACTLY_ONCE, Expectation.AT_LEAST_ONCE, Expectation.DUPLICATES)

@@ -2,8 +2,8 @@
 
 It is the same in `dedup run`'s results folder and in a cluster's store, so that whoever reports need not know where the
 runs were done. An attempt is *finished* when its manifest is there, which is written last. One that could not go on
-says why in `failure.json`, and whether it was interrupted or failed by itself (dedup/endings.py). One without either
-was interrupted: whoever would have written it was killed. A system that could not be had says so in `logs/SYSTEM/`.
+says why in `failure.json`, and whether it was interrupted or failed by itself (dedup/judgement/endings.py). One without
+either was interrupted: its writer was killed. A system that could not be had says so in `logs/SYSTEM/`.
 """
 
 import json
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from dedup.endings import Ending, Kind
 from dedup.errors import EvidenceError
-from dedup.histories import MANIFEST, read_manifest
-from dedup.stores import Place, below, reached, write_whole
+from dedup.history.histories import MANIFEST, read_manifest
+from dedup.history.stores import Place, below, reached, write_whole
+from dedup.judgement.endings import Ending, Kind
 
 RUNS: Final = "runs"
 LOGS: Final = "logs"

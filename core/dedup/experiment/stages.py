@@ -15,7 +15,7 @@ A run whose faults missed its traffic is replaced by a new attempt, within the b
 missed is known before its topic is read, and nothing else decides: nobody can choose among results.
 
 A run that failed by itself was not interrupted. It is done again only when somebody resumes, and only if it had not
-sent a message yet: otherwise its failure is its result (dedup/endings.py).
+sent a message yet: otherwise its failure is its result (dedup/judgement/endings.py).
 
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
 the resource's status. What they do differently stands behind the `Platform` protocol.
@@ -29,10 +29,10 @@ from typing import Final, NamedTuple, Protocol
 
 from pydantic import Field
 
-from dedup.assignments import GRACE_S
-from dedup.experiments import Experiment, Spec, Timeouts
-from dedup.manifests import Record
-from dedup.plans import plan, runs_of
+from dedup.experiment.assignments import GRACE_S
+from dedup.experiment.plans import plan, runs_of
+from dedup.experiment.spec import Experiment, Spec, Timeouts
+from dedup.wire.manifests import Record
 
 POLL_S: Final = 0.5
 FAILED_RUNS_IN_A_ROW: Final = 3

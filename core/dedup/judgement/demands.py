@@ -9,12 +9,12 @@ from math import isclose
 
 from pydantic import Field
 
-from dedup.anomalies import Verification
-from dedup.experiments import Expectation, Experiment
+from dedup.experiment.plans import Run, deduplicates
+from dedup.experiment.spec import Expectation, Experiment
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import FaultRecord, Manifest, Record
+from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
-from dedup.plans import Run, deduplicates
+from dedup.wire.manifests import FaultRecord, Manifest, Record
 
 
 class PlannedFault(Record):

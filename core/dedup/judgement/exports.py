@@ -11,12 +11,12 @@ These files carry no verdict, so runs whose counts mean nothing (void ones) are 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from dedup.anomalies import OrderEvent, Verification
-from dedup.counts import S0_COUNTS, Counts, Jump
-from dedup.experiments import Experiment, Variant
-from dedup.manifests import Record
-from dedup.plans import deduplicates
-from dedup.verdicts import Evidence, RunVerdict
+from dedup.experiment.plans import deduplicates
+from dedup.experiment.spec import Experiment, Variant
+from dedup.judgement.anomalies import OrderEvent, Verification
+from dedup.judgement.counts import S0_COUNTS, Counts, Jump
+from dedup.judgement.verdicts import Evidence, RunVerdict
+from dedup.wire.manifests import Record
 
 HEADER: Final = ",".join(("DedupEnabled", "TestRun", *(each.column for each in S0_COUNTS.values())))
 _WORDS: Final = {

@@ -12,8 +12,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.deployments import SaslMechanism
-from dedup.systems import Protocol
+from dedup.experiment.deployments import SaslMechanism
+from dedup.experiment.systems import Protocol
 
 
 class Security(BaseModel):

@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup.manifests import Record
+from dedup.wire.manifests import Record
 
 NO_WORD: Final = "it left no word: the tester was killed, or its machine went away"
 NO_TRACE: Final = "nothing of it is there: it ended before it wrote anything, or was taken away"

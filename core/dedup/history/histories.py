@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dedup.errors import EvidenceError
-from dedup.manifests import Manifest, Segment
+from dedup.history.stores import Place, below, in_store, parquet
 from dedup.refusals import location, short
-from dedup.stores import Place, below, in_store, parquet
+from dedup.wire.manifests import Manifest, Segment
 
 SCHEMA_VERSION: Final = 1
 OPEN_SUFFIX: Final = ".open"

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dedup.artifacts import SecretRef
+from dedup.experiment.artifacts import SecretRef
 from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part, check_one_of
 from dedup.refusals import refusal
 

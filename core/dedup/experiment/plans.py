@@ -7,9 +7,9 @@ drifts while an experiment runs (a warm cache, a busy neighbour) falls on both a
 import hashlib
 import random
 
-from dedup import statistics
-from dedup.experiments import Expectation, Experiment, Switch, System, Variant
-from dedup.manifests import Record
+from dedup.experiment import statistics
+from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant
+from dedup.wire.manifests import Record
 
 
 class Run(Record):

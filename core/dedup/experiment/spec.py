@@ -18,20 +18,20 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
-from dedup.artifacts import Artifacts
-from dedup.clients import CLIENTS, Library, choices, libraries, refused, speaking
-from dedup.deployments import STRIMZI, Deploy, Existing
 from dedup.errors import SpecificationError
+from dedup.experiment.artifacts import Artifacts
+from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, speaking
+from dedup.experiment.deployments import STRIMZI, Deploy, Existing
+from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
+from dedup.experiment.variants import Expectation as Expectation
+from dedup.experiment.variants import Switch as Switch
+from dedup.experiment.variants import Variant as Variant
+from dedup.experiment.variants import check_switches
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
-from dedup.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
-from dedup.variants import Expectation as Expectation
-from dedup.variants import Switch as Switch
-from dedup.variants import Variant as Variant
-from dedup.variants import check_switches
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600

@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dedup.counts import COUNTS
-from dedup.manifests import Manifest
+from dedup.judgement.counts import COUNTS
+from dedup.wire.manifests import Manifest
 
 MAX_TELLING: Final = 5
 MAX_WINDOWS: Final = 62

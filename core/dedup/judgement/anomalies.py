@@ -2,7 +2,7 @@
 
 Three judges fill in these same models (the Spark job, the same method in one process, and the naive oracle), so that
 their answers can be compared field by field: a disagreement is an error of the tester, never a finding on a broker.
-What each count means: dedup/counts.py.
+What each count means: dedup/judgement/counts.py.
 """
 
 from enum import StrEnum
@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dedup.counts import Counts, Jump
-from dedup.findings import Overview
+from dedup.judgement.counts import Counts, Jump
+from dedup.judgement.findings import Overview
 
 MAX_EVENTS: Final = 10_000
 MAX_WITNESSES: Final = 10
@@ -67,7 +67,7 @@ class Verification(BaseModel):
     )
     copies_during: dict[str, int] = Field(
         default_factory=dict,
-        description="by fault: how many of values_with_duplicates were under way during it (dedup.findings)",
+        description="by fault: how many of values_with_duplicates were under way during it (dedup.judgement.findings)",
     )
     sent: dict[int, tuple[int, int]] | None = Field(
         None, description="stream -> the lowest and the highest value that was sent; None: the judge does not say"

@@ -81,7 +81,7 @@ class Undelivered(Record):
 
     @property
     def gap(self) -> str:
-        """As judges name it (`dedup.anomalies.Verification.gaps`)."""
+        """As judges name it (`dedup.judgement.anomalies.Verification.gaps`)."""
         return f"partition {self.partition}, ledger {self.ledger}: entries {self.first} to {self.last} were not read"
 
 

@@ -20,22 +20,22 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup import bare
-from dedup.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
-from dedup.counts import COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
-from dedup.demands import Demand as Demand
-from dedup.demands import demand_of as demand_of
-from dedup.demands import departures, other_faults, unplanned_sends
-from dedup.endings import Ending
-from dedup.experiments import Expectation
+from dedup.experiment.plans import Run
+from dedup.experiment.spec import Expectation
 from dedup.faults.records import struck
-from dedup.manifests import FaultRecord, Manifest, Record
-from dedup.plans import Run
-from dedup.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
-from dedup.verdict_kinds import EXIT_CODES as EXIT_CODES
-from dedup.verdict_kinds import PRECEDENCE as PRECEDENCE
-from dedup.verdict_kinds import Verdict as Verdict
-from dedup.verdict_kinds import worst as worst
+from dedup.judgement import bare
+from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
+from dedup.judgement.counts import COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
+from dedup.judgement.demands import Demand as Demand
+from dedup.judgement.demands import demand_of as demand_of
+from dedup.judgement.demands import departures, other_faults, unplanned_sends
+from dedup.judgement.endings import Ending
+from dedup.judgement.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+from dedup.judgement.verdict_kinds import EXIT_CODES as EXIT_CODES
+from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
+from dedup.judgement.verdict_kinds import Verdict as Verdict
+from dedup.judgement.verdict_kinds import worst as worst
+from dedup.wire.manifests import FaultRecord, Manifest, Record
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -45,7 +45,7 @@ UNCERTAIN_SHARE: Final = 0.01
 
 
 class Code(StrEnum):
-    """The name of a reason, for programs. A witness's reason has the name of its count (`dedup.anomalies.Counts`)."""
+    """The name of a reason, for programs. A witness's reason has the name of its count (`Counts`)."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
@@ -101,7 +101,7 @@ class Evidence(Record):
     run_id: str
     attempt: int = 1
     manifest: Manifest | None = None
-    damages: tuple[str, ...] = Field((), description="dedup.histories.damages")
+    damages: tuple[str, ...] = Field((), description="dedup.history.histories.damages")
     spark: Verification | None = None
     oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
     local: Verification | None = Field(None, description="Spark's method in one process, asked instead of Spark")
@@ -112,7 +112,8 @@ class Evidence(Record):
     ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
     bare: bool = Field(
-        False, description="it came without a manifest: what stands for one was made from its rows (dedup.pairs)"
+        False,
+        description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
     )
 
     @property
@@ -144,7 +145,7 @@ class RunVerdict(Record):
     effective: bool
     void: bool = Field(description="the tester contradicts itself or lacks evidence: its counts accuse nobody")
     counts: Counts | None
-    copies_during: dict[str, int] = Field(default_factory=dict, description="dedup.anomalies.Verification")
+    copies_during: dict[str, int] = Field(default_factory=dict, description="dedup.judgement.anomalies.Verification")
     witnesses: tuple[Witness, ...] = ()
     backward: tuple[OrderEvent, ...] = Field((), description="the jumps backward that are witnesses, the first few")
 

@@ -7,7 +7,7 @@ was asked for and where it struck, the versions, and how long each stage took.
 Duplicates come in blocks, and their lengths tell of the client's batching: without linger many small blocks, with more
 linger fewer and larger ones (S1). So block lengths are shown as a histogram whose bins double: 1, 2-3, 4-7, … And how
 far a block lies behind its first copy tells how much was in flight. What lies behind the other counts, and in the time
-of which fault, is added up from the runs' findings (dedup/findings.py).
+of which fault, is added up from the runs' findings (dedup/judgement/findings.py).
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from dedup.anomalies import Engine, OrderEvent, Witness
-from dedup.conclusions import ExperimentVerdict, GroupVerdict
-from dedup.counts import COUNTS, S0_COUNTS, Counts
-from dedup.endings import Repetition
-from dedup.experiments import Expectation, Experiment
-from dedup.findings import Overview, Sum, added
-from dedup.manifests import FaultRecord, Machine, Manifest, Record
-from dedup.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
+from dedup.experiment.spec import Expectation, Experiment
+from dedup.judgement.anomalies import Engine, OrderEvent, Witness
+from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict
+from dedup.judgement.counts import COUNTS, S0_COUNTS, Counts
+from dedup.judgement.endings import Repetition
+from dedup.judgement.findings import Overview, Sum, added
+from dedup.judgement.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
+from dedup.wire.manifests import FaultRecord, Machine, Manifest, Record
 
 COLUMNS: Final[Mapping[str, str]] = {COUNTS[name].heading: name for name in S0_COUNTS}
 """The columns of every table, in S0's order: heading -> name of the count."""
@@ -48,7 +48,7 @@ class FaultRow(Record):
     requested_message: int | None
     actual_message: int | None = Field(description="the producer's counter when the effect was confirmed")
     unacknowledged: int | None
-    in_flight: int | None = Field(None, description="to what was struck; null: not known (dedup.manifests.FaultRecord)")
+    in_flight: int | None = Field(None, description="to what was struck; null: not known (FaultRecord)")
     target: str
     seconds: float | None = Field(description="from the injection to the proven heal")
     client_witness: dict[str, int]

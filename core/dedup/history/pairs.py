@@ -7,7 +7,7 @@ tables of a run folder and is then judged like any other: there is no second set
 Files that people bring are damaged in ways that ours are not, and what cannot be read must never be half-read: every
 line has to be what the header promises, to the line end of the last one. Columns that the header need not name are not
 read. A pair that comes with a manifest is held against it. One without gets a manifest made from its rows; what those
-prove when nothing says that they are all there, dedup/bare.py tells.
+prove when nothing says that they are all there, dedup/judgement/bare.py tells.
 """
 
 import csv
@@ -27,11 +27,20 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dedup.errors import EvidenceError
-from dedup.histories import CLOCK, MANIFEST, SCHEMAS, TABLES, damages_of, parquet_writer, read_manifest, sha256_of
-from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.history.histories import (
+    CLOCK,
+    MANIFEST,
+    SCHEMAS,
+    TABLES,
+    damages_of,
+    parquet_writer,
+    read_manifest,
+    sha256_of,
+)
+from dedup.history.stores import Place
 from dedup.payloads import MAX_STREAMS, MAX_VALUE
 from dedup.refusals import short
-from dedup.stores import Place
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
 
 SENT_CSV: Final = "sent.csv"
 RECEIVED_CSV: Final = "received.csv"
