@@ -66,7 +66,7 @@ bench: setup ## Every benchmark: ratios against the brokers' own tools, measured
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
 crd: setup ## Write crds/ again, from the models of the experiment
-	$(PYTHON) -m dedup_operator.crd >.crd.yaml
+	$(PYTHON) -m dedup_operator.schema.crd >.crd.yaml
 	mv .crd.yaml crds/dedupexperiment.yaml
 	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import ProducerReport
-from dedup_lab import jars, java
+from dedup_lab import java
+from dedup_lab.systems import jars
 from dedup_runners.admins import Admin
 
 IN_FLIGHT = 200_000

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup.process.orphans import VARIABLE
-from dedup_runners.companions import POLL_S, Companion
+from dedup_runners.attempt.companions import POLL_S, Companion
 
 END_S: Final = 5.0
 

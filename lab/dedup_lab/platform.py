@@ -23,9 +23,9 @@ from dedup.wire.manifests import Manifest
 from dedup_lab import java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
-from dedup_lab.systems import RunningSystem
-from dedup_runners.courses import NO_HOOKS, Course, Hooks, Situation
-from dedup_runners.progress import Progress
+from dedup_lab.systems.running import RunningSystem
+from dedup_runners.attempt.courses import NO_HOOKS, Course, Hooks, Situation
+from dedup_runners.attempt.progress import Progress
 
 CANCEL_S = 60.0
 WHOLE_S: Final = 60.0

@@ -13,8 +13,8 @@ from typing import Final, Self
 from dedup.errors import DedupError
 from dedup.experiment.spec import Experiment
 from dedup.process.orphans import leave_with_parent
-from dedup_lab import jars
 from dedup_lab.children import Children, python
+from dedup_lab.systems import jars
 
 NICENESS: Final = 19
 

@@ -20,10 +20,10 @@ from dedup.judgement.summaries import Summary, summarise, summarise_alone
 from dedup.judgement.verdicts import JUDGES, Evidence, judge_alone
 from dedup_lab import java
 from dedup_lab.children import Children
-from dedup_lab.findings import show_telling
 from dedup_lab.judging import LOG, judge
-from dedup_lab.reports import coloured, show_reasons, show_runs, show_summary
 from dedup_lab.results import EXPERIMENT, Results
+from dedup_lab.terminal.findings import show_telling
+from dedup_lab.terminal.reports import coloured, show_reasons, show_runs, show_summary
 
 TIMEOUT_S = 3600.0
 

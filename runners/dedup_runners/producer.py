@@ -34,10 +34,10 @@ from dedup_runners.clients import (
     make_producer,
 )
 from dedup_runners.configs import ProducerConfig
-from dedup_runners.journals import Journal, Observer, save_report, usage
 from dedup_runners.metrics import served
 from dedup_runners.paces import Pace
-from dedup_runners.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
+from dedup_runners.recording.journals import Journal, Observer, save_report, usage
+from dedup_runners.recording.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
 from dedup_runners.triggers import TriggerClient
 
 CHUNK: Final = 8192

@@ -2,7 +2,7 @@
 
 A damaged folder is found before its rows are counted, by the checksums of its manifest: one unreadable file inside a
 Spark job would end the job, and with it the verdicts of all the other runs. What the manifest itself and the names in a
-folder tell is looked at here; the files are the workers' (dedup_spark/files.py).
+folder tell is looked at here; the files are the workers' (dedup_spark/engine/files.py).
 """
 
 from collections.abc import Collection, Sequence

@@ -26,12 +26,13 @@ from tests.lab import harness
 from dedup.experiment.spec import parse
 from dedup.experiment.stages import Stage, schedule
 from dedup.judgement.verdicts import EXIT_CODES, Verdict
-from dedup_lab import resources
-from dedup_operator import crd, sights
+from dedup_lab.cluster import resources
+from dedup_operator import sights
 from dedup_operator.clusters import path_of
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner
 from dedup_operator.objects.runs import RUN
 from dedup_operator.objects.settings import Settings
+from dedup_operator.schema import crd
 from dedup_runners.waiting import until
 
 Document = dict[str, Any]

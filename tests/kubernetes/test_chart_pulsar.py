@@ -11,7 +11,7 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.helm import CHARTS, Helm, Refused, Values
 from tests.kubernetes.charts import PULSAR, TLS, pods_of, settings
 
-from dedup_lab import pulsar as lab
+from dedup_lab.systems import pulsar as lab
 
 pytestmark = pytest.mark.kubernetes
 

@@ -23,7 +23,7 @@ from testbed.strimzi.definitions import definitions, is_ignored
 from tests.kubernetes import charts
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import kafka
+from dedup_lab.systems import kafka
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes

@@ -58,7 +58,8 @@ USES: Final = (
     Use(
         images.OPERATOR,
         "1000:1000",
-        "helm version --short; kopf --version; python -c 'import pyhelm3, kubernetes'; python -m dedup_operator.crd",
+        "helm version --short; kopf --version; python -c 'import pyhelm3, kubernetes'; "
+        "python -m dedup_operator.schema.crd",
         ("v3.19", "kopf, version 1.45", "kind: CustomResourceDefinition"),
     ),
     Use(

@@ -22,8 +22,8 @@ from tests.lab import harness
 
 from dedup.experiment.spec import parse
 from dedup.history.histories import read_manifest
-from dedup_operator import crd
 from dedup_operator.objects.systems import endpoints, release_of
+from dedup_operator.schema import crd
 from dedup_runners.admins.pulsar import NAMESPACES
 from dedup_runners.waiting import until
 

@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.systems import PRODUCTS
-from dedup_lab import systems
 from dedup_lab.cli import app
+from dedup_lab.systems import running as systems
 
 
 @pytest.mark.parametrize("library", CLIENTS)

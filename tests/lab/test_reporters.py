@@ -11,8 +11,8 @@ from tests.lab.conftest import Command
 
 from dedup.experiment.stages import Stage, Task
 from dedup_lab import estimates
-from dedup_lab.reporters import ConsoleReporter
-from dedup_runners.progress import Progress
+from dedup_lab.terminal.reporters import ConsoleReporter
+from dedup_runners.attempt.progress import Progress
 
 RUN = "kafka-control-002"
 

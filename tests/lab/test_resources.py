@@ -13,7 +13,7 @@ from upath import UPath
 
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
 from dedup.history.stores import fetch
-from dedup_lab.resources import results, told
+from dedup_lab.cluster.resources import results, told
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 
 NAME: Final = "e"

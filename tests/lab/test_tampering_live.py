@@ -20,11 +20,11 @@ from dedup.wire.manifests import Manifest
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
+from dedup_runners.attempt.courses import Hooks
+from dedup_runners.attempt.looks import FILE, OFF
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
-from dedup_runners.courses import Hooks
-from dedup_runners.looks import FILE, OFF
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]

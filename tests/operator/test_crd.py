@@ -23,9 +23,9 @@ from dedup.experiment.systems import PRODUCTS
 from dedup.judgement.counts import Counts
 from dedup.judgement.verdicts import Verdict
 from dedup.parts import PATTERNS, Part
-from dedup_operator import crd, rules
-from dedup_operator.rules import matching
-from dedup_operator.schemas import structural
+from dedup_operator.schema import crd, rules
+from dedup_operator.schema.models import structural
+from dedup_operator.schema.rules import matching
 from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from testbed.cluster import binaries
 from upath import UPath
 
 from dedup.history import stores
-from dedup_lab.ports import free
+from dedup_lab.systems.ports import free
 from dedup_runners.waiting import until
 
 BUCKET: Final = "histories"

@@ -23,7 +23,7 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import LATENCY_SHARE, vacuous
 from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.wire.manifests import FaultRecord
-from dedup_lab import kafka, labs, pulsar
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins, chaos
 from dedup_runners.admins import PROBE, Admin
 from dedup_runners.chaos.latency import GAIN_SHARE

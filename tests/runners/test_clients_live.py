@@ -16,7 +16,7 @@ import pytest
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import ConsumerReport, ProducerReport
-from dedup_lab import kafka, labs, pulsar
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
 from dedup_runners.admins import Admin, Hole
 from dedup_runners.waiting import until

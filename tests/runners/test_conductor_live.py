@@ -27,7 +27,7 @@ from dedup.faults.records import vacuous
 from dedup.history import stores
 from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup.process.orphans import EXIT_CODE
-from dedup_lab.systems import RunningSystem
+from dedup_lab.systems.running import RunningSystem
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 from dedup_spark import oracle

@@ -20,8 +20,8 @@ from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients import ConsumerClient, Rows
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
-from dedup_runners.coverage import Coverage
-from dedup_runners.recorders import Recorder
+from dedup_runners.recording.coverage import Coverage
+from dedup_runners.recording.recorders import Recorder
 
 Place = tuple[int, int, int]
 

@@ -9,8 +9,9 @@ import pytest
 
 from dedup.errors import PlatformError
 from dedup.process.orphans import EXIT_CODE
-from dedup_runners import companions, lifelines
-from dedup_runners.companions import Neighbours
+from dedup_runners import lifelines
+from dedup_runners.attempt import companions
+from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.waiting import WaitedTooLong, until
 
 BOUND_S = 20.0

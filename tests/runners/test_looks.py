@@ -11,7 +11,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
-from dedup_runners.looks import FILE, UNSEEN_S, Looks, whole_time
+from dedup_runners.attempt.looks import FILE, UNSEEN_S, Looks, whole_time
 from dedup_runners.waiting import until
 
 BOUND_S = 5.0
@@ -140,7 +140,7 @@ def test_a_look_that_comes_back_after_the_end_changes_nothing(
     looks = Looks(cast(Admin, Slow()), "t", tmp_path, every_s=0.001)
     looks.begin()
     if late:
-        monkeypatch.setattr("dedup_runners.looks.STOP_S", 0.0)
+        monkeypatch.setattr("dedup_runners.attempt.looks.STOP_S", 0.0)
     with looks:
         assert asked.wait(BOUND_S)
         if not late:

@@ -52,7 +52,7 @@ OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer with the settings every segment has: delta-encoded integers under zstd.
 
-    Columns that are often constant have statistics, so that a reader need not unpack them (dedup_spark/chunks.py). A
+    Columns that are often constant have statistics, so that a reader need not unpack them (engine/chunks.py). A
     mark says that they are ours: no others are believed.
     """
     writer = pq.ParquetWriter(

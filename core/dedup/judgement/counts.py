@@ -2,8 +2,8 @@
 
 A record says what the count means, which expectations forbid it, on what evidence it rests, and where it is shown. All
 that names counts is made from the records: reasons, findings, tables, exports, the resource's status, and the tables of
-docs/verdicts.md. So a new count is a field here, a rule in the engine (dedup_spark/values.py), and, since the two may
-share nothing but its name, a function in the oracle (dedup_spark/oracle.py).
+docs/verdicts.md. So a new count is a field here, a rule in the engine (dedup_spark/engine/values.py), and, since the
+two may share nothing but its name, a function in the oracle (dedup_spark/oracle.py).
 
 `make tables` writes the page's tables again. The names of the four jumps are Jack Vanlightly's (S0).
 """

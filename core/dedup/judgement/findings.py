@@ -2,7 +2,7 @@
 
 A count says that 9,000 messages were stored twice; whether that was one block of 9,000 or 3,000 of three, where each
 lies and what went on at that time is in the findings. Three tables hold them all, row by row, as Parquet
-(dedup_spark/tables.py). An overview of each run holds their sums and the few longest: what people look at first.
+(dedup_spark/engine/tables.py). An overview of each run holds their sums and the few longest: what people look at first.
 
 A message is *under way* from its send to its last outcome, and a finding falls in the time of a fault if one of its
 messages was under way between injection and heal. What was never sent has no time.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from dedup.experiment.plans import Run
-from dedup_operator.crd import GROUP, KIND, VERSION
+from dedup_operator.schema.crd import GROUP, KIND, VERSION
 
 LABEL: Final = f"{GROUP}/experiment"
 COMPONENT: Final = f"{GROUP}/component"
