@@ -30,7 +30,7 @@ from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress
 from dedup_runners.chaos import sites
-from dedup_runners.chaos.sites import Site
+from dedup_runners.chaos.sites.protocol import Site
 
 REPORT_EVERY_S: Final = 5.0
 ENDED_TOGETHER_S: Final = 2.0

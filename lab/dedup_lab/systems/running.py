@@ -13,7 +13,7 @@ from dedup_lab.systems import kafka, labs, pulsar
 from dedup_lab.systems.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
-from dedup_runners.chaos.sites import Site
+from dedup_runners.chaos.sites.protocol import Site
 
 
 class Product(Protocol):

@@ -31,7 +31,7 @@ from dedup_runners.attempt import progress
 from dedup_runners.attempt.companions import Companion, Companions
 from dedup_runners.attempt.faults import ArmedFaults, Rendering
 from dedup_runners.attempt.looks import Looks
-from dedup_runners.chaos.sites import Site
+from dedup_runners.chaos.sites.protocol import Site
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig, Trigger
 from dedup_runners.recording.journals import save_report
 from dedup_runners.waiting import until

@@ -22,7 +22,7 @@ from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.leaders import Leaders
-from dedup_runners.chaos.sites import Site
+from dedup_runners.chaos.sites.protocol import Site
 from dedup_runners.triggers import TriggerServer
 
 if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults that need pods spend

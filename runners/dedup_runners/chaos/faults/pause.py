@@ -15,7 +15,7 @@ from dedup.faults.pause import Pause
 from dedup_runners.chaos.actions import inject, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current, target_of
-from dedup_runners.chaos.sites import Victim
+from dedup_runners.chaos.sites.protocol import Victim
 from dedup_runners.waiting import persistently, until
 
 STOPPED: Final = "T"

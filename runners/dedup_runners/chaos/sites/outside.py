@@ -11,14 +11,14 @@ from typing import Any
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import sockets
-from dedup_runners.chaos.sites import Death, Victim
+from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.closing import Closing
 
 
 class Outside(Closing):
-    """The `Site` of a system of which nothing but its ports is known (see sites.py)."""
+    """The `Site` of a system of which nothing but its ports is known (protocol.py)."""
 
     restart_grace_s = 0.0
 

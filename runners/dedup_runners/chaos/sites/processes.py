@@ -15,7 +15,7 @@ import psutil
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import keepers, sockets
-from dedup_runners.chaos.sites import Death, Victim
+from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import until
@@ -26,7 +26,7 @@ SAME_PROCESS_S: Final = 1.0
 
 
 class Processes(Closing):
-    """The `Site` of a system on this machine (see sites.py)."""
+    """The `Site` of a system on this machine (protocol.py)."""
 
     restart_grace_s = 30.0
 

@@ -1,4 +1,4 @@
-"""Where brokers run, seen by whoever hurts them: one small door, with a machine, a cluster or nothing behind it.
+"""What a fault needs of the brokers' surroundings: the protocol `Site`, and the records it speaks in.
 
 A fault needs few things of a broker beyond its protocol: to kill its process and prove the death, to see it come back,
 and to see which client connections it holds. A `Site` gives them, and says what it cannot give instead of guessing. On
@@ -10,7 +10,6 @@ seen (`outside`).
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from dedup.experiment.endpoints import Endpoints
 from dedup_runners.chaos.sockets import Connection
 
 
@@ -93,18 +92,3 @@ class Site(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-
-def connect(endpoints: Endpoints) -> Site:
-    """The site of these brokers. The cluster's client library is imported only when there are pods."""
-    if all(broker.status_file for broker in endpoints.brokers):
-        from dedup_runners.chaos.processes import Processes
-
-        return Processes(endpoints)
-    if all(broker.pod for broker in endpoints.brokers):
-        from dedup_runners.chaos.pods import Pods
-
-        return Pods.of_this_cluster(endpoints)
-    from dedup_runners.chaos.outside import Outside
-
-    return Outside(endpoints)

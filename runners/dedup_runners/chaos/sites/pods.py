@@ -25,7 +25,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.containers import CONSENT, ApiContainers, Containers, Seen, Shell, ShellLost
-from dedup_runners.chaos.sites import Death, Victim
+from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.closing import Closing
 
@@ -39,7 +39,7 @@ UNDONE: Final = "nothing was done"
 
 
 class Pods(Closing):
-    """The `Site` of a system in a cluster (see sites.py). `addresses` are this pod's own."""
+    """The `Site` of a system in a cluster (protocol.py). `addresses` are this pod's own."""
 
     restart_grace_s = 330.0
     """A kubelet waits up to five minutes before it starts a container that ends again and again."""
