@@ -22,10 +22,9 @@ from dedup.experiment.stages import Stage
 from dedup.history.attempts import FAILURE, note_ending
 from dedup.judgement.endings import Kind
 from dedup.wire.manifests import Manifest
-from dedup_runners import admins, lifelines, programs
+from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
 from dedup_runners.admins.discoveries import discovered
-from dedup_runners.attempt import claims
 from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress

@@ -20,8 +20,7 @@ from dedup.experiment.assignments import Assignment
 from dedup.history import stores
 from dedup.history.histories import MANIFEST, OPEN_SUFFIX, TABLES
 from dedup.history.stores import Place
-from dedup_runners import programs
-from dedup_runners.attempt import claims
+from dedup_runners import claims, programs
 from dedup_runners.waiting import until
 
 LOOK_S: Final = 1.0

@@ -15,7 +15,7 @@ from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformErro
 from dedup.experiment.assignments import EXIT_CLAIMED
 from dedup.process.orphans import leave_with_parent
 from dedup_runners import clients, lifelines
-from dedup_runners.attempt.claims import AlreadyClaimed
+from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.configs import C, read
 
 STDIN = "-"

@@ -33,7 +33,7 @@ from dedup_lab.judging import judge
 from dedup_runners.waiting import until
 from testbed.cluster import api_servers
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused
+from testbed.cluster.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.runs import Scene, carry_out
 from testbed.kill_leader.sessions import Pod
 from testbed.kill_leader.targets import TARGETS, Target

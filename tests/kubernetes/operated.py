@@ -17,7 +17,7 @@ from testbed import pods
 from testbed.cluster import api_servers, binaries, images
 from testbed.cluster.binaries import KUBECTL
 from testbed.cluster.clusters import Cluster
-from testbed.helm import CHARTS, Helm
+from testbed.cluster.helm import CHARTS, Helm
 from testbed.requests import ask, forget
 from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place

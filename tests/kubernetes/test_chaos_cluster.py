@@ -13,7 +13,7 @@ from kubernetes.client import BatchV1Api, CoreV1Api, NetworkingV1Api
 from testbed import pods
 from testbed.cluster import images
 from testbed.cluster.clusters import Cluster
-from testbed.helm import CHARTS, Helm, Values
+from testbed.cluster.helm import CHARTS, Helm, Values
 from tests.kubernetes import stages
 from tests.kubernetes.stages import BOUND_S, Stage
 

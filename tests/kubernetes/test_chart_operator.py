@@ -16,7 +16,7 @@ import yaml
 from kubernetes.client import ApiClient
 from kubernetes.utils import create_from_dict
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused, Values
+from testbed.cluster.helm import CHARTS, Helm, Refused, Values
 from testbed.requests import ask, forget
 from tests.core.evidences import experiment
 from tests.kubernetes.charts import dry_run, named

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused
+from testbed.cluster.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
 from testbed.requests import apply, ask, try_to_apply
 from testbed.strimzi.definitions import definitions, is_ignored

@@ -23,8 +23,8 @@ from testbed import pods
 from testbed.cluster import api_servers, binaries, images
 from testbed.cluster.binaries import KUBECTL
 from testbed.cluster.clusters import Cluster
+from testbed.cluster.helm import CHARTS, Helm
 from testbed.cluster.images import Image
-from testbed.helm import CHARTS, Helm
 from testbed.requests import ask
 
 from dedup.experiment.plans import Run, plan

@@ -14,8 +14,7 @@ from tests.runners import assigned
 from dedup.experiment.assignments import Assignment
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import Deduplication
-from dedup_runners import lifelines
-from dedup_runners.attempt import claims
+from dedup_runners import claims, lifelines
 from dedup_runners.conductor import carry_out
 
 STREAMS: Final = 4  # the mock cluster's topics have four partitions

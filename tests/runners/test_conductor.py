@@ -25,8 +25,7 @@ from dedup.history import stores
 from dedup.history.attempts import FAILURE
 from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup.process.orphans import EXIT_CODE
-from dedup_runners import conductor, lifelines
-from dedup_runners.attempt import claims
+from dedup_runners import claims, conductor, lifelines
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 

@@ -10,9 +10,8 @@ from dedup.errors import EXIT_ERROR
 from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
 from dedup.history.histories import MANIFEST
 from dedup.history.stores import place
-from dedup_runners import conductor, programs
-from dedup_runners.attempt import claims
-from dedup_runners.attempt.claims import AlreadyClaimed
+from dedup_runners import claims, conductor, programs
+from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier
 
 PLACE = "runs/kafka-dedup-001/attempt-1"

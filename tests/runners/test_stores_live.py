@@ -12,9 +12,8 @@ from tests.runners.minio import ObjectStore
 from dedup.errors import DedupError, EnvironmentError_
 from dedup.history import stores
 from dedup.history.histories import MANIFEST, damages, read_manifest
-from dedup_runners import lifelines
-from dedup_runners.attempt import claims
-from dedup_runners.attempt.claims import AlreadyClaimed
+from dedup_runners import claims, lifelines
+from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]

@@ -16,7 +16,7 @@ import yaml
 from testbed.cluster import api_servers, binaries
 from testbed.cluster.binaries import HELM
 
-CHARTS: Final = Path(__file__).parents[1] / "charts"
+CHARTS: Final = Path(__file__).parents[2] / "charts"
 TIMEOUT_S: Final = 180
 Values = Mapping[str, Any]
 
