@@ -68,10 +68,6 @@ class Admin(Protocol):
         """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
         ...
 
-    def prepare_move(self) -> None:
-        """Connect whatever `move_leader` needs, so that it strikes without delay."""
-        ...
-
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         """Move leadership without any failure; the leader (from, to) as observed before and after.
 

@@ -1,16 +1,13 @@
 """Kafka, seen by its operator: topics, leaders, in-sync replicas, and the batches that are really stored.
 
-Topics are made and leaders elected through confluent-kafka's AdminClient; replicas are reassigned (which a leader move
-without any failure needs) through kafka-python. What must be true *now* is asked of the brokers themselves, one by one
+Topics are made and leaders elected through confluent-kafka's AdminClient. It cannot reassign replicas, which a leader
+move without any failure needs. That, and what must be true *now*, is asked of the brokers themselves, one by one
 (`views`, `batches`): a library answers from any broker, and from its cache. All of it talks to the brokers' internal
 listener; only the round trip takes the clients' path.
 """
 
-import importlib
-import logging
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
@@ -42,7 +39,7 @@ from dedup_runners.admins import (
     Hole,
 )
 from dedup_runners.admins.batches import Census, passed_over, take_census
-from dedup_runners.admins.views import Partition, View, agreed, end_offset, view
+from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
 
@@ -70,7 +67,6 @@ class KafkaAdmin(Closing):
         self._endpoints, self._security = endpoints, endpoints.security
         self._client = self._connect()
         self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
-        self._reassigner: Any = None
         self._probe_exists = False
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
@@ -96,9 +92,6 @@ class KafkaAdmin(Closing):
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """Kafka's brokers store messages themselves."""
         return Ensemble()
-
-    def prepare_move(self) -> None:
-        self._reassignments()
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         before = self._partition(topic, partition)
@@ -167,9 +160,7 @@ class KafkaAdmin(Closing):
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
 
     def close(self) -> None:
-        if self._reassigner is not None:
-            self._reassigner.close()
-            self._reassigner = None
+        """librdkafka's client ends with its last reference."""
 
     def _create(self, topic: str, partitions: int, *, may_exist: bool = False) -> None:
         replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))
@@ -235,37 +226,21 @@ class KafkaAdmin(Closing):
             take_census(census, leader, topic, number, end, CENSUS_TIMEOUT_S, self._security)
         return census
 
-    def _reassignments(self) -> Any:
-        """kafka-python's admin client, connected when it is first needed."""
-        if self._reassigner is None:
-            logging.getLogger("kafka").setLevel(logging.CRITICAL)
-            self._reassigner = _kafka_python().KafkaAdminClient(
-                bootstrap_servers=self._endpoints.direct_bootstrap.split(","),
-                client_id=CLIENT_ID,
-                bootstrap_timeout_ms=int(CALL_TIMEOUT_S * 1000),
-                **credentials.kafka_python(self._security),
-            )
-        return self._reassigner
-
     def _reassign(self, topic: str, partition: int, replicas: list[str]) -> None:
         """Make `replicas` the assignment, the first of them preferred, and wait until it is and all are in sync."""
-        place, wanted = _kafka_python().TopicPartition(topic, partition), [int(replica) for replica in replicas]
-        try:
-            answer = self._reassignments().alter_partition_reassignments(
-                {place: wanted}, timeout_ms=int(CALL_TIMEOUT_S * 1000)
-            )
-            refusal = answer.get(place)
-        except importlib.import_module("kafka.errors").KafkaError as error:
-            refusal = error
-        if getattr(refusal, "errno", None) in FORBIDDEN:
-            raise _Refused(f"reassigning {topic}/{partition}", KafkaError(refusal.errno), False)
-        if refusal is not None:
-            raise PlatformError(
-                where=f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}",
-                got=str(refusal),
-                rule="the controller accepts a reassignment among registered brokers",
-                todo="look into the controller's log",
-            )
+
+        what = f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}"
+
+        def asked() -> int:
+            found, code = self._view(topic), KafkaError.NOT_CONTROLLER
+            if controller := found.brokers.get(found.controller):
+                code = reassign(controller, topic, partition, replicas, self._security)
+            if code in PASSING:
+                raise _Refused(what, KafkaError(code), False)
+            return code
+
+        if code := persistently(asked, CALL_TIMEOUT_S, what):
+            raise _Refused(what, KafkaError(code), False)
 
         def settled() -> bool:
             now = self._partition(topic, partition)
@@ -447,16 +422,6 @@ def _probe_failed(got: str) -> PlatformError:
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",
     )
-
-
-def _kafka_python() -> Any:
-    """The library, imported when it is first needed: it takes 0.2 s, and only moving a leader needs it.
-
-    On Python 3.11 its import warns of a deprecated standard function that it still uses; nothing of ours is meant.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module("kafka")
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -93,9 +93,6 @@ class PulsarAdmin(Closing):
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
 
-    def prepare_move(self) -> None:
-        """REST needs no preparation."""
-
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         part = self._parts(topic)[partition]
         origin = self._owner(part)
