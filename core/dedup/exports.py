@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from dedup.anomalies import OrderEvent, Verification
-from dedup.counts import S0_COUNTS, Counts, Jump
+from dedup.counts import S0_COUNTS, Jump
 from dedup.experiments import Experiment, Variant
 from dedup.manifests import Record
 from dedup.plans import deduplicates
 from dedup.verdicts import Evidence, RunVerdict
 
-HEADER: Final = ",".join(("DedupEnabled", "TestRun", *(each.column for each in S0_COUNTS.values())))
+HEADER: Final = ",".join(("DedupEnabled", "TestRun", *S0_COUNTS.values()))
 _WORDS: Final = {
     Jump.FORWARD: "JUMP FORWARDS",
     Jump.BACKWARD: "JUMP BACKWARDS",
@@ -84,11 +84,6 @@ def order_line(run: int, event: OrderEvent) -> str:
     """`Test run: 1 DUPLICATE BLOCK - JUMP BACKWARDS 1781 (85326 -> 83545)`"""
     size = abs(event.value - event.last)
     return f"Test run: {run} {_WORDS[event.jump]} {size} ({event.last} -> {event.value})"
-
-
-def closing_lines(counts: Counts) -> list[str]:
-    """What S0's script printed at the end of a run."""
-    return [f"{each.closing}: {getattr(counts, name)}" for name, each in S0_COUNTS.items()]
 
 
 def _order_lines(run: Exported) -> Iterator[str]:

@@ -9,20 +9,20 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from dedup_lab.caches import remove_stale, root
 from dedup_lab.keepers import Kept, Program, read_status
+from dedup_runners.closing import Closing
 
 SAME_TIME_S = 2.0
 """Creation times of one process, read by two programs, differ by less than this."""
 
 
-class Lab:
+class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
     def __init__(self, folder: Path, logs: Path) -> None:
@@ -96,16 +96,6 @@ def create(logs: Path) -> Lab:
     folder = labs / unborn.name.removeprefix(".new-")
     os.rename(unborn, folder)
     return Lab(folder, logs)
-
-
-@contextmanager
-def open_lab(logs: Path) -> Iterator[Lab]:
-    """`create` and, whatever happens, `close`."""
-    lab = create(logs)
-    try:
-        yield lab
-    finally:
-        lab.close()
 
 
 def sweep() -> int:

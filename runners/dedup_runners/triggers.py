@@ -86,11 +86,6 @@ class TriggerServer:
             raise too_long("the producer finishes", timeout_s)
         return self._finished
 
-    @property
-    def producer_gone(self) -> bool:
-        """Whether the producer has finished or vanished."""
-        return self._over.is_set()
-
     def close(self) -> None:
         """Close both sockets; waiting callers see a vanished producer."""
         _shut(self._listener)

@@ -26,7 +26,7 @@ SLEEP = ["/bin/sleep", "600"]
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
-    with labs.open_lab(tmp_path / "logs") as lab:
+    with labs.create(tmp_path / "logs") as lab:
         yield lab
 
 
