@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 
 from dedup_lab.caches import remove_stale, root
-from dedup_lab.keepers import Kept, Program, read_status
+from dedup_lab.keepers import Kept, Program
+from dedup_runners.chaos.keepers import read
 from dedup_runners.closing import Closing
 
 SAME_TIME_S = 2.0
@@ -125,10 +126,8 @@ def _owned(folder: Path) -> bool:
 
 def _kill(status_file: Path) -> None:
     try:
-        status = read_status(status_file)
-    except ValueError:
-        return
-    if status is None:
+        status = read(status_file)
+    except (FileNotFoundError, ValueError):
         return
     # The keeper first, so that it does not start again what is killed next.
     identities = ((status.keeper_pid, status.keeper_create_time), (status.pid, status.create_time))

@@ -20,9 +20,9 @@ from tests.runners import proxies
 from dedup.endpoints import Broker, Endpoints
 from dedup.errors import DedupError
 from dedup_lab import kafka, labs, pulsar
-from dedup_lab.keepers import Status, read_status
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
+from dedup_runners.chaos.keepers import status
 from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
 from dedup_runners.waiting import until
 
@@ -41,13 +41,6 @@ def kafka_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, E
 def pulsar_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Endpoints]]:
     with labs.create(tmp_path_factory.mktemp("pulsar")) as lab:
         yield lab, pulsar.start(lab, version="4.2.4", proxied=True)
-
-
-def status(broker: Broker) -> Status:
-    assert broker.status_file is not None
-    found = read_status(broker.status_file)
-    assert found is not None
-    return found
 
 
 def kill_and_wait_for_the_keeper(broker: Broker) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from dedup.errors import PlatformError
 from dedup_lab import labs
-from dedup_lab.keepers import Kept, Status, last_words
+from dedup_lab.keepers import Kept, last_words
 from dedup_lab.labs import Lab
 from dedup_lab.ports import free, listening
+from dedup_runners.chaos.keepers import Status
 from dedup_runners.waiting import until
 
 BOUND_S = 20.0
