@@ -121,7 +121,7 @@ def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
         system="kafka",
         client_bootstrap="127.0.0.1:9",
         direct_bootstrap="127.0.0.1:9",
-        brokers=[broker(tmp_path, {"pid": os.getpid(), "create_time": 0.0, "starts": 1, "exits": []})],
+        brokers=[broker(tmp_path, pid=os.getpid(), create_time=0.0, starts=1, exits=[])],
     )
     configuration = render(None, folder=tmp_path, endpoints=endpoints, topic="t")["configuration"]
     try:
