@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from dedup.endpoints import Endpoints
+from dedup.endpoints import Endpoints, Security
 from dedup.errors import DedupError, PlatformError
 from dedup.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
@@ -128,10 +128,8 @@ class KafkaAdmin(Closing):
             self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
             self._probe_exists = True
         parts = self._spread_probe(deadline)
-        token = uuid.uuid4().bytes
         started = time.monotonic()
-        written = self._write_probe(token, parts, deadline)
-        self._read_probe(token, written, deadline)
+        exchange(self._endpoints.client_bootstrap, self._security, PROBE, parts, deadline)
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -284,64 +282,6 @@ class KafkaAdmin(Closing):
         left_s = max(0.0, deadline - time.monotonic())
         return until(spread, left_s, "every broker leads a partition of the probe topic", PAUSE_S / 4)
 
-    def _write_probe(self, token: bytes, parts: list[int], deadline: float) -> list[TopicPartition]:
-        """Write the token to every probe partition over new connections; where each copy lies."""
-        producer = Producer(
-            {
-                **credentials.librdkafka(self._security),
-                "bootstrap.servers": self._endpoints.client_bootstrap,
-                "client.id": PROBE,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.timeout.ms": max(1, int((deadline - time.monotonic()) * 1000)),
-                "log_level": 0,
-                "error_cb": _ignore,
-            }
-        )
-        written: list[TopicPartition] = []
-        refused: list[str] = []
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            if error is not None:
-                refused.append(str(error))
-            else:
-                written.append(TopicPartition(PROBE, message.partition(), message.offset()))
-
-        expected = len(parts)
-        for partition in parts:
-            producer.produce(PROBE, token, partition=partition, on_delivery=delivered)
-        producer.flush(max(0.0, deadline - time.monotonic()))
-        if len(written) < expected:
-            raise _probe_failed(
-                refused[0] if refused else f"{len(written)} of {expected} messages acknowledged in time"
-            )
-        return written
-
-    def _read_probe(self, token: bytes, written: list[TopicPartition], deadline: float) -> None:
-        consumer = Consumer(
-            {
-                **credentials.librdkafka(self._security),
-                "bootstrap.servers": self._endpoints.client_bootstrap,
-                "client.id": PROBE,
-                "group.id": PROBE,
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,
-                "error_cb": _ignore,
-            }
-        )
-        missing = {(place.partition, place.offset) for place in written}
-        try:
-            consumer.assign(written)
-            while missing and (left_s := deadline - time.monotonic()) > 0:
-                message = consumer.poll(min(left_s, 1.0))
-                if message is not None and message.error() is None and message.value() == token:
-                    missing.discard((message.partition(), message.offset()))
-        finally:
-            consumer.close()
-        if missing:
-            raise _probe_failed(f"{len(missing)} of {len(written)} written messages not read back in time")
-
     def _connect(self) -> AdminClient:
         return AdminClient(
             {
@@ -415,13 +355,59 @@ def _leaderless(topic: str, partition: int) -> PlatformError:
     )
 
 
-def _probe_failed(got: str) -> PlatformError:
-    return PlatformError(
-        where="round trip on the probe topic",
-        got=got,
-        rule="a message written through the clients' path is read back",
-        todo="look into the brokers' logs and whether the proxy still holds a toxic",
-    )
+class NotExchanged(PlatformError):
+    """A message was not written or not read back; `error` is the broker's refusal of it, if that is why."""
+
+    def __init__(self, topic: str, got: str, error: KafkaError | None = None) -> None:
+        super().__init__(
+            where=f"round trip on {topic}",
+            got=got,
+            rule="a message written through the clients' path is read back",
+            todo="look into the brokers' logs and whether the proxy still holds a toxic",
+        )
+        self.error = error
+
+
+def exchange(bootstrap: str, security: Security, topic: str, parts: Sequence[int], deadline: float) -> None:
+    """Write a token to each of these partitions and read it back, over new connections; or NotExchanged."""
+    settings: dict[str, Any] = {
+        **credentials.librdkafka(security),
+        "bootstrap.servers": bootstrap,
+        "client.id": PROBE,
+        "log_level": 0,
+        "error_cb": _ignore,
+    }
+    left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+    producer = Producer({**settings, "acks": "all", "linger.ms": 0, "message.timeout.ms": left_ms})
+    written: list[TopicPartition] = []
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            refused.append(error)
+        else:
+            written.append(TopicPartition(topic, message.partition(), message.offset()))
+
+    token = uuid.uuid4().bytes
+    for part in parts:
+        producer.produce(topic, token, partition=part, on_delivery=delivered)
+    producer.flush(max(0.0, deadline - time.monotonic()))
+    if refused:
+        raise NotExchanged(topic, str(refused[0]), refused[0])
+    if len(written) < len(parts):
+        raise NotExchanged(topic, f"{len(written)} of {len(parts)} messages acknowledged in time")
+    consumer = Consumer({**settings, "group.id": PROBE, "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+    missing = {(place.partition, place.offset) for place in written}
+    try:
+        consumer.assign(written)
+        while missing and (left_s := deadline - time.monotonic()) > 0:
+            message = consumer.poll(min(left_s, 1.0))
+            if message is not None and message.error() is None and message.value() == token:
+                missing.discard((message.partition(), message.offset()))
+    finally:
+        consumer.close()
+    if missing:
+        raise NotExchanged(topic, f"{len(missing)} of {len(written)} written messages not read back in time")
 
 
 def _address(text: str) -> tuple[str, int]:
