@@ -56,15 +56,16 @@ def play(
         os.environ[lifelines.VARIABLE] = str(SHARED)
         injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
         del os.environ[lifelines.VARIABLE]
-        chaos.prepare(
-            folder,
+        document = chaos.render(
             fault,
+            folder=folder,
             endpoints=Endpoints.model_validate(believed or endpoints),
             topic=topic,
             timeout_s=BOUND_S,
             broker=broker,
             watchdog=SHARED / "watchdog.sock",
         )
+        chaos.write(folder, document)
         until(lambda: armed(folder, fault) or injector.poll() is not None, BOUND_S, "the fault to be armed")
         if (port := armed(folder, fault)) is None:
             (record,) = chaos.records(folder, [fault], messages=messages)

@@ -63,7 +63,8 @@ class Stage:
     def play(self, fault: Fault | None, *, die: bool = False, **setting: Any) -> FaultRecord:
         """Run the producer and the fault to their ends; `die` kills the injector once it is in force."""
         name = fault.name if fault else LATENCY_FAULT
-        chaos.prepare(self.folder, fault, endpoints=self.system, topic=self.topic, timeout_s=BOUND_S, **setting)
+        told = {"endpoints": self.system, "topic": self.topic, "timeout_s": BOUND_S, **setting}
+        chaos.write(self.folder, chaos.render(fault, folder=self.folder, **told))
         null = subprocess.DEVNULL
         sender = [sys.executable, "-m", "dedup_runners.producer", "-"]
         injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, stdout=null, stderr=null)

@@ -21,9 +21,8 @@ import pytest
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
-from dedup.payloads import decode
 from dedup_lab.ports import free
-from dedup_runners.clients import Outcome, Outcomes, chunk_of
+from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.journals import Journal, Observer
@@ -280,7 +279,8 @@ def stored(bootstrap: str, topic: str) -> set[tuple[int, int]]:
             assert error.code() == ck.KafkaError._PARTITION_EOF
             ended += 1
         else:
-            found.add(decode(message.value() or b""))
+            (stream,), (value,) = decoded(message.value() or b"")
+            found.add((int(stream), int(value)))
     consumer.close()
     return found
 
