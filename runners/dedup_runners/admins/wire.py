@@ -20,7 +20,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
 from dedup_runners import credentials
-from dedup_runners.admins import CLIENT_ID
+from dedup_runners.admins import CLIENT_ID, NotLetIn
 
 TIMEOUT_S: Final = 10.0
 RECEIVE_BYTES: Final = 1 << 20
@@ -28,10 +28,6 @@ CLIENT: Final = -1
 """The replica id of a client, in requests that replicas make, too."""
 _WORDS_OF_SCRAM: Final = str.maketrans({"=": "=3D", ",": "=2C"})
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it would write down what a log-in says
-
-
-class NotLetIn(PlatformError):
-    """The broker does not know us. It will not, however often it is asked."""
 
 
 class Line:
