@@ -2,8 +2,8 @@
 
 Client libraries hide two things that a tester needs: the headers of stored batches (`batches`), and what *each* broker
 thinks of the cluster (`views`), for a library asks whichever broker it likes. So the connection is ours, and what is
-said on it is kafka-python's: requests, responses, SCRAM. The requests are of old versions, which every broker from 2.4
-to 4.x understands. Why not its connections, too: docs/decisions/052-kafka-python-speaks.md.
+said on it is kafka-python's: requests, responses, SCRAM. The requests are of old versions, which every broker from 2.1
+(for reassignments 2.4) to 4.x understands. Why not its connections, too: docs/decisions/052-kafka-python-speaks.md.
 
 Where a broker asks for TLS or a log-in, a line is opened with them, and is a line like any other from then on.
 """
