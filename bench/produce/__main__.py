@@ -74,7 +74,7 @@ def measure(system: str, messages: int, rounds: int, *, memory: bool) -> int:
     """Run one system's contenders in turns and print what they did; how many targets were missed."""
     with tempfile.TemporaryDirectory(prefix="dedup-bench-") as name:
         logs = Path(name)
-        with labs.open_lab(logs) as lab:
+        with labs.create(logs) as lab:
             module = kafka if system == "kafka" else pulsar
             endpoints = module.start(lab, version=VERSIONS[system], proxied=False)
             with admins.connect(endpoints) as admin:

@@ -42,17 +42,6 @@ def told(security: Security) -> dict[str, str]:
     return {} if security.ca is None else {"security.protocol": "SSL"}
 
 
-def kafka_python(security: Security) -> dict[str, Any]:
-    """kafka-python's arguments; none for a system in the open."""
-    found: dict[str, Any] = {name.replace(".", "_"): value for name, value in told(security).items()}
-    if security.ca is not None:
-        found["ssl_context"] = tls(security)
-    if security.sasl is not None:
-        username, password = login(security)
-        found |= {"sasl_plain_username": username, "sasl_plain_password": password}
-    return found
-
-
 def pulsar_client(security: Security) -> dict[str, Any]:
     """pulsar-client's arguments; none for a system in the open."""
     import pulsar

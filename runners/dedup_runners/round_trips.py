@@ -30,23 +30,22 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
-import pulsar
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pydantic import ValidationError
 
-from dedup.errors import EXIT_ERROR, DedupError
+from dedup.errors import EXIT_ERROR, DedupError, PlatformError
 from dedup.experiment.endpoints import OPEN, Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
-from dedup_runners.admins import CALL_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, kafka, pulsar
 from dedup_runners.admins.discoveries import discovered, let_in
-from dedup_runners.admins.pulsar import http_client
-from dedup_runners.admins.wire import NotLetIn
 from dedup_runners.waiting import too_long
 
 TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.05
+EXCHANGE_S: Final = 5.0
+"""How long one attempt to write a message and read it back takes at most."""
 MAX_REPLICAS: Final = 3
 Check = Callable[[], None]
 _QUIET: Final[dict[str, Any]] = {
@@ -84,16 +83,7 @@ def kafka_round_trip(
     until("all Kafka brokers are registered", lambda: _registered(watcher) >= brokers)
     new = NewTopic(topic, num_partitions=1, replication_factor=min(brokers, MAX_REPLICAS))
     until("Kafka creates a topic", lambda: _created(admin(), new))
-    producer = Producer({"bootstrap.servers": clients, "acks": "all", "linger.ms": 0, **common})
-    written: list[bool] = []
-    producer.produce(topic, b"ready", on_delivery=lambda error, _message: written.append(_granted(error)))
-    until("Kafka acknowledges a message", lambda: producer.poll(POLL_S) >= 0 and any(written))
-    consumer = Consumer({"bootstrap.servers": clients, "group.id": topic, "enable.auto.commit": False, **common})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        until("a Kafka message is read back", lambda: _read(consumer))
-    finally:
-        consumer.close()
+    until("a Kafka message is read back", lambda: _kafka_exchanged(clients, security, topic, deadline))
     until("Kafka deletes a topic", lambda: _deleted(admin(), topic))
 
 
@@ -139,9 +129,13 @@ def _granted(error: KafkaError | None) -> bool:
     return error is None
 
 
-def _read(consumer: Consumer) -> bool:
-    message = consumer.poll(POLL_S)
-    return message is not None and message.error() is None
+def _kafka_exchanged(clients: str, security: Security, topic: str, deadline: float) -> bool:
+    try:
+        kafka.exchange(clients, security, topic, [0], min(deadline, time.monotonic() + EXCHANGE_S))
+    except kafka.NotExchanged as error:
+        _granted(error.error)
+        return False
+    return True
 
 
 def pulsar_round_trip(
@@ -175,12 +169,12 @@ def pulsar_round_trip(
         security=security,
         brokers=[],
     )
-    with http_client(system, CALL_TIMEOUT_S) as http:
+    with pulsar.http_client(system, CALL_TIMEOUT_S) as http:
         for url in admin_urls:
             active = partial(_active, http, f"{url}/admin/v2/brokers", wanted)
             until(f"the Pulsar broker at {url} sees all brokers", active)
         until("Pulsar creates a topic", lambda: _put(http, f"{base}/{path}"))
-        until("a Pulsar message is read back", lambda: _written_and_read(system, topic))
+        until("a Pulsar message is read back", lambda: _pulsar_exchanged(system, topic, deadline))
         until("Pulsar deletes a topic", lambda: _gone(http, f"{base}/{path}?force=true"))
 
 
@@ -206,23 +200,12 @@ def _gone(http: httpx.Client, url: str) -> bool:
         return False
 
 
-def _written_and_read(system: Endpoints, topic: str) -> bool:
-    client = pulsar.Client(
-        system.client_bootstrap,
-        listener_name=system.listener_name,
-        operation_timeout_seconds=5,
-        **credentials.pulsar_client(system.security),
-        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # its own goes to standard output
-    )
+def _pulsar_exchanged(system: Endpoints, topic: str, deadline: float) -> bool:
     try:
-        producer = client.create_producer(topic, send_timeout_millis=5_000)
-        producer.send(b"ready")
-        message = client.create_reader(topic, pulsar.MessageId.earliest).read_next(timeout_millis=5_000)
-        return bool(message.data() == b"ready")
-    except pulsar.exceptions.PulsarException:
+        pulsar.exchange(system, topic, min(deadline, time.monotonic() + EXCHANGE_S))
+    except PlatformError:
         return False
-    finally:
-        client.close()
+    return True
 
 
 def _until(deadline: float, timeout_s: float, check: Check, what: str, condition: Callable[[], bool]) -> None:

@@ -45,8 +45,8 @@ class Pushed(NamedTuple):
 class TriggerServer:
     """The chaos process's end. Listens at once; `port` is the port in use."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._listener = socket.create_server((host, port))
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._connection: socket.socket | None = None
         self._connected, self._pushed, self._over = threading.Event(), threading.Event(), threading.Event()
@@ -85,11 +85,6 @@ class TriggerServer:
         if not self._over.wait(timeout_s):
             raise too_long("the producer finishes", timeout_s)
         return self._finished
-
-    @property
-    def producer_gone(self) -> bool:
-        """Whether the producer has finished or vanished."""
-        return self._over.is_set()
 
     def close(self) -> None:
         """Close both sockets; waiting callers see a vanished producer."""

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dedup.errors import PlatformError
 
 T = TypeVar("T")
+AGAIN_S: Final = 0.05
 
 
 class WaitedTooLong(PlatformError):
@@ -29,7 +30,7 @@ def until(condition: Callable[[], T], timeout_s: float, what: str, interval_s: f
         time.sleep(min(interval_s, left_s))
 
 
-def persistently(ask: Callable[[], T], timeout_s: float, what: str, interval_s: float = 0.05) -> T:
+def persistently(ask: Callable[[], T], timeout_s: float, what: str) -> T:
     """The first answer that can be had: who fails (OSError, PlatformError) is asked again, for `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -43,7 +44,7 @@ def persistently(ask: Callable[[], T], timeout_s: float, what: str, interval_s: 
                     rule="a broker answers its operator",
                     todo="look into the brokers' logs",
                 ) from None
-        time.sleep(interval_s)
+        time.sleep(AGAIN_S)
 
 
 def too_long(what: str, timeout_s: float) -> WaitedTooLong:

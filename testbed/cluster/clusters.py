@@ -155,7 +155,7 @@ def running(folder: Path, progress: Progress = silent, *, bare: bool = False) ->
     that cannot be had, or a process ended (quoting its log).
     """
     prepare(progress, bare=bare)
-    with labs.open_lab(folder) as lab, slots.taken() as slot, _machine(lab, slot) as inside:
+    with labs.create(folder) as lab, slots.taken() as slot, _machine(lab, slot) as inside:
         cluster = _start(lab, slot, inside)
         if not bare:
             addons.install(cluster, progress)

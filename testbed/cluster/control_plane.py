@@ -107,7 +107,7 @@ def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]
     run side by side. Raises DedupError: no Go, a build that fails, or a process that ended (quoting its log).
     """
     prepare(progress)
-    with labs.open_lab(folder) as lab:
+    with labs.create(folder) as lab:
         progress(f"start Kubernetes {KUBE_APISERVER.version}", 0, 1)
         kubeconfig = folder / "kubeconfig"
         try:

@@ -10,16 +10,7 @@ from dedup.experiment.plans import plan
 from dedup.judgement.anomalies import OrderEvent, Verification
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.counts import Counts, Jump
-from dedup.judgement.exports import (
-    HEADER,
-    Exported,
-    closing_lines,
-    dedup_line,
-    dedup_output,
-    export,
-    order_line,
-    order_output,
-)
+from dedup.judgement.exports import HEADER, Exported, dedup_line, dedup_output, export, order_line, order_output
 
 JUMPS: Final = [
     line.split()
@@ -113,35 +104,6 @@ def test_the_header_is_s0s() -> None:
     columns = "DedupEnabled TestRun SendCount AckCount PosAckCount NegAckCount Received NotReceived ReceivedNoAck"
     assert HEADER.split(",") == [*columns.split(), "MsgsWithDups", "DJF", "DJB", "JF", "JB"]
     assert dedup_output([]) == HEADER + "\n"
-
-
-def test_what_the_script_printed_at_the_end_of_a_run() -> None:
-    """The example that S0 gives, with its line for what was sent."""
-    counts = Counts(
-        send=1_000_000,
-        ack=1_000_000,
-        positive_ack=1_000_000,
-        received=1_000_000,
-        values_with_duplicates=1376,
-        duplicate_jump_forward=4,
-        duplicate_jump_backward=4,
-        jump_forward=4,
-    )
-    numbers = dict(line.split(": ") for line in closing_lines(counts))
-    assert numbers == {
-        "Final send count": "1000000",
-        "Final ack count": "1000000",
-        "Final positive ack count": "1000000",
-        "Final negative ack count": "0",
-        "Messages received": "1000000",
-        "Acked messages missing": "0",
-        "Non-acked messages received": "0",
-        "Duplicates": "1376",
-        "Duplicate Jump Forward": "4",
-        "Duplicate Jump Back": "4",
-        "Non-Duplicate Jump Forward": "4",
-        "Non-Duplicate Jump Back": "0",
-    }
 
 
 def test_a_list_of_jumps_that_was_cut_off_says_so() -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from dedup.faults.registry import Fault
 from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
+from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.configs import ProducerConfig, Trigger
-from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
 BOUND_S = 240.0
@@ -55,15 +56,16 @@ def play(
         os.environ[lifelines.VARIABLE] = str(SHARED)
         injector = start(folder, "injector", "dedup_runners.chaos", str(folder), fault.name)
         del os.environ[lifelines.VARIABLE]
-        chaos.prepare(
-            folder,
+        document = chaos.render(
             fault,
+            folder=folder,
             endpoints=Endpoints.model_validate(believed or endpoints),
             topic=topic,
             timeout_s=BOUND_S,
             broker=broker,
             watchdog=SHARED / "watchdog.sock",
         )
+        chaos.write(folder, document)
         until(lambda: armed(folder, fault) or injector.poll() is not None, BOUND_S, "the fault to be armed")
         if (port := armed(folder, fault)) is None:
             (record,) = chaos.records(folder, [fault], messages=messages)
@@ -131,8 +133,9 @@ def events(folder: Path) -> list[object]:
 
 
 def toxics(endpoints: Endpoints) -> list[str]:
-    with Toxiproxy(endpoints.toxiproxy_url or "") as toxiproxy:
-        return [toxic.name for proxy in toxiproxy.proxies().values() for toxic in proxy.toxics]
+    with closing(Toxiproxy(endpoints.toxiproxy_url or "")) as toxiproxy:
+        found: Any = toxiproxy.call("GET", "/proxies")
+    return [toxic["name"] for proxy in found.values() for toxic in proxy["toxics"]]
 
 
 if __name__ == "__main__":

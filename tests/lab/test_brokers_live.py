@@ -15,15 +15,15 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from tests.runners import proxies
 
 from dedup.errors import DedupError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_lab.systems import kafka, labs, pulsar
-from dedup_lab.systems.keepers import Status, read_status
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free, listening
+from dedup_runners.chaos.keepers import status
 from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
-from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -33,21 +33,14 @@ BOUND_S = 180.0
 
 @pytest.fixture(scope="module")
 def kafka_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Endpoints]]:
-    with labs.open_lab(tmp_path_factory.mktemp("kafka")) as lab:
+    with labs.create(tmp_path_factory.mktemp("kafka")) as lab:
         yield lab, kafka.start(lab, version="4.3.1", proxied=True)
 
 
 @pytest.fixture(scope="module")
 def pulsar_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Endpoints]]:
-    with labs.open_lab(tmp_path_factory.mktemp("pulsar")) as lab:
+    with labs.create(tmp_path_factory.mktemp("pulsar")) as lab:
         yield lab, pulsar.start(lab, version="4.2.4", proxied=True)
-
-
-def status(broker: Broker) -> Status:
-    assert broker.status_file is not None
-    found = read_status(broker.status_file)
-    assert found is not None
-    return found
 
 
 def kill_and_wait_for_the_keeper(broker: Broker) -> None:
@@ -94,15 +87,13 @@ def all_seen(bootstrap: str) -> None:
 
 def test_kafkas_clients_go_through_the_proxies_and_we_do_not(kafka_lab: tuple[Lab, Endpoints]) -> None:
     _, endpoints = kafka_lab
-    assert endpoints.toxiproxy_url is not None and len(endpoints.brokers) == 3
-    with Toxiproxy(endpoints.toxiproxy_url) as client:
-        assert set(client.proxies()) == {broker.proxy for broker in endpoints.brokers}
-        all_seen(endpoints.client_bootstrap)
-        for broker in endpoints.brokers:
-            client.enable(str(broker.proxy), False)
-        all_seen(endpoints.direct_bootstrap)
-        assert kafka_brokers(endpoints.client_bootstrap, timeout_s=1) == 0
-        client.reset()
+    assert len(endpoints.brokers) == 3
+    assert set(proxies.proxies(endpoints.toxiproxy_url)) == {broker.proxy for broker in endpoints.brokers}
+    all_seen(endpoints.client_bootstrap)
+    proxies.enable(endpoints.toxiproxy_url, False)
+    all_seen(endpoints.direct_bootstrap)
+    assert kafka_brokers(endpoints.client_bootstrap, timeout_s=1) == 0
+    proxies.enable(endpoints.toxiproxy_url, True)
     all_seen(endpoints.client_bootstrap)
 
 
@@ -120,19 +111,16 @@ def test_a_killed_kafka_broker_comes_back(kafka_lab: tuple[Lab, Endpoints]) -> N
 
 def test_pulsars_clients_go_through_the_proxies_and_we_do_not(pulsar_lab: tuple[Lab, Endpoints]) -> None:
     lab, endpoints = pulsar_lab
-    assert endpoints.toxiproxy_url is not None and len(endpoints.brokers) == 3
-    with Toxiproxy(endpoints.toxiproxy_url) as client:
-        for broker in endpoints.brokers:
-            client.enable(str(broker.proxy), False)
-        with pytest.raises(DedupError, match="a Pulsar message is read back: got nothing within 1 s"):
-            pulsar_go_round(endpoints, lab, timeout_s=1)
-        client.reset()
-        direct = endpoints.model_copy(update={"client_bootstrap": endpoints.direct_bootstrap, "listener_name": None})
-        pulsar_go_round(endpoints, lab)
-        for broker in endpoints.brokers:
-            client.enable(str(broker.proxy), False)
-        pulsar_go_round(direct, lab)
-        client.reset()
+    assert len(endpoints.brokers) == 3
+    proxies.enable(endpoints.toxiproxy_url, False)
+    with pytest.raises(DedupError, match="a Pulsar message is read back: got nothing within 1 s"):
+        pulsar_go_round(endpoints, lab, timeout_s=1)
+    proxies.enable(endpoints.toxiproxy_url, True)
+    direct = endpoints.model_copy(update={"client_bootstrap": endpoints.direct_bootstrap, "listener_name": None})
+    pulsar_go_round(endpoints, lab)
+    proxies.enable(endpoints.toxiproxy_url, False)
+    pulsar_go_round(direct, lab)
+    proxies.enable(endpoints.toxiproxy_url, True)
 
 
 def test_a_killed_pulsar_broker_comes_back(pulsar_lab: tuple[Lab, Endpoints]) -> None:
@@ -148,7 +136,7 @@ def test_a_killed_pulsar_broker_comes_back(pulsar_lab: tuple[Lab, Endpoints]) ->
 
 
 def test_closing_a_lab_leaves_no_process_and_no_data(tmp_path: Path) -> None:
-    with labs.open_lab(tmp_path) as lab:
+    with labs.create(tmp_path) as lab:
         kafka.start(lab, version="4.3.1", proxied=True, brokers=1)
         pids = processes(lab)
         assert len(pids) == 4
@@ -160,7 +148,7 @@ def test_closing_a_lab_leaves_no_process_and_no_data(tmp_path: Path) -> None:
 def test_when_another_program_takes_a_port_first_the_lab_takes_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as thief, labs.open_lab(tmp_path) as lab:
+    with socket.create_server(("127.0.0.1", 0)) as thief, labs.create(tmp_path) as lab:
         taken = thief.getsockname()[1]
         bad = free(4)
         bad[2] = taken
@@ -174,7 +162,7 @@ def test_a_process_that_dies_at_its_start_is_named_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka, "FLAGS", ("-Xmx1m",))
-    with labs.open_lab(tmp_path) as lab, pytest.raises(DedupError, match=r"^kafka-1: got exit code 1; .*said: Error"):
+    with labs.create(tmp_path) as lab, pytest.raises(DedupError, match=r"^kafka-1: got exit code 1; .*said: Error"):
         kafka.start(lab, version="4.3.1", proxied=False, brokers=1)
 
 

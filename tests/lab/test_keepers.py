@@ -14,9 +14,10 @@ import pytest
 
 from dedup.errors import PlatformError
 from dedup_lab.systems import labs
-from dedup_lab.systems.keepers import Kept, Status, last_words
+from dedup_lab.systems.keepers import Kept, last_words
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free, listening
+from dedup_runners.chaos.keepers import Status
 from dedup_runners.waiting import until
 
 BOUND_S = 20.0
@@ -26,7 +27,7 @@ SLEEP = ["/bin/sleep", "600"]
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
-    with labs.open_lab(tmp_path / "logs") as lab:
+    with labs.create(tmp_path / "logs") as lab:
         yield lab
 
 

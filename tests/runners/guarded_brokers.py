@@ -19,7 +19,6 @@ from typing import Final
 
 from dedup.experiment.deployments import SaslMechanism
 from dedup.experiment.endpoints import Security
-from dedup_runners.admins.wire import string
 
 USER, PASSWORD = "a,user=us", "geheim,=ä"
 SALT, ITERATIONS = b"salt", 4096
@@ -45,6 +44,12 @@ PQQDAgNIADBFAiA6b3DzaHMQge7lmKuWueAWH9dk4GihzrQfFzvfRpLGCQIhANGC
 D7OlQWizI7xRyQSy7SqPcQRkVUw/ZfiRdSdLtvkv
 -----END CERTIFICATE-----
 """
+
+
+def string(text: str) -> bytes:
+    """A string as Kafka's protocol carries it."""
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded
 
 
 def security(folder: Path, *, tls: bool, sasl: SaslMechanism | None, password: str = PASSWORD) -> Security:
@@ -112,7 +117,7 @@ def _answer(line: socket.socket, log_in: Callable[[bytes], bytes | None], port: 
             answer = struct.pack(">ii", 0, 1) + node + string("c") + struct.pack(">ii", 7, 0)
         else:
             return
-        line.sendall(struct.pack(">ii", len(answer) + 4, 0) + answer)
+        line.sendall(struct.pack(">i", len(answer) + 4) + request[4:8] + answer)
 
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kafka.record import MemoryRecords
+from tests.runners.guarded_brokers import string
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.manifests import EndPosition
 from dedup_runners.admins import kafka
-from dedup_runners.admins.batches import Batch, Census, headers, take_census
+from dedup_runners.admins.batches import Census, take_census
 from dedup_runners.admins.kafka import KafkaAdmin, first_choices
-from dedup_runners.admins.views import Partition, View, agreed, end_offset, parse, view
-from dedup_runners.admins.wire import Reader, string
+from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
 
 TIMEOUT_S = 5.0
 
@@ -34,7 +35,7 @@ def batch(
 
 def census(*batches: bytes) -> Census:
     found = Census()
-    for each in headers(b"".join(batches)):
+    for each in MemoryRecords(b"".join(batches)):
         found.count(each)
     return found
 
@@ -67,7 +68,7 @@ def broker(*answers: bytes, asked: list[bytes] | None = None) -> Iterator[tuple[
                 request = connection.recv(size, socket.MSG_WAITALL)
                 if asked is not None:
                     asked.append(request)
-                connection.sendall(struct.pack(">i", len(answer)) + answer)
+                connection.sendall(struct.pack(">i", len(answer)) + request[4:8] + answer[4:])
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -76,17 +77,14 @@ def broker(*answers: bytes, asked: list[bytes] | None = None) -> Iterator[tuple[
         thread.join(TIMEOUT_S)
 
 
-def test_headers_tell_producer_epoch_and_the_next_offset() -> None:
-    found = list(headers(batch(0, 3, 77, epoch=1) + batch(3, 2, -1)))
-    assert found == [Batch(3, 77, 1, False), Batch(5, -1, 0, False, 3)]
-
-
 @pytest.mark.parametrize("cut", [1, 30, 75])
 def test_a_batch_that_the_broker_cut_short_is_left_for_the_next_fetch(cut: int) -> None:
-    whole = batch(0, 3, 77)
-    second = batch(3, 2, 77)
-    assert len(list(headers(whole + second[:-cut]))) == 1
-    assert len(list(headers(whole + second))) == 2
+    whole, second = batch(0, 3, 77, epoch=1), batch(3, 2, -1)
+    found, asked = Census(), list[bytes]()
+    with broker(fetched(whole + second[:-cut]), fetched(second), asked=asked) as address:
+        take_census(found, address, "t", 0, 5, TIMEOUT_S)
+    assert found.producers == {(77, 1)} and (found.identified, found.anonymous) == (1, 1)
+    assert [struct.unpack(">q", each[-12:-4])[0] for each in asked] == [0, 3], "it is asked for from where it begins"
 
 
 def test_all_batches_identified_is_in_force() -> None:
@@ -154,15 +152,13 @@ def test_a_whole_cluster_lacks_nothing() -> None:
     ],
 )
 def test_what_is_missing_is_said(answer: bytes, lack: str) -> None:
-    reader = Reader(memoryview(answer))
-    reader.take("i")
-    assert parse(reader).lack({"1", "2", "3"}, "t") == lack
+    with broker(answer) as address:
+        assert view(address, "t").lack({"1", "2", "3"}, "t") == lack
 
 
 def test_without_a_topic_only_brokers_count() -> None:
-    reader = Reader(memoryview(metadata([1, 2, 3], -1, [1])))
-    reader.take("i")
-    assert parse(reader).lack({"1", "2", "3"}, None) is None
+    with broker(metadata([1, 2, 3], -1, [1])) as address:
+        assert view(address, None).lack({"1", "2", "3"}, None) is None
 
 
 @pytest.mark.parametrize(("error", "offset"), [(0, 42), (6, None), (74, None)])
@@ -177,6 +173,19 @@ def test_only_the_leader_tells_the_end(error: int, offset: int | None) -> None:
             assert end_offset(address, "t", 0, epoch=7) == offset
     partition, epoch, latest = struct.unpack(">iiq", asked[0][-16:])
     assert (partition, epoch, latest) == (0, 7, -1), "a leader of another epoch refuses"
+
+
+@pytest.mark.parametrize("code", [0, 31, 41])
+def test_a_reassignment_is_asked_of_the_controller(code: int) -> None:
+    """Compact strings and arrays, of a version with tagged fields: an empty set of them is a zero."""
+    partition = b"\2" + struct.pack(">ih", 4, code) + b"\0\0"
+    answer = struct.pack(">ibih", 0, 0, 0, 0) + b"\0" + b"\2" + b"\2t" + partition + b"\0\0"
+    asked: list[bytes] = []
+    with broker(answer, asked=asked) as address:
+        assert reassign(address, "t", 4, ["3", "1"]) == code
+    assert asked[0].endswith(
+        b"\2" + b"\2t" + b"\2" + struct.pack(">i", 4) + b"\3" + struct.pack(">ii", 3, 1) + b"\0\0\0"
+    )
 
 
 def seen(leader: str, epoch: int, *replicas: str) -> View:
@@ -259,9 +268,8 @@ def test_the_round_trip_brings_leadership_back_to_a_broker_that_was_restarted(mo
 
     leaders: list[set[str]] = []
     monkeypatch.setattr(admin, "_elect", elect)
-    monkeypatch.setattr(admin, "_read_probe", lambda *_: None)
     monkeypatch.setattr(
-        admin, "_write_probe", lambda *_: leaders.append({each.leader for each in views[1].partitions.values()})
+        kafka, "exchange", lambda *_: leaders.append({each.leader for each in views[1].partitions.values()})
     )
     admin.round_trip(TIMEOUT_S)
     admin.round_trip(TIMEOUT_S)

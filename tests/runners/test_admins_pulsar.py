@@ -220,7 +220,7 @@ def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatc
 
     through: list[str] = []
     monkeypatch.setattr(
-        pulsar, "_exchange", lambda _system, topic, _deadline: through.append(owner[topic.split("/")[3]])
+        pulsar, "exchange", lambda _system, topic, _deadline: through.append(owner[topic.split("/")[3]])
     )
     admin = Owners("no answer").admin(monkeypatch)
     admin.round_trip(5.0)

@@ -122,7 +122,8 @@ def strike(
     """Tell the waiting process what to do; the events of faults.jsonl and the journal when it has ended."""
     try:
         until(lambda: lifelines.begun(folder / "shared", "chaos-cut"), BOUND_S, "the chaos process to live")
-        chaos.prepare(folder, fault(KILL_TCP), endpoints=nowhere(folder), topic="t", timeout_s=timeout_s)
+        told: dict[str, Any] = {"endpoints": nowhere(folder), "topic": "t", "timeout_s": timeout_s}
+        chaos.write(folder, chaos.render(fault(KILL_TCP), folder=folder, **told))
         producer(until(lambda: chaos.armed_port(folder, "cut") or 0, BOUND_S, "the fault to be armed"))
         process.wait(BOUND_S)
     finally:

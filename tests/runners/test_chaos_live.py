@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runners import proxies
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
@@ -28,7 +29,6 @@ from dedup_runners import admins, chaos
 from dedup_runners.admins import PROBE, Admin
 from dedup_runners.chaos.latency import GAIN_SHARE
 from dedup_runners.configs import ProducerConfig, Trigger
-from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -41,7 +41,7 @@ AT = 20_000
 @pytest.fixture(scope="module", params=["kafka", "pulsar"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
     module, version = {"kafka": (kafka, "4.3.1"), "pulsar": (pulsar, "4.2.4")}[request.param]
-    with labs.open_lab(tmp_path_factory.mktemp("logs")) as lab:
+    with labs.create(tmp_path_factory.mktemp("logs")) as lab:
         yield module.start(lab, version=version, proxied=True)
 
 
@@ -63,7 +63,8 @@ class Stage:
     def play(self, fault: Fault | None, *, die: bool = False, **setting: Any) -> FaultRecord:
         """Run the producer and the fault to their ends; `die` kills the injector once it is in force."""
         name = fault.name if fault else LATENCY_FAULT
-        chaos.prepare(self.folder, fault, endpoints=self.system, topic=self.topic, timeout_s=BOUND_S, **setting)
+        told = {"endpoints": self.system, "topic": self.topic, "timeout_s": BOUND_S, **setting}
+        chaos.write(self.folder, chaos.render(fault, folder=self.folder, **told))
         null = subprocess.DEVNULL
         sender = [sys.executable, "-m", "dedup_runners.producer", "-"]
         injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, stdout=null, stderr=null)
@@ -91,8 +92,7 @@ class Stage:
         return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
 
     def toxics(self) -> list[str]:
-        with Toxiproxy(self.system.toxiproxy_url or "") as toxiproxy:
-            return [toxic.name for proxy in toxiproxy.proxies().values() for toxic in proxy.toxics]
+        return proxies.toxics(self.system.toxiproxy_url)
 
     def _config(self, trigger: Trigger) -> bytes:
         config = ProducerConfig(

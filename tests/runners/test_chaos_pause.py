@@ -40,8 +40,9 @@ def broker() -> Iterator[psutil.Process]:
 
 
 def endpoints(folder: Path, broker: psutil.Process) -> Endpoints:
+    own = {"name": "b", "keeper_pid": 1, "keeper_create_time": 1.0, "restart_at_monotonic_ns": None, "error": None}
     status = {"pid": broker.pid, "create_time": broker.create_time(), "starts": 1, "exits": []}
-    (folder / "status").write_text(json.dumps(status))
+    (folder / "status").write_text(json.dumps({**own, **status}))
     brokers = [Broker(id="1", client_port=9, status_file=folder / "status", hold_file=folder / "hold")]
     return Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=brokers)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_client_that_closed_is_not_gone_before_the_broker_has_closed_too(
         monkeypatch.setattr(sockets, "TABLES", (tmp_path / "none",))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        one = broker(tmp_path, {"pid": os.getpid(), "create_time": 1.5, "starts": 1, "exits": []})
+        one = broker(tmp_path, pid=os.getpid(), create_time=1.5, starts=1, exits=[])
         brokers = [one.model_copy(update={"client_port": port})]
         site = processes.Processes(
             Endpoints(system="kafka", client_bootstrap="x", direct_bootstrap="x", brokers=brokers)
@@ -95,25 +96,25 @@ def test_the_proxys_process_is_found_by_its_port() -> None:
         assert sockets.listener_at(listener.getsockname()[1]) == os.getpid()
 
 
-def broker(folder: Path, status: dict[str, object]) -> Broker:
-    (folder / "status").write_text(json.dumps(status))
+def broker(folder: Path, **status: Any) -> Broker:
+    said = {"name": "b", "keeper_pid": 1, "keeper_create_time": 1.0, "restart_at_monotonic_ns": None, "error": None}
+    (folder / "status").write_text(json.dumps({**said, **status}))
     return Broker(id="1", client_port=9, status_file=folder / "status", hold_file=folder / "hold")
 
 
 def test_a_keeper_is_read_and_told(tmp_path: Path) -> None:
-    exits = [{"pid": 5, "code": 137, "monotonic_ns": 9}]
-    one = broker(tmp_path, {"pid": 6, "create_time": 1.5, "starts": 2, "exits": exits, "keeper_pid": 1})
+    end = keepers.Exit(pid=5, code=137, monotonic_ns=9)
+    one = broker(tmp_path, pid=6, create_time=1.5, starts=2, exits=[end.model_dump()])
     found = keepers.status(one)
-    assert (found.pid, found.starts, found.exit_of(5), found.exit_of(6)) == (6, 2, keepers.Exit(5, 137, 9), None)
+    assert (found.pid, found.starts, found.exit_of(5), found.exit_of(6)) == (6, 2, end, None)
     keepers.hold(one, 6, 123)
     assert json.loads((tmp_path / "hold").read_text()) == {"pid": 6, "until_monotonic_ns": 123}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hold", "status"]
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_killed(tmp_path: Path) -> None:
-    mine = {"pid": os.getpid(), "create_time": time.time() - 86_400, "starts": 1, "exits": []}
     with pytest.raises(PlatformError, match="only a living broker is killed"):
-        processes._pid(broker(tmp_path, mine))
+        processes._pid(broker(tmp_path, pid=os.getpid(), create_time=time.time() - 86_400, starts=1, exits=[]))
 
 
 def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
         system="kafka",
         client_bootstrap="127.0.0.1:9",
         direct_bootstrap="127.0.0.1:9",
-        brokers=[broker(tmp_path, {"pid": os.getpid(), "create_time": 0.0, "starts": 1, "exits": []})],
+        brokers=[broker(tmp_path, pid=os.getpid(), create_time=0.0, starts=1, exits=[])],
     )
     configuration = render(None, folder=tmp_path, endpoints=endpoints, topic="t")["configuration"]
     try:

@@ -7,9 +7,9 @@ import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
+from tests.runners.payload_bytes import encode
 from tests.runners.witnesses import Seen
 
-from dedup.payloads import encode
 from dedup.wire.manifests import EndPosition
 from dedup_runners.clients import Outcome, Outcomes, pulsar
 from dedup_runners.clients import confluent_kafka as kafka

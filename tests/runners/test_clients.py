@@ -10,12 +10,12 @@ import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
+from tests.runners.payload_bytes import encode
 from tests.runners.witnesses import Seen
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.endpoints import Broker, Endpoints
-from dedup.payloads import encode
 from dedup_runners import clients
 from dedup_runners.clients import Outcome, chunk_of, decoded, pulsar
 from dedup_runners.clients import confluent_kafka as kafka

@@ -30,7 +30,7 @@ MESSAGES = 100_000
 @pytest.fixture(scope="module", params=["kafka", "pulsar"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
     module, version = {"kafka": (kafka, "4.3.1"), "pulsar": (pulsar, "4.2.4")}[request.param]
-    with labs.open_lab(tmp_path_factory.mktemp("logs")) as lab:
+    with labs.create(tmp_path_factory.mktemp("logs")) as lab:
         yield module.start(lab, version=version, proxied=False)
 
 

@@ -9,13 +9,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.lab import harness
-from tests.runners import assigned, minio
+from tests.runners import assigned, minio, proxies
 from tests.runners.local_pods import LocalPod
 from tests.runners.minio import ObjectStore
 
@@ -28,7 +27,6 @@ from dedup.history import stores
 from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup.process.orphans import EXIT_CODE
 from dedup_lab.systems.running import RunningSystem
-from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
@@ -59,14 +57,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with minio.served(tmp_path_factory.mktemp("minio") / "data") as running:
         yield running
-
-
-def toxics(kafka: RunningSystem) -> list[object]:
-    assert kafka.endpoints.toxiproxy_url is not None
-    with closing(Toxiproxy(kafka.endpoints.toxiproxy_url)) as toxiproxy:
-        proxies = toxiproxy.call("GET", "/proxies")
-    assert isinstance(proxies, dict)
-    return [toxic for proxy in proxies.values() for toxic in proxy["toxics"]]
 
 
 def test_a_whole_run_and_a_second_start_of_it(
@@ -121,7 +111,7 @@ def test_a_producer_that_is_killed_is_noticed_at_once(kafka: RunningSystem, tmp_
     told = CUT | {"workload": {"messages": 50_000_000}, "faults": [CUT["faults"][0] | long]}
     killed = assigned.assignment(tmp_path / "pod", str(tmp_path / "store"), 2, endpoints=kafka.endpoints, **told)
     with LocalPod(killed) as pod:
-        until(lambda: toxics(kafka), RUN_S, "the fault to be in force")
+        until(lambda: proxies.toxics(kafka.endpoints.toxiproxy_url), RUN_S, "the fault to be in force")
         until(lambda: list(killed.folder.glob("sent/*")), RUN_S, "something of the history is written")
         os.kill(pod.programs["producer"].pid, signal.SIGKILL)
         assert pod.programs["conductor"].wait(NOTICED_S) == EXIT_ERROR
@@ -135,7 +125,7 @@ def test_a_producer_that_is_killed_is_noticed_at_once(kafka: RunningSystem, tmp_
     assert "sent/00000.parquet.open" in carried or "sent/00000.parquet" in carried
     assert MANIFEST not in carried
     assert not (killed.folder / MANIFEST).exists()
-    until(lambda: not toxics(kafka), RUN_S, "the fault to be healed by its watchdog")
+    until(lambda: not proxies.toxics(kafka.endpoints.toxiproxy_url), RUN_S, "the fault to be healed by its watchdog")
 
 
 def test_a_system_of_which_only_the_address_is_known(kafka: RunningSystem, tmp_path: Path) -> None:

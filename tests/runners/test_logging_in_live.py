@@ -60,7 +60,7 @@ def guarded_kafka(folder: Path) -> Iterator[Endpoints]:
         said[f"{own}.ssl.keystore.location"] = str(certificate)
         return "".join(f"{name}={value}\n" for name, value in said.items())
 
-    with labs.open_lab(folder / "logs") as lab, patch.object(kafka, "properties", properties):
+    with labs.create(folder / "logs") as lab, patch.object(kafka, "properties", properties):
         plain = kafka.start(lab, version="4.3.1", proxied=False, brokers=1)
         admin = AdminClient({"bootstrap.servers": plain.direct_bootstrap})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
@@ -101,7 +101,7 @@ def guarded_pulsar(folder: Path) -> Iterator[Endpoints]:
         }
 
     with (
-        labs.open_lab(folder / "logs") as lab,
+        labs.create(folder / "logs") as lab,
         patch.object(pulsar, "broker_settings", settings),
         patch.object(pulsar, "pulsar_round_trip"),  # the lab itself has no token; the test makes the round trip
     ):

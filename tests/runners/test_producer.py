@@ -20,10 +20,9 @@ import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
-from dedup.payloads import decode
 from dedup.wire.manifests import ProducerReport
 from dedup_lab.systems.ports import free
-from dedup_runners.clients import Outcome, Outcomes, chunk_of
+from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.metrics import served
@@ -280,7 +279,8 @@ def stored(bootstrap: str, topic: str) -> set[tuple[int, int]]:
             assert error.code() == ck.KafkaError._PARTITION_EOF
             ended += 1
         else:
-            found.add(decode(message.value() or b""))
+            (stream,), (value,) = decoded(message.value() or b"")
+            found.add((int(stream), int(value)))
     consumer.close()
     return found
 

@@ -43,14 +43,6 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class S0:
-    """What S0's two files call a count: the column of the one, and the words at the end of the other."""
-
-    column: str
-    closing: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Count:
     """The record of one count. What is empty is not shown there."""
 
@@ -73,7 +65,8 @@ class Count:
     """In tables of sums; of counts that S0 has not, in those of `dedup results` only."""
     run_heading: str = ""
     """In tables of runs."""
-    s0: S0 | None = None
+    s0: str = ""
+    """The column in S0's table."""
 
 
 class Counts(BaseModel):
@@ -88,7 +81,7 @@ class Counts(BaseModel):
             "that did not finish some were never sent",
             status="values sent",
             heading="send",
-            s0=S0(column="SendCount", closing="Final send count"),
+            s0="SendCount",
         ),
     ] = 0
     ack: Annotated[
@@ -96,7 +89,7 @@ class Counts(BaseModel):
         Count(
             definition="`positive_ack` and `negative_ack` together",
             heading="ack",
-            s0=S0(column="AckCount", closing="Final ack count"),
+            s0="AckCount",
         ),
     ] = 0
     positive_ack: Annotated[
@@ -105,7 +98,7 @@ class Counts(BaseModel):
             definition="outcome ok",
             status="values that the broker acknowledged",
             heading="positive",
-            s0=S0(column="PosAckCount", closing="Final positive ack count"),
+            s0="PosAckCount",
         ),
     ] = 0
     negative_ack: Annotated[
@@ -113,7 +106,7 @@ class Counts(BaseModel):
         Count(
             definition="outcome fail: it provably never left the client",
             heading="negative",
-            s0=S0(column="NegAckCount", closing="Final negative ack count"),
+            s0="NegAckCount",
         ),
     ] = 0
     unknown: Annotated[int, Count(definition="sent, and the outcome neither ok nor fail, or there is none")] = 0
@@ -124,7 +117,7 @@ class Counts(BaseModel):
             status="messages read",
             heading="received",
             run_heading="read",
-            s0=S0(column="Received", closing="Messages received"),
+            s0="Received",
         ),
     ] = 0
     not_received: Annotated[
@@ -137,7 +130,7 @@ class Counts(BaseModel):
             status="values acknowledged and never read: lost",
             heading="missing",
             run_heading="lost",
-            s0=S0(column="NotReceived", closing="Acked messages missing"),
+            s0="NotReceived",
         ),
     ] = 0
     received_no_ack: Annotated[
@@ -145,7 +138,7 @@ class Counts(BaseModel):
         Count(
             definition="read exactly once, and not acknowledged ok (phantoms too)",
             heading="unacked received",
-            s0=S0(column="ReceivedNoAck", closing="Non-acked messages received"),
+            s0="ReceivedNoAck",
         ),
     ] = 0
     values_with_duplicates: Annotated[
@@ -157,7 +150,7 @@ class Counts(BaseModel):
             status="values read more than once",
             heading="duplicates",
             run_heading="dups",
-            s0=S0(column="MsgsWithDups", closing="Duplicates"),
+            s0="MsgsWithDups",
         ),
     ] = 0
     extra_copies: Annotated[
@@ -226,7 +219,7 @@ class Counts(BaseModel):
             status="jumps over values",
             heading="JF",
             run_heading="JF",
-            s0=S0(column="JF", closing="Non-Duplicate Jump Forward"),
+            s0="JF",
         ),
     ] = 0
     jump_backward: Annotated[
@@ -241,7 +234,7 @@ class Counts(BaseModel):
             status="jumps back, onto values not read before",
             heading="JB",
             run_heading="JB",
-            s0=S0(column="JB", closing="Non-Duplicate Jump Back"),
+            s0="JB",
         ),
     ] = 0
     duplicate_jump_forward: Annotated[
@@ -253,7 +246,7 @@ class Counts(BaseModel):
             status="jumps over values, onto one read before",
             heading="DJF",
             run_heading="DJF",
-            s0=S0(column="DJF", closing="Duplicate Jump Forward"),
+            s0="DJF",
         ),
     ] = 0
     duplicate_jump_backward: Annotated[
@@ -268,7 +261,7 @@ class Counts(BaseModel):
             status="jumps back, onto values read before",
             heading="DJB",
             run_heading="DJB",
-            s0=S0(column="DJB", closing="Duplicate Jump Back"),
+            s0="DJB",
         ),
     ] = 0
     re_reads: Annotated[int, Count(definition="rows that repeat a position and its message: dropped first")] = 0
@@ -320,13 +313,13 @@ FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {each: _forbidden_by(e
 """The counts that must be 0; copies come first, since they are the question. Jumps forward are never forbidden: loss
 shows in `not_received`, reordering as going back."""
 
-S0_COUNTS: Final[Mapping[str, S0]] = dict(
+S0_COUNTS: Final[Mapping[str, str]] = dict(
     sorted(
         ((name, each.s0) for name, each in COUNTS.items() if each.s0),
         key=lambda count: COUNTS[count[0]].jump in (Jump.FORWARD, Jump.BACKWARD),
     )
 )
-"""Those of S0's tables, in its order: of the jumps, those onto values read before come first."""
+"""Those of S0's tables, in its order: of the jumps, those onto values read before come first. With their columns."""
 
 
 def definitions() -> str:

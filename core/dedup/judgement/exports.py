@@ -14,11 +14,11 @@ from typing import Final
 from dedup.experiment.plans import deduplicates
 from dedup.experiment.spec import Experiment, Variant
 from dedup.judgement.anomalies import OrderEvent, Verification
-from dedup.judgement.counts import S0_COUNTS, Counts, Jump
+from dedup.judgement.counts import S0_COUNTS, Jump
 from dedup.judgement.verdicts import Evidence, RunVerdict
 from dedup.wire.manifests import Record
 
-HEADER: Final = ",".join(("DedupEnabled", "TestRun", *(each.column for each in S0_COUNTS.values())))
+HEADER: Final = ",".join(("DedupEnabled", "TestRun", *S0_COUNTS.values()))
 _WORDS: Final = {
     Jump.FORWARD: "JUMP FORWARDS",
     Jump.BACKWARD: "JUMP BACKWARDS",
@@ -84,11 +84,6 @@ def order_line(run: int, event: OrderEvent) -> str:
     """`Test run: 1 DUPLICATE BLOCK - JUMP BACKWARDS 1781 (85326 -> 83545)`"""
     size = abs(event.value - event.last)
     return f"Test run: {run} {_WORDS[event.jump]} {size} ({event.last} -> {event.value})"
-
-
-def closing_lines(counts: Counts) -> list[str]:
-    """What S0's script printed at the end of a run."""
-    return [f"{each.closing}: {getattr(counts, name)}" for name, each in S0_COUNTS.items()]
 
 
 def _order_lines(run: Exported) -> Iterator[str]:

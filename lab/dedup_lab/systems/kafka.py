@@ -61,7 +61,8 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
     _format(lab, jvm, nodes)
     for node in nodes:
         jvm.start(lab, node.name, FLAGS, "kafka.Kafka", [str(lab.data(node.name) / "server.properties")])
-    url = _proxies(lab, nodes, progress) if proxied else None
+    proxies = {node.name: (node.advertised, node.client) for node in nodes}
+    url = toxiproxy.start(lab, proxies, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, url)
     kafka_round_trip(
         endpoints.client_bootstrap,
@@ -148,13 +149,6 @@ def _random_id() -> str:
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
-
-
-def _proxies(lab: Lab, nodes: list[Node], progress: Progress) -> str:
-    with toxiproxy.start(lab, progress) as client:
-        for node in nodes:
-            toxiproxy.proxy(client, node.name, listen_port=node.advertised, upstream_port=node.client)
-        return client.url
 
 
 def _endpoints(lab: Lab, nodes: list[Node], toxiproxy_url: str | None) -> Endpoints:

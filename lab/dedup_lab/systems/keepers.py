@@ -1,4 +1,4 @@
-"""Starting, reading and stopping keepers (keeper_main.py says what a keeper is) from the lab's side.
+"""Starting and stopping keepers (keeper_main.py says what a keeper is) from the lab's side.
 
 A program is started by starting its keeper; from then on everything known about it is read from the keeper's status
 file, by us and by anybody else who holds its path (a fault injector, the sweep of a later start).
@@ -12,41 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from dedup.errors import PlatformError
+from dedup_runners.chaos.keepers import Status, read
 from dedup_runners.waiting import until
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 _MAIN = Path(__file__).with_name("keeper_main.py")
-
-
-class Exit(BaseModel):
-    """One exit of a kept process: its code as a container would report it (137: SIGKILL) and when it was noticed."""
-
-    pid: int
-    code: int
-    monotonic_ns: int
-
-
-class Status(BaseModel):
-    """What a keeper says about its program. `pid` is None while no process runs."""
-
-    name: str
-    keeper_pid: int
-    keeper_create_time: float
-    pid: int | None
-    create_time: float | None
-    starts: int
-    exits: list[Exit]
-    restart_at_monotonic_ns: int | None
-    error: str | None
-
-    @property
-    def broken(self) -> bool:
-        """The process is gone and nobody is going to start it again."""
-        return self.pid is None and self.restart_at_monotonic_ns is None
 
 
 @dataclass(frozen=True)
@@ -95,7 +67,10 @@ class Kept:
 
     def status(self) -> Status | None:
         """The keeper's last word; None before its first."""
-        return read_status(self.status_file)
+        try:
+            return read(self.status_file)
+        except FileNotFoundError:
+            return None
 
     def check(self) -> None:
         """PlatformError, quoting its log, when the program or its keeper is gone and will not come back."""
@@ -133,14 +108,6 @@ class Kept:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def read_status(path: Path) -> Status | None:
-    """A keeper's status file; None when there is none (yet)."""
-    try:
-        return Status.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
 
 
 def last_words(log: Path, lines: int = 3, tail_bytes: int = 65_536) -> str:

@@ -9,20 +9,21 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from dedup_lab.caches import remove_stale, root
-from dedup_lab.systems.keepers import Kept, Program, read_status
+from dedup_lab.systems.keepers import Kept, Program
+from dedup_runners.chaos.keepers import read
+from dedup_runners.closing import Closing
 
 SAME_TIME_S = 2.0
 """Creation times of one process, read by two programs, differ by less than this."""
 
 
-class Lab:
+class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
     def __init__(self, folder: Path, logs: Path) -> None:
@@ -98,16 +99,6 @@ def create(logs: Path) -> Lab:
     return Lab(folder, logs)
 
 
-@contextmanager
-def open_lab(logs: Path) -> Iterator[Lab]:
-    """`create` and, whatever happens, `close`."""
-    lab = create(logs)
-    try:
-        yield lab
-    finally:
-        lab.close()
-
-
 def sweep() -> int:
     """Kill what is left of labs whose owner is gone and delete their folders. Returns how many there were."""
     labs = root() / "labs"
@@ -135,10 +126,8 @@ def _owned(folder: Path) -> bool:
 
 def _kill(status_file: Path) -> None:
     try:
-        status = read_status(status_file)
-    except ValueError:
-        return
-    if status is None:
+        status = read(status_file)
+    except (FileNotFoundError, ValueError):
         return
     # The keeper first, so that it does not start again what is killed next.
     identities = ((status.keeper_pid, status.keeper_create_time), (status.pid, status.create_time))

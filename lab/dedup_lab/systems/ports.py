@@ -32,10 +32,10 @@ def free(count: int) -> list[int]:
     return found
 
 
-def listening(port: int, timeout_s: float = 1.0) -> bool:
+def listening(port: int) -> bool:
     """Whether somebody accepts connections at that port of this host."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout_s).close()
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:
         return False
     return True

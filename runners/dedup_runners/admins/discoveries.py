@@ -15,9 +15,7 @@ import httpx
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.systems import Protocol
-from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S
-from dedup_runners.admins.views import view
-from dedup_runners.admins.wire import NotLetIn
+from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S, NotLetIn
 from dedup_runners.waiting import WaitedTooLong, until
 
 RETRY_S: Final = 0.5
@@ -50,6 +48,8 @@ def discovered(endpoints: Endpoints, timeout_s: float = READY_TIMEOUT_S) -> Endp
 
 def _kafka(endpoints: Endpoints) -> tuple[Endpoints | None, str]:
     """The brokers as they tell clients where they are; or what the last one said instead."""
+    from dedup_runners.admins.views import view
+
     problem = "no broker"
     for each in endpoints.direct_bootstrap.split(","):
         host, _, port = each.rpartition(":")

@@ -1,16 +1,13 @@
 """Kafka, seen by its operator: topics, leaders, in-sync replicas, and the batches that are really stored.
 
-Topics are made and leaders elected through confluent-kafka's AdminClient; replicas are reassigned (which a leader move
-without any failure needs) through kafka-python. What must be true *now* is asked of the brokers themselves, one by one
+Topics are made and leaders elected through confluent-kafka's AdminClient. It cannot reassign replicas, which a leader
+move without any failure needs. That, and what must be true *now*, is asked of the brokers themselves, one by one
 (`views`, `batches`): a library answers from any broker, and from its cache. All of it talks to the brokers' internal
 listener; only the round trip takes the clients' path.
 """
 
-import importlib
-import logging
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
@@ -28,7 +25,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from dedup.errors import DedupError, PlatformError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.wire.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
 from dedup_runners.admins import (
@@ -42,7 +39,7 @@ from dedup_runners.admins import (
     Hole,
 )
 from dedup_runners.admins.batches import Census, passed_over, take_census
-from dedup_runners.admins.views import Partition, View, agreed, end_offset, view
+from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
 
@@ -70,7 +67,6 @@ class KafkaAdmin(Closing):
         self._endpoints, self._security = endpoints, endpoints.security
         self._client = self._connect()
         self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
-        self._reassigner: Any = None
         self._probe_exists = False
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
@@ -96,9 +92,6 @@ class KafkaAdmin(Closing):
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """Kafka's brokers store messages themselves."""
         return Ensemble()
-
-    def prepare_move(self) -> None:
-        self._reassignments()
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         before = self._partition(topic, partition)
@@ -135,10 +128,8 @@ class KafkaAdmin(Closing):
             self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
             self._probe_exists = True
         parts = self._spread_probe(deadline)
-        token = uuid.uuid4().bytes
         started = time.monotonic()
-        written = self._write_probe(token, parts, deadline)
-        self._read_probe(token, written, deadline)
+        exchange(self._endpoints.client_bootstrap, self._security, PROBE, parts, deadline)
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -167,9 +158,7 @@ class KafkaAdmin(Closing):
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
 
     def close(self) -> None:
-        if self._reassigner is not None:
-            self._reassigner.close()
-            self._reassigner = None
+        """librdkafka's client ends with its last reference."""
 
     def _create(self, topic: str, partitions: int, *, may_exist: bool = False) -> None:
         replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))
@@ -235,37 +224,21 @@ class KafkaAdmin(Closing):
             take_census(census, leader, topic, number, end, CENSUS_TIMEOUT_S, self._security)
         return census
 
-    def _reassignments(self) -> Any:
-        """kafka-python's admin client, connected when it is first needed."""
-        if self._reassigner is None:
-            logging.getLogger("kafka").setLevel(logging.CRITICAL)
-            self._reassigner = _kafka_python().KafkaAdminClient(
-                bootstrap_servers=self._endpoints.direct_bootstrap.split(","),
-                client_id=CLIENT_ID,
-                bootstrap_timeout_ms=int(CALL_TIMEOUT_S * 1000),
-                **credentials.kafka_python(self._security),
-            )
-        return self._reassigner
-
     def _reassign(self, topic: str, partition: int, replicas: list[str]) -> None:
         """Make `replicas` the assignment, the first of them preferred, and wait until it is and all are in sync."""
-        place, wanted = _kafka_python().TopicPartition(topic, partition), [int(replica) for replica in replicas]
-        try:
-            answer = self._reassignments().alter_partition_reassignments(
-                {place: wanted}, timeout_ms=int(CALL_TIMEOUT_S * 1000)
-            )
-            refusal = answer.get(place)
-        except importlib.import_module("kafka.errors").KafkaError as error:
-            refusal = error
-        if getattr(refusal, "errno", None) in FORBIDDEN:
-            raise _Refused(f"reassigning {topic}/{partition}", KafkaError(refusal.errno), False)
-        if refusal is not None:
-            raise PlatformError(
-                where=f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}",
-                got=str(refusal),
-                rule="the controller accepts a reassignment among registered brokers",
-                todo="look into the controller's log",
-            )
+
+        what = f"reassigning {topic}/{partition} to brokers {', '.join(replicas)}"
+
+        def asked() -> int:
+            found, code = self._view(topic), KafkaError.NOT_CONTROLLER
+            if controller := found.brokers.get(found.controller):
+                code = reassign(controller, topic, partition, replicas, self._security)
+            if code in PASSING:
+                raise _Refused(what, KafkaError(code), False)
+            return code
+
+        if code := persistently(asked, CALL_TIMEOUT_S, what):
+            raise _Refused(what, KafkaError(code), False)
 
         def settled() -> bool:
             now = self._partition(topic, partition)
@@ -308,64 +281,6 @@ class KafkaAdmin(Closing):
 
         left_s = max(0.0, deadline - time.monotonic())
         return until(spread, left_s, "every broker leads a partition of the probe topic", PAUSE_S / 4)
-
-    def _write_probe(self, token: bytes, parts: list[int], deadline: float) -> list[TopicPartition]:
-        """Write the token to every probe partition over new connections; where each copy lies."""
-        producer = Producer(
-            {
-                **credentials.librdkafka(self._security),
-                "bootstrap.servers": self._endpoints.client_bootstrap,
-                "client.id": PROBE,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.timeout.ms": max(1, int((deadline - time.monotonic()) * 1000)),
-                "log_level": 0,
-                "error_cb": _ignore,
-            }
-        )
-        written: list[TopicPartition] = []
-        refused: list[str] = []
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            if error is not None:
-                refused.append(str(error))
-            else:
-                written.append(TopicPartition(PROBE, message.partition(), message.offset()))
-
-        expected = len(parts)
-        for partition in parts:
-            producer.produce(PROBE, token, partition=partition, on_delivery=delivered)
-        producer.flush(max(0.0, deadline - time.monotonic()))
-        if len(written) < expected:
-            raise _probe_failed(
-                refused[0] if refused else f"{len(written)} of {expected} messages acknowledged in time"
-            )
-        return written
-
-    def _read_probe(self, token: bytes, written: list[TopicPartition], deadline: float) -> None:
-        consumer = Consumer(
-            {
-                **credentials.librdkafka(self._security),
-                "bootstrap.servers": self._endpoints.client_bootstrap,
-                "client.id": PROBE,
-                "group.id": PROBE,
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,
-                "error_cb": _ignore,
-            }
-        )
-        missing = {(place.partition, place.offset) for place in written}
-        try:
-            consumer.assign(written)
-            while missing and (left_s := deadline - time.monotonic()) > 0:
-                message = consumer.poll(min(left_s, 1.0))
-                if message is not None and message.error() is None and message.value() == token:
-                    missing.discard((message.partition(), message.offset()))
-        finally:
-            consumer.close()
-        if missing:
-            raise _probe_failed(f"{len(missing)} of {len(written)} written messages not read back in time")
 
     def _connect(self) -> AdminClient:
         return AdminClient(
@@ -440,23 +355,59 @@ def _leaderless(topic: str, partition: int) -> PlatformError:
     )
 
 
-def _probe_failed(got: str) -> PlatformError:
-    return PlatformError(
-        where="round trip on the probe topic",
-        got=got,
-        rule="a message written through the clients' path is read back",
-        todo="look into the brokers' logs and whether the proxy still holds a toxic",
-    )
+class NotExchanged(PlatformError):
+    """A message was not written or not read back; `error` is the broker's refusal of it, if that is why."""
+
+    def __init__(self, topic: str, got: str, error: KafkaError | None = None) -> None:
+        super().__init__(
+            where=f"round trip on {topic}",
+            got=got,
+            rule="a message written through the clients' path is read back",
+            todo="look into the brokers' logs and whether the proxy still holds a toxic",
+        )
+        self.error = error
 
 
-def _kafka_python() -> Any:
-    """The library, imported when it is first needed: it takes 0.2 s, and only moving a leader needs it.
+def exchange(bootstrap: str, security: Security, topic: str, parts: Sequence[int], deadline: float) -> None:
+    """Write a token to each of these partitions and read it back, over new connections; or NotExchanged."""
+    settings: dict[str, Any] = {
+        **credentials.librdkafka(security),
+        "bootstrap.servers": bootstrap,
+        "client.id": PROBE,
+        "log_level": 0,
+        "error_cb": _ignore,
+    }
+    left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+    producer = Producer({**settings, "acks": "all", "linger.ms": 0, "message.timeout.ms": left_ms})
+    written: list[TopicPartition] = []
+    refused: list[KafkaError] = []
 
-    On Python 3.11 its import warns of a deprecated standard function that it still uses; nothing of ours is meant.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module("kafka")
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            refused.append(error)
+        else:
+            written.append(TopicPartition(topic, message.partition(), message.offset()))
+
+    token = uuid.uuid4().bytes
+    for part in parts:
+        producer.produce(topic, token, partition=part, on_delivery=delivered)
+    producer.flush(max(0.0, deadline - time.monotonic()))
+    if refused:
+        raise NotExchanged(topic, str(refused[0]), refused[0])
+    if len(written) < len(parts):
+        raise NotExchanged(topic, f"{len(written)} of {len(parts)} messages acknowledged in time")
+    consumer = Consumer({**settings, "group.id": PROBE, "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+    missing = {(place.partition, place.offset) for place in written}
+    try:
+        consumer.assign(written)
+        while missing and (left_s := deadline - time.monotonic()) > 0:
+            message = consumer.poll(min(left_s, 1.0))
+            if message is not None and message.error() is None and message.value() == token:
+                missing.discard((message.partition(), message.offset()))
+    finally:
+        consumer.close()
+    if missing:
+        raise NotExchanged(topic, f"{len(missing)} of {len(written)} written messages not read back in time")
 
 
 def _address(text: str) -> tuple[str, int]:

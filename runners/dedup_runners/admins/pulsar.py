@@ -93,9 +93,6 @@ class PulsarAdmin(Closing):
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
 
-    def prepare_move(self) -> None:
-        """REST needs no preparation."""
-
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         part = self._parts(topic)[partition]
         origin = self._owner(part)
@@ -130,7 +127,7 @@ class PulsarAdmin(Closing):
         topics = [self._probe_at(number, broker.id, deadline) for number, broker in enumerate(self._endpoints.brokers)]
         started = time.monotonic()
         for topic in topics:
-            _exchange(self._endpoints, topic, deadline)
+            exchange(self._endpoints, topic, deadline)
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -379,7 +376,7 @@ def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
     return Deduplication(asked=asked, in_force=in_force, proof=f"deduplicationStatus at the owner: {words}")
 
 
-def _exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
+def exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
     """Write one token and read it back, over a client of its own."""
     import pulsar
 
@@ -409,7 +406,7 @@ def _exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
 
 def _probe_failed(got: str) -> PlatformError:
     return PlatformError(
-        where="round trip on the probe topic",
+        where="round trip on a probe topic",
         got=got,
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",

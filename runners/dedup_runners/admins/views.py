@@ -8,19 +8,18 @@ one, and its end is not the partition's end. So a leader counts when all brokers
 and it is asked for the end with that epoch: it refuses (KIP-320) if its own is another.
 """
 
-import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import OPEN, Security
 from dedup_runners.admins import HEALTH_TIMEOUT_S
-from dedup_runners.admins.wire import Line, Reader, string
+from dedup_runners.admins.wire import CLIENT, TIMEOUT_S, Line
 
-_METADATA: Final = 3
-_METADATA_VERSION: Final = 7
-_LIST_OFFSETS: Final = 2
-_LIST_OFFSETS_VERSION: Final = 4
 _LATEST: Final = -1
 UNKNOWN_TOPIC: Final = 3
 
@@ -35,11 +34,15 @@ class Partition(NamedTuple):
 
 
 class View(NamedTuple):
-    """One broker's word: who is registered and alive, with addresses, and a topic's partitions (`error` 0: known)."""
+    """One broker's word: who is registered and alive, with addresses, and a topic's partitions (`error` 0: known).
+
+    `controller` is who takes requests to the controller.
+    """
 
     brokers: dict[str, tuple[str, int]]
     error: int
     partitions: dict[int, Partition]
+    controller: str = "-1"
 
     def lack(self, expected: set[str], topic: str | None) -> str | None:
         """What is missing to a whole cluster, in words; None if nothing is."""
@@ -59,9 +62,18 @@ class View(NamedTuple):
 
 def view(address: tuple[str, int], topic: str | None, security: Security = OPEN) -> View:
     """The view of the broker at `address`. OSError or PlatformError if it does not answer."""
-    wanted = struct.pack(">i", 0) if topic is None else struct.pack(">i", 1) + string(topic)
+    topics = [] if topic is None else [MetadataRequest.MetadataRequestTopic(name=topic)]
     with Line(address, HEALTH_TIMEOUT_S, security) as line:
-        return parse(line.ask(_METADATA, _METADATA_VERSION, wanted + b"\0"))
+        said = line.ask(MetadataRequest(version=7, topics=topics, allow_auto_topic_creation=False))
+    brokers = {str(each.node_id): (each.host, each.port) for each in said.brokers}
+    found = said.topics[0] if said.topics else None
+    partitions = {each.partition_index: _partition(each) for each in found.partitions} if found else {}
+    return View(brokers, found.error_code if found else 0, partitions, str(said.controller_id))
+
+
+def _partition(said: Any) -> Partition:
+    replicas, in_sync = (tuple(map(str, each)) for each in (said.replica_nodes, said.isr_nodes))
+    return Partition(str(said.leader_id), replicas, in_sync, said.leader_epoch)
 
 
 def agreed(views: Sequence[View], topic: str) -> dict[int, Partition]:
@@ -88,23 +100,35 @@ def end_offset(leader: tuple[str, int], topic: str, partition: int, epoch: int, 
     OSError or PlatformError if the broker at `leader` does not lead it in this epoch or does not answer. Nothing is
     cached here: a client library that asks with an old leader epoch is refused after every move.
     """
-    body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiiq", 1, partition, epoch, _LATEST)
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    place = asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST)
+    request = ListOffsetsRequest(
+        version=4, replica_id=CLIENT, isolation_level=0, topics=[asked(name=topic, partitions=[place])]
+    )
     with Line(leader, security=security) as line:
-        answer = line.ask(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, body)
-    answer.take("i")  # throttle time
-    answer.take("i")  # one topic
-    answer.string()
-    answer.take("i")  # one partition
-    answer.take("i")
-    if error := answer.take("h"):
+        (answer,) = line.ask(request).topics[0].partitions
+    if answer.error_code:
         raise PlatformError(
             where=f"the end of {topic}/{partition}",
-            got=f"Kafka error {error}",
+            got=f"Kafka error {answer.error_code}",
             rule="its leader tells its end",
             todo="error 3, 6, 74 or 76: the leader moved, ask again; else look into the broker's log",
         )
-    answer.take("q")  # timestamp
-    return answer.take("q")
+    return int(answer.offset)
+
+
+def reassign(
+    controller: tuple[str, int], topic: str, partition: int, replicas: Sequence[str], security: Security = OPEN
+) -> int:
+    """Ask for this assignment; Kafka's error, 0 if it was accepted. OSError or PlatformError without an answer."""
+    asked = AlterPartitionReassignmentsRequest.ReassignableTopic
+    place = asked.ReassignablePartition(partition_index=partition, replicas=[int(each) for each in replicas])
+    request = AlterPartitionReassignmentsRequest(
+        version=0, timeout_ms=int(TIMEOUT_S * 1000), topics=[asked(name=topic, partitions=[place])]
+    )
+    with Line(controller, security=security) as line:
+        answer = line.ask(request)
+    return int(answer.error_code or answer.responses[0].partitions[0].error_code)
 
 
 def _undecided(where: str, got: str) -> PlatformError:
@@ -114,36 +138,3 @@ def _undecided(where: str, got: str) -> PlatformError:
         rule="a partition has one leader, and all brokers name it with the same epoch",
         todo="wait until all brokers know of the last election",
     )
-
-
-def parse(reader: Reader) -> View:
-    """A Metadata response, version 7."""
-    reader.take("i")  # throttle time
-    brokers = dict(reader.array(lambda: _broker(reader)))
-    reader.string()  # cluster id
-    reader.take("i")  # controller
-    topics = reader.array(lambda: _topic(reader))
-    error, partitions = topics[0] if topics else (0, {})
-    return View(brokers, error, partitions)
-
-
-def _broker(reader: Reader) -> tuple[str, tuple[str, int]]:
-    name, host, port = str(reader.take("i")), reader.string(), reader.take("i")
-    reader.string()  # rack
-    return name, (host, port)
-
-
-def _topic(reader: Reader) -> tuple[int, dict[int, Partition]]:
-    error = reader.take("h")
-    reader.string()  # name
-    reader.take("b")  # internal
-    return error, dict(reader.array(lambda: _partition(reader)))
-
-
-def _partition(reader: Reader) -> tuple[int, Partition]:
-    reader.take("h")  # error; a missing leader shows in the leader itself
-    number, leader, epoch = reader.take("i"), str(reader.take("i")), reader.take("i")
-    replicas = reader.array(lambda: str(reader.take("i")))
-    in_sync = reader.array(lambda: str(reader.take("i")))
-    reader.array(lambda: reader.take("i"))  # replicas that are offline
-    return number, Partition(leader, tuple(replicas), tuple(in_sync), epoch)

@@ -1,14 +1,14 @@
 """Faults, as chaos experiments: what a platform needs to arm one, to run it, and to read what came of it.
 
-`prepare` writes the experiment of one fault, `command` is the process to start, `armed_port` tells when (and where) it
-listens for the producer, and `records` turns what everyone saw into one `FaultRecord` a fault once all is over.
+`render` makes the experiment of one fault, `write` puts it into the run's folder, `command` is the process to start,
+`armed_port` tells when (and where) it listens for the producer, and `records` makes one `FaultRecord` a fault of what
+everyone saw, once all is over.
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import Planned, assemble
 from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.wire.manifests import FaultRecord
@@ -20,40 +20,10 @@ __all__ = [
     "armed_port",
     "command",
     "lines",
-    "prepare",
     "records",
     "render",
     "write",
 ]
-
-
-def prepare(
-    folder: Path,
-    fault: Fault | None,
-    *,
-    endpoints: Endpoints,
-    topic: str,
-    partition: int = 0,
-    latency_s: float = 0.0,
-    timeout_s: float = 600.0,
-    broker: str | None = None,
-    pretend: bool = False,
-    watchdog: Path | None = None,
-) -> Path:
-    """Write `chaos/<fault>/experiment.json` into the run's folder (see `experiments.render`)."""
-    document = render(
-        fault,
-        folder=folder,
-        endpoints=endpoints,
-        topic=topic,
-        partition=partition,
-        latency_s=latency_s,
-        timeout_s=timeout_s,
-        broker=broker,
-        pretend=pretend,
-        watchdog=watchdog,
-    )
-    return write(folder, document)
 
 
 def armed_port(folder: Path, fault_name: str) -> int | None:

@@ -1,12 +1,16 @@
-"""A broker's keeper, through its two files: which process runs now, and until when a killed one stays down.
+"""A keeper, through its two files: which process runs now, and until when a killed one stays down.
 
-The keeper starts the broker again by itself at the time in the hold file, which is written *before* the kill. So a
-killed broker comes back even if whoever killed it is dead, and an exit without a hold is known to be the broker's own.
+The keeper (dedup_lab/systems/keeper_main.py) starts the program again by itself at the time in the hold file, which is
+written *before* the kill. So a killed broker comes back even if its killer is dead, and an exit without a hold is known
+to be the broker's own.
 """
 
 import json
 import os
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
 
 from dedup.experiment.endpoints import Broker
 
@@ -14,32 +18,45 @@ KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""
 
 
-class Exit(NamedTuple):
-    """The end of one process; `code` is a container's (137: SIGKILL)."""
+class Exit(BaseModel):
+    """The end of one process: its code, as a container's (137: SIGKILL), and when it was noticed."""
 
     pid: int
     code: int
     monotonic_ns: int
 
 
-class Status(NamedTuple):
-    """What the keeper says of its broker."""
+class Status(BaseModel):
+    """What a keeper says of its program. `pid` is None while no process runs."""
 
+    name: str
+    keeper_pid: int
+    keeper_create_time: float
     pid: int | None
     create_time: float | None
     starts: int
-    exits: tuple[Exit, ...]
+    exits: list[Exit]
+    restart_at_monotonic_ns: int | None
+    error: str | None
+
+    @property
+    def broken(self) -> bool:
+        """The process is gone and will not be started again."""
+        return self.pid is None and self.restart_at_monotonic_ns is None
 
     def exit_of(self, pid: int) -> Exit | None:
         return next((each for each in self.exits if each.pid == pid), None)
 
 
+def read(status_file: Path) -> Status:
+    """The keeper's last word. The file is replaced atomically, so it is always whole; OSError before the first."""
+    return Status.model_validate_json(status_file.read_bytes())
+
+
 def status(broker: Broker) -> Status:
-    """The keeper's last word. The file is replaced atomically, so it is always whole."""
+    """What the broker's keeper says."""
     assert broker.status_file is not None
-    found = json.loads(broker.status_file.read_bytes())
-    exits = tuple(Exit(each["pid"], each["code"], each["monotonic_ns"]) for each in found["exits"])
-    return Status(found["pid"], found.get("create_time"), found["starts"], exits)
+    return read(broker.status_file)
 
 
 def hold(broker: Broker, pid: int, until_monotonic_ns: int) -> None:

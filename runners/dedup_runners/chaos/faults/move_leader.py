@@ -8,8 +8,8 @@ from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session
 
 
-def _prepare(session: Session) -> None:
-    session.admin.prepare_move()
+def _prepare(_session: Session) -> None:
+    """Each request to a system opens its own connection."""
 
 
 def _method(fault: MoveLeader, latency_s: float) -> list[Activity]:
