@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.attempts import FAILURE, LOGS, Attempt, attempts_of, folder_of, note_ending
+from dedup.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
 from dedup.endings import Kind
 from dedup.errors import SpecificationError
 from dedup.experiments import Experiment, parse
@@ -24,6 +24,7 @@ from dedup.plans import Run
 from dedup.reports import SUMMARY
 from dedup.stages import State
 from dedup.stores import write_whole
+from dedup.wire.files import Failure
 
 EXPERIMENT: Final = "experiment.json"
 STATE: Final = "state.json"
@@ -80,7 +81,8 @@ class Results:
 
     def note_failure(self, system: str, stage: str, reason: str) -> None:
         """Keep why a system could not be had."""
-        write(self.logs(system) / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
+        said = Failure(stage=stage, reason=reason)
+        write(self.logs(system) / Failure.FILE, said.model_dump_json(indent=1, exclude_unset=True))
 
 
 def is_local(name: str) -> bool:

@@ -17,11 +17,12 @@ from typing import Final, TypeVar
 
 from dedup import assignments
 from dedup.assignments import LAST_WORD, MISSED, Assignment
-from dedup.attempts import FAILURE, note_ending
+from dedup.attempts import note_ending
 from dedup.endings import Kind
 from dedup.errors import EXIT_ERROR, SpecificationError, one_line
 from dedup.manifests import Manifest
 from dedup.stages import Stage
+from dedup.wire.files import Failure
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
 from dedup_runners.admins.discoveries import discovered
@@ -116,7 +117,7 @@ def _note(folder: Path, stage: Stage, error: Exception) -> None:
     Who ends a pod from outside ends all its programs, but not at the same instant: if another one went first, then we
     go now, and leave no word. That is how an interrupted attempt is told from one that failed by itself.
     """
-    if (folder / FAILURE).exists():
+    if (folder / Failure.FILE).exists():
         return
     time.sleep(ENDED_TOGETHER_S)
     note_ending(folder, stage.value, str(error), Kind.FAILED)

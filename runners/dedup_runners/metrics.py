@@ -4,7 +4,6 @@ Nothing is counted twice and the hot loop does nothing for it: a scrape asks the
 port that was chosen is written to `<role>.metrics.json` in the run's folder. No judgement ever reads these numbers.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+
+from dedup.wire.files import METRICS, Listening
 
 HELP = {
     "dedup_messages_sent": "messages handed to the client",
@@ -46,7 +47,7 @@ def served(
     registry.register(_Counters(run_id, read))
     server, thread = start_http_server(port, host, registry)
     try:
-        (folder / f"{role}.metrics.json").write_text(json.dumps({"port": server.server_port}))
+        (folder / METRICS.format(role)).write_text(Listening(port=server.server_port).model_dump_json())
         yield
     finally:
         server.shutdown()

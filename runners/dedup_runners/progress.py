@@ -4,13 +4,16 @@ The numbers are for people to watch; no judgement reads them. A runner that cann
 numbers that it gave.
 """
 
-import json
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from dedup.wire.faults import FaultLine
+from dedup.wire.files import METRICS, Listening
+from dedup_runners.journals import lines
 
 TIMEOUT_S: Final = 0.5
 
@@ -41,7 +44,7 @@ class Watch:
 
     def _ask(self) -> Progress:
         try:
-            port = json.loads((self._folder / f"{self._role}.metrics.json").read_bytes())["port"]
+            port = Listening.model_validate_json((self._folder / METRICS.format(self._role)).read_bytes()).port
             text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S, trust_env=False).text
         except (OSError, ValueError, httpx.HTTPError):
             return self.last._replace(faults=self._fault_states())
@@ -59,15 +62,4 @@ class Watch:
         )
 
     def _fault_states(self) -> tuple[tuple[str, str], ...]:
-        states: dict[str, str] = {}
-        try:
-            lines = (self._folder / "faults.jsonl").read_text().splitlines()
-        except OSError:
-            return ()
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # a line that is being written
-            states[event.get("fault", "?")] = event.get("event", "?")
-        return tuple(states.items())
+        return tuple({line.fault: line.event for line in lines(self._folder, FaultLine)}.items())

@@ -21,9 +21,11 @@ from dedup.faults.records import Planned, assemble
 from dedup.histories import MANIFEST
 from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, deduplicates
-from dedup_runners import chaos
+from dedup.wire.clients import Disturbance, Mark
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
 from dedup_runners.courses import other_files
+from dedup_runners.journals import lines
 from dedup_runners.waiting import until
 from testbed import pods
 from testbed.kill_leader.sessions import Pod, Session, shells
@@ -126,12 +128,8 @@ def produce_and_kill(scene: Scene, agent: Session, config: ProducerConfig, hold_
             witness = until(
                 lambda: death(scene, leader, restarts[leader]), DIED_S, f"the death of broker {leader}", 0.1
             )
-            agent.ask(
-                "tell",
-                fault=trigger.fault,
-                event="injected",
-                detail={"witness": witness, "touched": [leader], "leader": leader},
-            )
+            shown = Detail(witness=witness, touched=[leader], leader=leader)
+            agent.ask("tell", fault=trigger.fault, event=FaultEvent.INJECTED, detail=shown.said())
             scene.note(f"{config.run_id}: broker {leader}, the leader, was killed: {witness}")
             agent.ask("heal", fault=trigger.fault, topic=config.topic, timeout_s=WHOLE_S, wait_s=3 * WHOLE_S)
             producer.succeed(timeout_s)
@@ -196,8 +194,8 @@ def records(experiment: Experiment, folder: Path) -> tuple[FaultRecord, ...]:
     return assemble(
         [Planned(fault.name, fault.kind, fault.at.message)],
         messages=experiment.spec.workload.messages,
-        lines=chaos.lines(folder / "faults.jsonl"),
-        marks=chaos.lines(folder / "marks.jsonl"),
-        disturbances=chaos.lines(folder / "disturbances.jsonl"),
+        lines=lines(folder, FaultLine),
+        marks=lines(folder, Mark),
+        disturbances=lines(folder, Disturbance),
         journals={fault.name: {"status": "completed"}},
     )

@@ -17,6 +17,7 @@ from dedup.manifests import Manifest
 from dedup.stages import State, drive
 from dedup.summaries import Summary
 from dedup.verdicts import Code, Verdict
+from dedup.wire.clients import Look
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
@@ -24,7 +25,7 @@ from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.courses import Hooks
-from dedup_runners.looks import FILE, OFF
+from dedup_runners.looks import OFF
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
@@ -89,7 +90,7 @@ def off_for_a_while(config: ProducerConfig) -> ProducerConfig:
             switch = f"/admin/v2/namespaces/{NAMESPACES[True]}/deduplication"
             until(lambda: "start" in (config.folder / "marks.jsonl").read_text(), BOUND_S, "the producer sends", 0.1)
             admin._ask("POST", switch, body=False)
-            until(lambda: OFF in (config.folder / FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
+            until(lambda: OFF in (config.folder / Look.FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
             admin._ask("POST", switch, body=True)
 
     (config.folder / "marks.jsonl").touch()

@@ -22,6 +22,7 @@ from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
 from dedup.payloads import decode
+from dedup.wire.faults import Detail, FaultLine
 from dedup_lab.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of
 from dedup_runners.clients import confluent_kafka as kafka
@@ -152,12 +153,16 @@ def test_the_trigger_is_pushed_at_exactly_message_n_and_answers_are_stamped(
     assert all(mark["acked"] <= mark["sent"] for mark in marks)
 
 
+def heard(event: str, **detail: int) -> FaultLine:
+    return FaultLine(event=event, fault="cut", monotonic_ns=1, detail=Detail(**detail))
+
+
 def test_an_announcement_is_stamped_with_the_counters_of_that_moment(
     production: Callable[..., Production], tmp_path: Path
 ) -> None:
     made = production(messages=10)
     made.run()
-    made._on_event("injected", "cut", {"connections": 2})
+    made._on_event(heard("injected", connections=2))
     last = json.loads((tmp_path / "marks.jsonl").read_text().splitlines()[-1])
     assert (last["event"], last["fault"], last["sent"], last["acked"]) == ("injected", "cut", 10, 10)
     assert last["detail"] == {"connections": 2}
@@ -188,10 +193,10 @@ def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_no
     client._client = Unserved([lambda: client._reported.extend(reports)])
     client._sending = (10, iter(()))
     assert client.progress() == (10, 0), "as if ten were under way"
-    made._on_event("injected", "cut", {"partition": 1})
-    made._on_event("injected", "cut", {"partition": 2})
-    made._on_event("injected", "cut", {})
-    made._on_event("healed", "cut", {})
+    made._on_event(heard("injected", partition=1))
+    made._on_event(heard("injected", partition=2))
+    made._on_event(heard("injected"))
+    made._on_event(heard("healed"))
     marks = [json.loads(line) for line in (tmp_path / "marks.jsonl").read_text().splitlines()]
     assert [mark.get("in_flight") for mark in marks] == [1, 0, 1, None]
 

@@ -23,6 +23,7 @@ from dedup.clients import Library
 from dedup.errors import SpecificationError
 from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
+from dedup.wire.clients import Noticed
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 MODULES: Final[Mapping[Library, str]] = {
@@ -93,7 +94,7 @@ class Witnesses(Protocol):
 
     def disturbed(
         self,
-        kind: str,
+        kind: Noticed,
         detail: str,
         monotonic_ns: int | None = None,
         *,
