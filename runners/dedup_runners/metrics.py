@@ -12,17 +12,18 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from dedup.wire.clients import Metric
 from dedup.wire.files import METRICS, Listening
 
 HELP = {
-    "dedup_messages_sent": "messages handed to the client",
-    "dedup_messages_acknowledged": "messages with a final outcome",
-    "dedup_messages_received": "messages read back",
+    Metric.SENT: "messages handed to the client",
+    Metric.ACKNOWLEDGED: "messages with a final outcome",
+    Metric.RECEIVED: "messages read back",
 }
 
 
 class _Counters(Collector):
-    def __init__(self, run_id: str, read: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, run_id: str, read: Callable[[], dict[Metric, int]]) -> None:
         self._run_id, self._read = run_id, read
 
     def collect(self) -> Iterable[CounterMetricFamily]:
@@ -37,7 +38,7 @@ class _Counters(Collector):
 
 @contextmanager
 def served(
-    role: str, folder: Path, run_id: str, host: str, port: int | None, read: Callable[[], dict[str, int]]
+    role: str, folder: Path, run_id: str, host: str, port: int | None, read: Callable[[], dict[Metric, int]]
 ) -> Iterator[None]:
     """Serve what `read` returns (name without `_total` → count) until the block ends; nothing if `port` is None."""
     if port is None:

@@ -20,7 +20,7 @@ import numpy as np
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.manifests import ProducerReport, Segment
 from dedup.payloads import VALUE_BITS
-from dedup.wire.clients import Mark, Milestone
+from dedup.wire.clients import Mark, Metric, Milestone
 from dedup.wire.faults import FaultEvent, FaultLine
 from dedup_runners import programs
 from dedup_runners.clients import (
@@ -45,7 +45,6 @@ from dedup_runners.triggers import TriggerClient
 CHUNK: Final = 8192
 """Messages handed to the client at once: the clock wants an entry every 10,000 rows. More is no faster."""
 CONNECT_S: Final = 60.0
-REPORT: Final = "producer.json"
 
 
 class Tally:
@@ -212,7 +211,7 @@ def produce(config: ProducerConfig) -> None:
         if production.progress().acked < production.sent:
             production.client.close()  # the last thing that can end what is left
         segments = (*recorder.close(), production.clock.save(config.folder))
-    save_report(config.folder / REPORT, _report(config, production, observer, segments))
+    save_report(config.folder / ProducerReport.FILE, _report(config, production, observer, segments))
 
 
 def _report(
@@ -245,8 +244,8 @@ def _report(
     )
 
 
-def _metrics(progress: Progress) -> dict[str, int]:
-    return {"dedup_messages_sent": progress.sent, "dedup_messages_acknowledged": progress.acked}
+def _metrics(progress: Progress) -> dict[Metric, int]:
+    return {Metric.SENT: progress.sent, Metric.ACKNOWLEDGED: progress.acked}
 
 
 def _fingerprint(streams: Any, values: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from dedup.wire.clients import Metric
 from dedup.wire.faults import FaultLine
 from dedup.wire.files import METRICS, Listening
 from dedup_runners.journals import lines
@@ -55,9 +56,9 @@ class Watch:
             if sample.name.startswith("dedup_")
         }
         return Progress(
-            sent=values.get("dedup_messages_sent_total", 0),
-            acknowledged=values.get("dedup_messages_acknowledged_total", 0),
-            received=values.get("dedup_messages_received_total", 0),
+            sent=values.get(f"{Metric.SENT}_total", 0),
+            acknowledged=values.get(f"{Metric.ACKNOWLEDGED}_total", 0),
+            received=values.get(f"{Metric.RECEIVED}_total", 0),
             faults=self._fault_states(),
         )
 

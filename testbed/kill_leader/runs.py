@@ -163,8 +163,8 @@ def fetch(pod: Pod, folder: PurePosixPath, results: Path) -> None:
 def write_manifest(scene: Scene, run: Run, folder: Path, settled: dict[str, Any]) -> None:
     """What the lab writes last, from the same parts."""
     experiment = scene.experiment
-    producer = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
-    consumer = ConsumerReport.model_validate_json((folder / "consumer.json").read_bytes())
+    producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+    consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
     manifest = Manifest(
         experiment=experiment.name,
         spec_digest=experiment.digest(),

@@ -92,7 +92,12 @@ def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(
 ) -> None:
     """Who waits to wake it leaves by itself: the answer that names it may be lost."""
     run, answers = stage.session.site.run, list[str]()
-    monkeypatch.setattr(stage.session.site, "run", lambda *asked: answers.append(run(*asked)) or answers[-1])
+
+    def told(victim: Victim, script: str) -> str:
+        answers.append(run(victim, script))
+        return answers[-1]
+
+    monkeypatch.setattr(stage.session.site, "run", told)
     assert pause.pause_broker(0.5, stage.configuration) == {"broker": "1", "at_end": "T"}
     assert stage.broker.status() == psutil.STATUS_STOPPED
     waker = int(answers[0])

@@ -22,6 +22,7 @@ from dedup.errors import EnvironmentError_, PlatformError
 from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.manifests import ProducerReport
 from dedup.payloads import decode
+from dedup.wire.clients import Metric
 from dedup.wire.faults import Detail, FaultLine
 from dedup_lab.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of
@@ -360,7 +361,7 @@ def test_two_outcomes_of_one_message_do_not_stand_for_another() -> None:
 
 
 def test_progress_is_served_over_http(tmp_path: Path) -> None:
-    with served("producer", tmp_path, "r1", "127.0.0.1", 0, lambda: {"dedup_messages_sent": 12}):
+    with served("producer", tmp_path, "r1", "127.0.0.1", 0, lambda: {Metric.SENT: 12}):
         port = json.loads((tmp_path / "producer.metrics.json").read_text())["port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()

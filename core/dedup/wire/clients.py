@@ -17,6 +17,14 @@ class Milestone(StrEnum):
     FINISHED = "finished"
 
 
+class Metric(StrEnum):
+    """What a runner counts for Prometheus, whose client adds `_total` to the names."""
+
+    SENT = "dedup_messages_sent"
+    ACKNOWLEDGED = "dedup_messages_acknowledged"
+    RECEIVED = "dedup_messages_received"
+
+
 class Push(Event):
     """A milestone as the chaos process of `fault` is told of it: at `message`, so many were sent and had an outcome."""
 
