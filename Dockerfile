@@ -72,7 +72,7 @@ ENV JAVA_HOME=/usr/lib/jvm/default-java
 
 # PySpark's home becomes /opt/spark, where Spark's users and its operator look for it. What verification never uses stays
 # out: streaming state on disk (RocksDB), Hive, Spark Connect, machine learning, and native code for other systems. Of
-# histories in S3 Spark itself knows nothing: our Python code reads them (dedup/stores.py).
+# histories in S3 Spark itself knows nothing: our Python code reads them (dedup/history/stores.py).
 FROM java AS spark
 LABEL org.opencontainers.image.title="dedup-spark" \
       org.opencontainers.image.description="Verifies histories of dedup experiments on Spark" \

@@ -66,12 +66,12 @@ bench: setup ## Every benchmark: ratios against the brokers' own tools, measured
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
 crd: setup ## Write crds/ again, from the models of the experiment
-	$(PYTHON) -m dedup_operator.crd >.crd.yaml
+	$(PYTHON) -m dedup_operator.schema.crd >.crd.yaml
 	mv .crd.yaml crds/dedupexperiment.yaml
 	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
 
 tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
-	$(PYTHON) -m dedup.counts <docs/verdicts.md >.verdicts.md
+	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md
 	mv .verdicts.md docs/verdicts.md
 
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)

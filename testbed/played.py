@@ -11,8 +11,8 @@ from uuid import uuid4
 import yaml
 from kubernetes.client import ApiClient
 
-from dedup_operator import crd
 from dedup_operator.clusters import LiveCluster, Object, path_of
+from dedup_operator.schema import crd
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import apply, ask, known
 from testbed.worlds import store_secret

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from dedup.deployments import STRIMZI
+from dedup.experiment.deployments import STRIMZI
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.reports import BULLETIN
 from dedup_operator.objects.settings import STORE_KEYS, Settings

@@ -27,8 +27,8 @@ from typing import Any, Final
 import pyarrow as pa
 import yaml
 
-from dedup import histories
-from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.history import histories
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
 
 GOLDEN: Final = Path(__file__).parent / "histories"
 OUTCOMES: Final = {"ok": 0, "fail": 1, "unknown": 2}
@@ -44,7 +44,7 @@ Place = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class History:
-    """The rows of one run, as the columns of `dedup.histories` name them; `ends` None: the end is what was read.
+    """The rows of one run, as the columns of a history name them; `ends` None: the end is what was read.
 
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
     """

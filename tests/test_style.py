@@ -181,7 +181,7 @@ def test_the_oracle_shares_no_code_with_the_job() -> None:
     """Two judges that share code agree on its mistakes too."""
     package = ROOT / "spark" / "dedup_spark"
     oracle = (package / "oracle.py").read_text()
-    others = {path.stem: set(imports(path.read_text())) for path in package.glob("*.py") if path.name != "oracle.py"}
+    others = {path.stem: set(imports(path.read_text())) for path in package.rglob("*.py") if path.name != "oracle.py"}
     assert not [name for name in imports(oracle) if name.startswith("dedup_spark")]
     assert {stem for stem, names in others.items() if any("oracle" in name for name in names)} == {"opinions"}
     assert {stem for stem, names in others.items() if any("opinions" in name for name in names)} == {"report"}

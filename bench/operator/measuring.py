@@ -32,9 +32,9 @@ from testbed.specs import changed
 from testbed.worlds import STORE, Player
 from urllib3.exceptions import HTTPError
 
-from dedup_lab.ports import free
-from dedup_operator import crd
+from dedup_lab.systems.ports import free
 from dedup_operator.clusters import path_of
+from dedup_operator.schema import crd
 from dedup_runners.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from contenders import Contest, Sample
 
-from dedup_lab import kafka, labs, pulsar
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
 
 Contender = Callable[[Contest], Sample]

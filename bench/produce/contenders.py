@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dedup.endpoints import Endpoints
-from dedup.manifests import ProducerReport
-from dedup_lab import jars, java
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import ProducerReport
+from dedup_lab import java
+from dedup_lab.systems import jars
 from dedup_runners.admins import Admin
 
 IN_FLIGHT = 200_000

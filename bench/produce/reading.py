@@ -4,7 +4,7 @@ import json
 import sys
 import time
 
-from dedup.manifests import ConsumerReport
+from dedup.wire.manifests import ConsumerReport
 from dedup_runners.configs import ConsumerConfig, read
 from dedup_runners.consumer import REPORT, consume
 

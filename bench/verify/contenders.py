@@ -81,9 +81,9 @@ def verdict(session: Any, folders: Folders) -> Found:
 
 def islands(session: Any, folders: Folders) -> Found:
     """What was read, reduced to islands; the number of its rows."""
-    from dedup_spark.chunks import chunks_of, ends_of
+    from dedup_spark.engine.chunks import chunks_of, ends_of
+    from dedup_spark.engine.files import files_of, inspect
     from dedup_spark.evidence import open_folders
-    from dedup_spark.files import files_of, inspect
     from dedup_spark.job import SparkWorkers
 
     opened, _ = open_folders(folders)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dedup.histories import CLOCK, MANIFEST, SCHEMAS, parquet_writer, sha256_of
-from dedup.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.history.histories import CLOCK, MANIFEST, SCHEMAS, parquet_writer, sha256_of
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
 from dedup_lab import caches
 
 SEGMENT: Final = 1 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import platformdirs
 
-from dedup import machines
+from dedup.process import machines
 
 STALE_S = 3_600.0
 """No half-made thing in the cache takes this long to be finished."""

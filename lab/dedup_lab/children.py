@@ -1,8 +1,8 @@
 """The processes that the lab starts besides brokers: producers, consumers, chaos processes, the Spark job.
 
 Each runs in a session of its own, so that Ctrl-C at the terminal reaches only us and we end them in order; each leaves
-by itself when we are gone (dedup.orphans). Its output goes to a log in the run's folder, and the last line of that log
-is what a user is told when it fails.
+by itself when we are gone (dedup.process.orphans). Its output goes to a log in the run's folder, and the last line of
+that log is what a user is told when it fails.
 """
 
 import os
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dedup.errors import PlatformError
-from dedup.orphans import VARIABLE
-from dedup_runners.companions import POLL_S, Companion
+from dedup.process.orphans import VARIABLE
+from dedup_runners.attempt.companions import POLL_S, Companion
 
 END_S: Final = 5.0
 

@@ -19,11 +19,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dedup import __version__, machines
-from dedup.anomalies import Engine
+from dedup import __version__
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, one_line
-from dedup.experiments import Expectation, json_schema, load
-from dedup_lab import streams
+from dedup.experiment.spec import Expectation, json_schema, load
+from dedup.judgement.anomalies import Engine
+from dedup.process import machines
+from dedup_lab.terminal import streams
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -164,7 +165,7 @@ def verify(
 
         dedup verify my-history --expect AtLeastOnce
     """
-    from dedup.stores import place
+    from dedup.history.stores import place
     from dedup_lab import verifications
 
     ask = partial(verifications.verify, expect=expect, alone=engine, trust_csv=trust_csv, findings=findings)
@@ -238,8 +239,10 @@ def results(
 
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
-    from dedup_lab import clusters, reports, resources
+    from dedup_lab.cluster import access as clusters
+    from dedup_lab.cluster import resources
     from dedup_lab.results import Results, is_local
+    from dedup_lab.terminal import reports
 
     if is_local(name):
         of_clusters = {"--namespace": namespace, "--context": context, "--kubeconfig": kubeconfig, "--output": output}
@@ -271,7 +274,8 @@ def logs(
     dedup logs kafka-kill-tcp --namespace lab --follow
     dedup logs kafka-kill-tcp --run kafka-dedup-001
     """
-    from dedup_lab import clusters, pod_logs
+    from dedup_lab.cluster import access as clusters
+    from dedup_lab.cluster import pod_logs
 
     def warn(text: str) -> None:
         _console().print(f"[yellow]warning[/] {escape(text)}", soft_wrap=True)
@@ -296,7 +300,7 @@ def list_faults(
 ) -> None:
     """List the kinds of faults: what each does, its settings and their defaults, where it works, and what it needs."""
     from dedup.faults import tables
-    from dedup_lab import listings
+    from dedup_lab.terminal import listings
 
     if output is Listing.TABLE:
         listings.show_faults(tables.rows(), _console(stderr=False))
@@ -310,7 +314,7 @@ def list_clients() -> None:
     """List the client libraries: what each speaks to, and the settings that an experiment may give it."""
     from rich.table import Table
 
-    from dedup.clients import CLIENTS, products
+    from dedup.experiment.clients import CLIENTS, products
 
     table = Table("client", "speaks to", "what it is", "settings")
     for client in CLIENTS.values():

@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from dedup.experiments import Experiment, System
-from dedup.manifests import Record
-from dedup.plans import plan
-from dedup_lab.systems import PRODUCTS
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, System
+from dedup.wire.manifests import Record
+from dedup_lab.systems.running import PRODUCTS
 
 RUN_S: Final = 12.0
 """What every run takes beside its messages and faults: a topic, two clients, proofs that all is healed and at rest."""

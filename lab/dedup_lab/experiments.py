@@ -10,22 +10,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup import machines
-from dedup.attempts import result_of
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment
+from dedup.experiment.plans import deduplicates, out_of_reach, plan
+from dedup.experiment.spec import Experiment
+from dedup.experiment.stages import Stage, State, drive, rewound, schedule
 from dedup.faults.kinds import Platform
-from dedup.plans import deduplicates, out_of_reach, plan
-from dedup.reports import gather, keep, write
-from dedup.stages import Stage, State, drive, rewound, schedule
-from dedup_lab import caches, estimates, java, labs, reports, results
+from dedup.history.attempts import result_of
+from dedup.history.reports import gather, keep, write
+from dedup.process import machines
+from dedup_lab import caches, estimates, java, results
 from dedup_lab.children import Children
-from dedup_lab.jars import read_lock
 from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.prefetches import Prefetch
-from dedup_lab.reporters import ConsoleReporter
 from dedup_lab.results import Results
+from dedup_lab.systems import labs
+from dedup_lab.systems.jars import read_lock
+from dedup_lab.terminal import reports
+from dedup_lab.terminal.reporters import ConsoleReporter
 from dedup_lab.trials import SparkTrial
 from dedup_runners import clients
 

@@ -3,8 +3,8 @@
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
 message at a time and is left out above a million messages a run. The local engine is Spark's method in this process:
 for histories that are small it may stand for Spark, of which the start alone takes most of a minute. Each can be asked
-alone. What they said is kept next to the history (dedup/reports.py), so that a report can be made again without judging
-again.
+alone. What they said is kept next to the history (dedup/history/reports.py), so that a report can be made again without
+judging again.
 """
 
 import shutil
@@ -15,13 +15,13 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.anomalies import Engine, Verification
 from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
-from dedup.histories import MANIFEST
-from dedup.pairs import holds_pair, unpack
-from dedup.reports import open_folder
-from dedup.stores import Place, fetched
-from dedup.verdicts import ORACLE_LIMIT, Evidence
+from dedup.history.histories import MANIFEST
+from dedup.history.pairs import holds_pair, unpack
+from dedup.history.reports import open_folder
+from dedup.history.stores import Place, fetched
+from dedup.judgement.anomalies import Engine, Verification
+from dedup.judgement.verdicts import ORACLE_LIMIT, Evidence
 from dedup_lab import java
 from dedup_lab.children import Child, Children, python
 from dedup_spark import local

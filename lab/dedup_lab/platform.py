@@ -12,20 +12,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from dedup import machines
-from dedup.attempts import Attempt, missed_of, result_of
-from dedup.endings import Kind
 from dedup.errors import DedupError, PlatformError
-from dedup.experiments import Experiment, System
-from dedup.manifests import Manifest
-from dedup.plans import plan
-from dedup.stages import POLL_S, Observation, Stage, Status, Task
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, System
+from dedup.experiment.stages import POLL_S, Observation, Stage, Status, Task
+from dedup.history.attempts import Attempt, missed_of, result_of
+from dedup.judgement.endings import Kind
+from dedup.process import machines
+from dedup.wire.manifests import Manifest
 from dedup_lab import java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
-from dedup_lab.systems import RunningSystem
-from dedup_runners.courses import NO_HOOKS, Course, Hooks, Situation
-from dedup_runners.progress import Progress
+from dedup_lab.systems.running import RunningSystem
+from dedup_runners.attempt.courses import NO_HOOKS, Course, Hooks, Situation
+from dedup_runners.attempt.progress import Progress
 
 CANCEL_S = 60.0
 WHOLE_S: Final = 60.0

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from dedup.errors import DedupError
-from dedup.experiments import Experiment
-from dedup.orphans import leave_with_parent
-from dedup_lab import jars
+from dedup.experiment.spec import Experiment
+from dedup.process.orphans import leave_with_parent
 from dedup_lab.children import Children, python
+from dedup_lab.systems import jars
 
 NICENESS: Final = 19
 

@@ -2,7 +2,7 @@
 
 experiment.json   the experiment as it is run, after the command line's changes
 state.json        where the stage machine stands
-runs/RUN/attempt-N/   one history each (dedup.histories)
+runs/RUN/attempt-N/   one history each (dedup.history.histories)
 logs/SYSTEM/      what the brokers said
 summary.json, *_dedup_output.txt, *_order_output.txt   written by the last stage
 
@@ -16,14 +16,14 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
-from dedup.endings import Kind
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment, parse
-from dedup.plans import Run
-from dedup.reports import SUMMARY
-from dedup.stages import State
-from dedup.stores import write_whole
+from dedup.experiment.plans import Run
+from dedup.experiment.spec import Experiment, parse
+from dedup.experiment.stages import State
+from dedup.history.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
+from dedup.history.reports import SUMMARY
+from dedup.history.stores import write_whole
+from dedup.judgement.endings import Kind
 from dedup.wire.files import Failure
 
 EXPERIMENT: Final = "experiment.json"

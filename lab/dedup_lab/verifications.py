@@ -8,22 +8,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dedup import histories
-from dedup.anomalies import Engine
-from dedup.conclusions import conclude
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
-from dedup.experiments import Expectation
-from dedup.pairs import COLUMNS
-from dedup.reports import gather
-from dedup.stores import Place, place, reached
-from dedup.summaries import Summary, summarise, summarise_alone
-from dedup.verdicts import JUDGES, Evidence, judge_alone
+from dedup.experiment.spec import Expectation
+from dedup.history import histories
+from dedup.history.pairs import COLUMNS
+from dedup.history.reports import gather
+from dedup.history.stores import Place, place, reached
+from dedup.judgement.anomalies import Engine
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.summaries import Summary, summarise, summarise_alone
+from dedup.judgement.verdicts import JUDGES, Evidence, judge_alone
 from dedup_lab import java
 from dedup_lab.children import Children
-from dedup_lab.findings import show_telling
 from dedup_lab.judging import LOG, judge
-from dedup_lab.reports import coloured, show_reasons, show_runs, show_summary
 from dedup_lab.results import EXPERIMENT, Results
+from dedup_lab.terminal.findings import show_telling
+from dedup_lab.terminal.reports import coloured, show_reasons, show_runs, show_summary
 
 TIMEOUT_S = 3600.0
 

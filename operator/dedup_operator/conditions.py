@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 from dedup.errors import one_line
-from dedup.stages import RUN_STAGES, Stage, State, Task, current, finished
+from dedup.experiment.stages import RUN_STAGES, Stage, State, Task, current, finished
 from dedup_operator.sights import Told
 from dedup_operator.statuses import Condition, Judgement, Kept, Phase, Standing, Status
 from dedup_operator.stories import runs_over

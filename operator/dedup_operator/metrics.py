@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, NamedTuple
 
-from dedup.stages import Stage, State, Task, current
+from dedup.experiment.stages import Stage, State, Task, current
 from dedup_operator.statuses import Judgement, Status, Sums
 from dedup_operator.stories import runs_over
 

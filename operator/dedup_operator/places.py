@@ -13,10 +13,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from dedup.assignments import GRACE_S
 from dedup.errors import DedupError
-from dedup.experiments import Experiment
-from dedup.stages import State, Task, current, timeout_of
+from dedup.experiment.assignments import GRACE_S
+from dedup.experiment.spec import Experiment
+from dedup.experiment.stages import State, Task, current, timeout_of
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import TIME
 from dedup_operator.platforms import KubernetesPlatform

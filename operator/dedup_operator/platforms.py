@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from dedup.deployments import STRIMZI
 from dedup.errors import PlatformError
-from dedup.experiments import Experiment, System
-from dedup.plans import plan
-from dedup.stages import Observation, Stage, Status, Task
+from dedup.experiment.deployments import STRIMZI
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, System
+from dedup.experiment.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
 from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, UnknownKind
 from dedup_operator.objects.accounts import accounts, needs_deadlines

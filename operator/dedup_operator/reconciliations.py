@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.experiments import Experiment, parse
-from dedup.stages import (
+from dedup.experiment.spec import Experiment, parse
+from dedup.experiment.stages import (
     Observation,
     Stage,
     State,
@@ -29,7 +29,7 @@ from dedup.stages import (
     finished,
     schedule,
 )
-from dedup.stages import Status as Seen
+from dedup.experiment.stages import Status as Seen
 from dedup_operator import retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (

@@ -11,7 +11,7 @@ The snapshot stays in any case: it says that its runToken is used.
 from datetime import UTC, datetime
 from typing import Final
 
-from dedup.experiments import Keep, Retention
+from dedup.experiment.spec import Keep, Retention
 from dedup_operator.clusters import Cluster, Object, UnknownKind
 from dedup_operator.conditions import TIME
 from dedup_operator.objects.names import EXECUTION, Owner, execution_of

@@ -10,10 +10,10 @@ from typing import Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from dedup.assignments import MISSED
 from dedup.errors import PlatformError, one_line
+from dedup.experiment.assignments import MISSED
+from dedup.experiment.stages import Observation, Status
 from dedup.parts import Part
-from dedup.stages import Observation, Status
 from dedup_operator.clusters import Object
 from dedup_operator.statuses import Judgement, SystemStatus
 

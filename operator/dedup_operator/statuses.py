@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, create_model
 
-from dedup.counts import COUNTS, Counts
 from dedup.errors import PlatformError
+from dedup.experiment.stages import State
+from dedup.judgement.counts import COUNTS, Counts
 from dedup.parts import Name, Part
-from dedup.stages import State
 
 _LARGEST: Final = 2**53
 
@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
 
 class Judgement(StrEnum):
-    """A verdict (`dedup.verdicts.Verdict`), written as Kubernetes writes such values."""
+    """A verdict (`dedup.judgement.verdicts.Verdict`), written as Kubernetes writes such values."""
 
     PASS = "Pass"
     FAIL = "Fail"
@@ -114,7 +114,7 @@ class Kept(Part):
 
 
 class Standing(Part):
-    """Where the stage machine stands (`dedup.stages.State`): what the operator needs to go on after a crash."""
+    """Where the stage machine stands (`dedup.experiment.stages`): what the operator needs to go on after a crash."""
 
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)] = Field(description="of the experiment")
     cursor: Number = Field(0, description="the task of the schedule that is current")

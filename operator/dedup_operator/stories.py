@@ -11,7 +11,7 @@ runs that are replaced, the first ten, and then the 16th, the 32nd, the 64th and
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from dedup.stages import Stage, State, Task
+from dedup.experiment.stages import Stage, State, Task
 from dedup_operator.statuses import Judgement, Phase, Status
 
 TOLD_SINGLY: Final = 10

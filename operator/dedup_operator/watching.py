@@ -42,12 +42,12 @@ from dedup_operator.clusters import (
     UnknownKind,
     Unreachable,
 )
-from dedup_operator.crd import GROUP, KIND, PLURAL, VERSION
 from dedup_operator.leases import Holding
 from dedup_operator.metrics import Metrics, served
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import REMAINS, Reconciler
+from dedup_operator.schema.crd import GROUP, KIND, PLURAL, VERSION
 
 CHILDREN: Final = (
     ("batch", "v1", "jobs"),

@@ -12,10 +12,10 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from dedup import stores
-from dedup.assignments import Assignment
 from dedup.errors import PlatformError
-from dedup.stores import Place
+from dedup.experiment.assignments import Assignment
+from dedup.history import stores
+from dedup.history.stores import Place
 
 CLAIM: Final = "claim.json"
 TAKEN: Final = ("PreconditionFailed", "ConditionalRequestConflict")

@@ -15,22 +15,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dedup import assignments
-from dedup.assignments import LAST_WORD, MISSED, Assignment
-from dedup.attempts import note_ending
-from dedup.endings import Kind
 from dedup.errors import EXIT_ERROR, SpecificationError, one_line
-from dedup.manifests import Manifest
-from dedup.stages import Stage
+from dedup.experiment import assignments
+from dedup.experiment.assignments import LAST_WORD, MISSED, Assignment
+from dedup.experiment.stages import Stage
+from dedup.history.attempts import note_ending
+from dedup.judgement.endings import Kind
 from dedup.wire.files import Failure
+from dedup.wire.manifests import Manifest
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
 from dedup_runners.admins.discoveries import discovered
+from dedup_runners.attempt.companions import Neighbours
+from dedup_runners.attempt.courses import Course, Situation
+from dedup_runners.attempt.progress import Progress
 from dedup_runners.chaos import sites
-from dedup_runners.chaos.sites import Site
-from dedup_runners.companions import Neighbours
-from dedup_runners.courses import Course, Situation
-from dedup_runners.progress import Progress
+from dedup_runners.chaos.sites.protocol import Site
 
 REPORT_EVERY_S: Final = 5.0
 ENDED_TOGETHER_S: Final = 2.0

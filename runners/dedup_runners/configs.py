@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dedup.clients import Library
-from dedup.endpoints import Endpoints
 from dedup.errors import SpecificationError
+from dedup.experiment.clients import Library
+from dedup.experiment.endpoints import Endpoints
 
 C = TypeVar("C", bound="RunnerConfig")
 

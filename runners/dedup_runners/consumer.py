@@ -18,15 +18,15 @@ from typing import Final
 import numpy as np
 
 from dedup.errors import PlatformError
-from dedup.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup.wire.clients import Metric
+from dedup.wire.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig
-from dedup_runners.coverage import Coverage
-from dedup_runners.journals import Observer, save_report, usage
 from dedup_runners.metrics import served
-from dedup_runners.recorders import Recorder
+from dedup_runners.recording.coverage import Coverage
+from dedup_runners.recording.journals import Observer, save_report, usage
+from dedup_runners.recording.recorders import Recorder
 
 READ_S: Final = 0.2
 MAX_PROBLEMS: Final = 10

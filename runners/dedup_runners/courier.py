@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from dedup import assignments, stores
-from dedup.assignments import Assignment
 from dedup.errors import DedupError, SpecificationError
-from dedup.histories import MANIFEST, OPEN_SUFFIX, TABLES
-from dedup.stores import Place
+from dedup.experiment import assignments
+from dedup.experiment.assignments import Assignment
+from dedup.history import stores
+from dedup.history.histories import MANIFEST, OPEN_SUFFIX, TABLES
+from dedup.history.stores import Place
 from dedup_runners import claims, programs
 from dedup_runners.waiting import until
 

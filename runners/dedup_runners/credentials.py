@@ -1,8 +1,9 @@
 """TLS and log-ins, as each library wants to be told of them.
 
 A system that is deployed for an experiment speaks in the open, within the cluster. One that is there already may ask
-for TLS, and who we are. What the answer is lies in files, which a Secret filled (`dedup.endpoints.Security` names
-them); it is read here, handed to a library, and never written down: not to a log, not to a history, not to an error.
+for TLS, and who we are. What the answer is lies in files, which a Secret filled (`Security` of
+`dedup.experiment.endpoints` names them); it is read here, handed to a library, and never written down: not to a log,
+not to a history, not to an error.
 """
 
 import re
@@ -10,8 +11,8 @@ import ssl
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dedup.endpoints import Security
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Security
 
 MAX_BYTES: Final = 64 << 10
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")

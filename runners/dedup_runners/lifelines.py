@@ -6,7 +6,7 @@ exception, `kill -9`, out of memory), the kernel drops the lock, and whoever loo
 in order writes its exit code into the file first; an unlocked file without one tells of a death.
 
 The folder is named by DEDUP_SHARED. Where nobody sets it (a local process under the lab), nothing is held or watched:
-there the parent's pipe does the same (dedup.orphans).
+there the parent's pipe does the same (dedup.process.orphans).
 """
 
 import fcntl
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from dedup.experiments import MAX_TIMEOUT_S
-from dedup.orphans import EXIT_CODE
+from dedup.experiment.spec import MAX_TIMEOUT_S
+from dedup.process.orphans import EXIT_CODE
 from dedup_runners.waiting import until
 
 VARIABLE: Final = "DEDUP_SHARED"

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
-from dedup.manifests import ProducerReport, Segment
+from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
 from dedup.wire.clients import Mark, Metric, Milestone
 from dedup.wire.faults import FaultEvent, FaultLine
+from dedup.wire.manifests import ProducerReport, Segment
 from dedup_runners import programs
 from dedup_runners.clients import (
     Chunk,
@@ -36,10 +36,10 @@ from dedup_runners.clients import (
     make_producer,
 )
 from dedup_runners.configs import ProducerConfig
-from dedup_runners.journals import Journal, Observer, save_report, usage
 from dedup_runners.metrics import served
 from dedup_runners.paces import Pace
-from dedup_runners.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
+from dedup_runners.recording.journals import Journal, Observer, save_report, usage
+from dedup_runners.recording.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
 from dedup_runners.triggers import TriggerClient
 
 CHUNK: Final = 8192

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from dedup.assignments import EXIT_CLAIMED
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
-from dedup.orphans import leave_with_parent
+from dedup.experiment.assignments import EXIT_CLAIMED
+from dedup.process.orphans import leave_with_parent
 from dedup_runners import clients, lifelines
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.configs import C, read

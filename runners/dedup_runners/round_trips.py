@@ -9,7 +9,7 @@ stands in the clients' path:
 
     python -m dedup_runners.round_trips kafka --clients 127.0.0.1:39092 --direct kafka-0.kafka-brokers:9092
 
-A system that is there already is told as endpoints (`dedup.endpoints`), TLS and log-in included; the operator does:
+A system that is there already is given as its endpoints, TLS and log-in included; the operator does:
 
     python -m dedup_runners.round_trips existing --endpoints '{"system": "kafka", …}'
 
@@ -35,9 +35,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pydantic import ValidationError
 
-from dedup.endpoints import OPEN, Endpoints, Security
 from dedup.errors import EXIT_ERROR, DedupError
-from dedup.systems import Protocol
+from dedup.experiment.endpoints import OPEN, Endpoints, Security
+from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
 from dedup_runners.admins import CALL_TIMEOUT_S
 from dedup_runners.admins.discoveries import discovered, let_in
@@ -309,7 +309,7 @@ def _parser() -> argparse.ArgumentParser:
     pulsar.add_argument("--listener", metavar="NAME", help="the advertised listener that clients name")
     existing = systems.add_parser("existing", help="a cluster that is there already")
     existing.set_defaults(round_trip=_existing)
-    existing.add_argument("--endpoints", required=True, type=_endpoints, metavar="JSON", help="dedup.endpoints")
+    existing.add_argument("--endpoints", required=True, type=_endpoints, metavar="JSON", help="where it is reached")
     for system in (kafka, pulsar, existing):
         system.add_argument("--timeout-s", type=float, default=TIMEOUT_S, metavar="S", help="give up after that")
     for system in (kafka, pulsar):

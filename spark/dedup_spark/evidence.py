@@ -2,7 +2,7 @@
 
 A damaged folder is found before its rows are counted, by the checksums of its manifest: one unreadable file inside a
 Spark job would end the job, and with it the verdicts of all the other runs. What the manifest itself and the names in a
-folder tell is looked at here; the files are the workers' (dedup_spark/files.py).
+folder tell is looked at here; the files are the workers' (dedup_spark/engine/files.py).
 """
 
 from collections.abc import Collection, Sequence
@@ -11,13 +11,13 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup import reports
-from dedup.anomalies import Verification
 from dedup.errors import DedupError, EvidenceError
-from dedup.histories import omissions, read_manifest
-from dedup.manifests import Manifest
-from dedup.stores import Place, reached, write_whole
-from dedup.verdicts import Evidence
+from dedup.history import reports
+from dedup.history.histories import omissions, read_manifest
+from dedup.history.stores import Place, reached, write_whole
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.verdicts import Evidence
+from dedup.wire.manifests import Manifest
 
 AT_ONCE: Final = 16
 """So many folders are looked at, or written to, at the same time: a store takes its time for each."""

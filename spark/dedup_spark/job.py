@@ -35,23 +35,24 @@ from pyspark.sql.functions import col
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from dedup.anomalies import Engine, Verification
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
-from dedup.histories import run_folders
-from dedup.manifests import Manifest
-from dedup.orphans import leave_with_parent
-from dedup.stores import Place, place, reached
-from dedup_spark import judging, rereads, stretches, tails, values
-from dedup_spark.borders import Carry
-from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
-from dedup_spark.columns import Columns, firsts, joined, size, taken
+from dedup.history.histories import run_folders
+from dedup.history.stores import Place, place, reached
+from dedup.judgement.anomalies import Engine, Verification
+from dedup.process.orphans import leave_with_parent
+from dedup.wire.manifests import Manifest
+from dedup_spark import judging
+from dedup_spark.engine import rereads, stretches, tails, values
+from dedup_spark.engine.borders import Carry
+from dedup_spark.engine.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
+from dedup_spark.engine.columns import Columns, firsts, joined, size, taken
+from dedup_spark.engine.files import File, Inspected, inspect
+from dedup_spark.engine.findings import STRETCH, TOGETHER, Findings, gather
+from dedup_spark.engine.islands import BUCKET, DISPUTED, ISLAND, READ
+from dedup_spark.engine.positions import Ends
+from dedup_spark.engine.tables import Part, Tables
 from dedup_spark.evidence import Problem, Report, keep, open_folders, write_report
-from dedup_spark.files import File, Inspected, inspect
-from dedup_spark.findings import STRETCH, TOGETHER, Findings, gather
-from dedup_spark.islands import BUCKET, DISPUTED, ISLAND, READ
-from dedup_spark.positions import Ends
 from dedup_spark.sessions import GONE, session
-from dedup_spark.tables import Part, Tables
 
 ITEMS_A_TASK: Final = 32
 TASKS_A_CORE: Final = 16

@@ -11,7 +11,7 @@
 Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
 a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
 grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once. What
-is listed without a limit goes from the workers straight to files (dedup_spark/tables.py).
+is listed without a limit goes from the workers straight to files (dedup_spark/engine/tables.py).
 
 What docs/design.md §6 leaves open is decided thus, here and in the oracle alike:
 
@@ -39,20 +39,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from dedup.anomalies import Verification
-from dedup.counts import JUMP_COUNTS
-from dedup.findings import RANGES, windows_of
-from dedup.manifests import Manifest
-from dedup.stores import Place
-from dedup_spark.borders import Carry, carry, falls, gaps, sends, suspects
-from dedup_spark.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
-from dedup_spark.clocks import borders_of
+from dedup.history.stores import Place
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.counts import JUMP_COUNTS
+from dedup.judgement.findings import RANGES, windows_of
+from dedup.wire.manifests import Manifest
+from dedup_spark.engine.borders import Carry, carry, falls, gaps, sends, suspects
+from dedup_spark.engine.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
+from dedup_spark.engine.clocks import borders_of
+from dedup_spark.engine.files import File, Inspected, files_of
+from dedup_spark.engine.findings import Findings
+from dedup_spark.engine.islands import READ
+from dedup_spark.engine.positions import Ends
+from dedup_spark.engine.tables import Tables, close, tables_in
 from dedup_spark.evidence import Problem, damaged
-from dedup_spark.files import File, Inspected, files_of
-from dedup_spark.findings import Findings
-from dedup_spark.islands import READ
-from dedup_spark.positions import Ends
-from dedup_spark.tables import Tables, close, tables_in
 
 
 class Workers(Protocol):
@@ -87,7 +87,7 @@ def verify(
 ) -> tuple[list[Verification], list[Problem]]:
     """Verify folders; one whose files are not, or do not hold, what its manifest says becomes a problem.
 
-    With a `findings_folder` every finding is written there, too (dedup_spark/tables.py).
+    With a `findings_folder` every finding is written there, too (dedup_spark/engine/tables.py).
     """
     inspected = workers.inspect(list(files_of(folders)))
     wrong = _damages(inspected)

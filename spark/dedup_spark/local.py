@@ -13,18 +13,19 @@ from typing import Final
 
 import numpy as np
 
-from dedup.anomalies import Engine
-from dedup.stores import Place
-from dedup_spark import judging, rereads, stretches, tails, values
-from dedup_spark.borders import Carry
-from dedup_spark.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
-from dedup_spark.columns import Columns, Mask, firsts, joined, taken
+from dedup.history.stores import Place
+from dedup.judgement.anomalies import Engine
+from dedup_spark import judging
+from dedup_spark.engine import rereads, stretches, tails, values
+from dedup_spark.engine.borders import Carry
+from dedup_spark.engine.chunks import CHUNK_ROWS, Chunk, Note, reduce, row_columns
+from dedup_spark.engine.columns import Columns, Mask, firsts, joined, taken
+from dedup_spark.engine.files import File, Inspected, inspect
+from dedup_spark.engine.findings import STRETCH, Findings
+from dedup_spark.engine.islands import BUCKET, ISLAND, READ
+from dedup_spark.engine.positions import Ends
+from dedup_spark.engine.tables import Tables
 from dedup_spark.evidence import Report, open_folders
-from dedup_spark.files import File, Inspected, inspect
-from dedup_spark.findings import STRETCH, Findings
-from dedup_spark.islands import BUCKET, ISLAND, READ
-from dedup_spark.positions import Ends
-from dedup_spark.tables import Tables
 
 PORTION: Final = 1 << 20
 """So many islands are judged at once, and as many more as belong to the same values."""

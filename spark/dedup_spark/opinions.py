@@ -4,11 +4,11 @@ The two share no code, so an error in one shows as a disagreement. The oracle re
 out above a million messages a run.
 """
 
-from dedup.anomalies import Verification
 from dedup.errors import EnvironmentError_
-from dedup.manifests import Manifest
-from dedup.stores import Place, fetched
-from dedup.verdicts import ORACLE_LIMIT, Evidence
+from dedup.history.stores import Place, fetched
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.verdicts import ORACLE_LIMIT, Evidence
+from dedup.wire.manifests import Manifest
 from dedup_spark import oracle
 
 Answers = dict[str, Verification | str]

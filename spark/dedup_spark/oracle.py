@@ -12,9 +12,9 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from dedup.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
-from dedup.counts import Jump
-from dedup.histories import SCHEMAS, read_manifest, segments
+from dedup.history.histories import SCHEMAS, read_manifest, segments
+from dedup.judgement.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
+from dedup.judgement.counts import Jump
 
 OK, FAIL, UNKNOWN = 0, 1, 2
 Message = tuple[int, int]  # stream, value

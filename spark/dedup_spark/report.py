@@ -5,9 +5,9 @@
 ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
 that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
 oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
-Then all is concluded and written (dedup/reports.py). The last line printed is a *bulletin*: one line of JSON for the
-operator, who has no way into the store. In a cluster it is written into the ConfigMap of --result as well, where the
-operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
+Then all is concluded and written (dedup/history/reports.py). The last line printed is a *bulletin*: one line of JSON
+for the operator, who has no way into the store. In a cluster it is written into the ConfigMap of --result as well,
+where the operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
 """
@@ -24,14 +24,14 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dedup import reports
-from dedup.counts import COUNTS, Counts
 from dedup.errors import EXIT_ERROR, DedupError, SpecificationError, one_line
-from dedup.experiments import Experiment, load
-from dedup.histories import omissions
-from dedup.stores import Place, place
-from dedup.summaries import GroupRow, Summary
-from dedup.verdicts import Code, Evidence, Verdict
+from dedup.experiment.spec import Experiment, load
+from dedup.history import reports
+from dedup.history.histories import omissions
+from dedup.history.stores import Place, place
+from dedup.judgement.counts import COUNTS, Counts
+from dedup.judgement.summaries import GroupRow, Summary
+from dedup.judgement.verdicts import Code, Evidence, Verdict
 from dedup_spark import homes
 from dedup_spark.opinions import second_opinion
 

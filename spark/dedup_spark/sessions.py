@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_
-from dedup.orphans import leave_with_parent
+from dedup.process.orphans import leave_with_parent
 
 DRIVER_MEMORY: Final = "2g"
 LOOPBACK: Final = "127.0.0.1"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from dedup.experiments import parse
-from dedup.stages import RUN_STAGES, Stage, schedule
+from dedup.experiment.spec import parse
+from dedup.experiment.stages import RUN_STAGES, Stage, schedule
 from dedup_operator.clusters import Object
 from testbed.specs import changed
 

@@ -22,9 +22,9 @@ from typing import Final, NamedTuple, NoReturn
 import psutil
 
 from dedup.errors import DedupError, PlatformError
-from dedup_lab import labs
 from dedup_lab.caches import Progress, root
-from dedup_lab.keepers import last_words
+from dedup_lab.systems import labs
+from dedup_lab.systems.keepers import last_words
 from dedup_runners.waiting import until
 from testbed.cluster import binaries, clusters, control_plane, slots
 from testbed.cluster.binaries import KUBECTL

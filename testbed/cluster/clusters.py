@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 import kubernetes
 
 from dedup.errors import PlatformError
-from dedup_lab import labs
 from dedup_lab.caches import Progress, silent
-from dedup_lab.labs import Lab
+from dedup_lab.systems import labs
+from dedup_lab.systems.labs import Lab
 from dedup_runners.waiting import until
 from testbed.cluster import addons, binaries, certificates, control_plane, images, nodes, packages, slots
 from testbed.cluster.api_servers import ApiServer

@@ -13,7 +13,7 @@ How the two are put together:
 - **Who may do what**: there is one user, `admin`, known by a random token and a member of `system:masters`; everybody
   else is refused (401). RBAC decides about users that come later, such as service accounts.
 
-Both stand under keepers (dedup_lab.keepers): they leave with the process that started them, however it ends.
+Both stand under keepers (dedup_lab.systems.keepers): they leave with the process that started them, however it ends.
 """
 
 import base64
@@ -34,11 +34,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import labs
 from dedup_lab.caches import Progress, silent
-from dedup_lab.jvms import with_free_ports
-from dedup_lab.labs import Lab
-from dedup_lab.ports import free
+from dedup_lab.systems import labs
+from dedup_lab.systems.jvms import with_free_ports
+from dedup_lab.systems.labs import Lab
+from dedup_lab.systems.ports import free
 from dedup_runners.waiting import until
 from testbed.cluster import binaries
 from testbed.cluster.api_servers import ApiServer

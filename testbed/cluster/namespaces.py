@@ -21,7 +21,7 @@ from typing import Final
 import psutil
 
 from dedup.errors import PlatformError
-from dedup_lab.labs import Lab
+from dedup_lab.systems.labs import Lab
 from dedup_runners.waiting import until
 from testbed.cluster import packages
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import jars
 from dedup_lab.caches import Progress, remove_stale, root
+from dedup_lab.systems import jars
 from testbed.cluster import binaries
 from testbed.cluster.processes import AGAIN, CHECKOUT, run
 

@@ -25,15 +25,15 @@ from kubernetes.client import ApiClient, ApiException, CoreV1Api
 from kubernetes.utils import create_from_dict
 
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, PlatformError
-from dedup.experiments import Experiment, Network, load
-from dedup.plans import plan
-from dedup.verdicts import RunVerdict, Verdict, demand_of, judge_run, worst
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, Network, load
+from dedup.judgement.verdicts import RunVerdict, Verdict, demand_of, judge_run, worst
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 from dedup_runners.waiting import until
 from testbed.cluster import api_servers
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused
+from testbed.cluster.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.runs import Scene, carry_out
 from testbed.kill_leader.sessions import Pod
 from testbed.kill_leader.targets import TARGETS, Target

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from dedup.endpoints import Endpoints
 from dedup.errors import DedupError
+from dedup.experiment.endpoints import Endpoints
 from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup_runners.admins import connect
 from dedup_runners.chaos.watchdog import append

@@ -1,9 +1,9 @@
 """One run: produce, kill the leader at message N, hold it down, consume, and fetch the history.
 
 Producer and consumer are those of the project, in a pod beside Toxiproxy, on the clients' path. The order of things is
-every run's (dedup_runners.courses); what the lab's chaos process does beside them, a person's hand does here: this
-module. So there is no chaos journal, and the record of the fault says what was seen: by the agent in the pod, by the
-kubelet (exit code 137), by the clients.
+every run's (dedup_runners.attempt.courses); what the lab's chaos process does beside them, a person's hand does here:
+this module. So there is no chaos journal, and the record of the fault says what was seen: by the agent in the pod, by
+the kubelet (exit code 137), by the clients.
 """
 
 import io
@@ -15,17 +15,17 @@ from typing import Any, Final, NamedTuple
 from kubernetes.client import ApiClient
 
 from dedup import __version__
-from dedup.endpoints import Broker, Endpoints
-from dedup.experiments import Experiment
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.plans import Run, deduplicates
+from dedup.experiment.spec import Experiment
 from dedup.faults.records import Planned, assemble
-from dedup.histories import MANIFEST
-from dedup.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
-from dedup.plans import Run, deduplicates
+from dedup.history.histories import MANIFEST
 from dedup.wire.clients import Disturbance, Mark
 from dedup.wire.faults import Detail, FaultEvent, FaultLine
+from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
+from dedup_runners.attempt.courses import other_files
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
-from dedup_runners.courses import other_files
-from dedup_runners.journals import lines
+from dedup_runners.recording.journals import lines
 from dedup_runners.waiting import until
 from testbed import pods
 from testbed.kill_leader.sessions import Pod, Session, shells

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kubernetes.client import ApiClient, AppsV1Api
 
 from dedup.errors import EnvironmentError_, PlatformError
-from dedup.stages import Status
+from dedup.experiment.stages import Status
 from dedup_operator import sights
 from testbed.pods import ready
 from testbed.requests import ask

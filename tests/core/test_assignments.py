@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup.assignments import Assignment, read
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import SpecificationError
-from dedup.experiments import parse
+from dedup.experiment.assignments import Assignment, read
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.spec import parse
 
 DOCUMENT = {
     "apiVersion": "dedup.dev/v1alpha1",

@@ -4,10 +4,10 @@ from typing import Any
 
 from tests.core.evidences import RUN, all_evidence, duplicates, evidence, experiment
 
-from dedup.conclusions import ExperimentVerdict, GroupVerdict, conclude
-from dedup.experiments import Expectation
-from dedup.plans import plan
-from dedup.verdicts import Code, RunVerdict, Verdict, judge_alone
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Expectation
+from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict, conclude
+from dedup.judgement.verdicts import Code, RunVerdict, Verdict, judge_alone
 
 TREATMENT = {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}
 

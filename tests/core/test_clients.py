@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from dedup.clients import CLIENTS, Client, choices, speaking, table
-from dedup.experiments import System
-from dedup.systems import PRODUCTS
+from dedup.experiment.clients import CLIENTS, Client, choices, speaking, table
+from dedup.experiment.spec import System
+from dedup.experiment.systems import PRODUCTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiment.md"
 
 
 def test_the_page_has_the_table_of_clients() -> None:
-    assert "\n\n" + "\n".join(table()) + "\n\n" in PAGE.read_text(), "put in what `python -m dedup.clients` prints"
+    assert "\n\n" + "\n".join(table()) + "\n\n" in PAGE.read_text(), (
+        "put in what `python -m dedup.experiment.clients` prints"
+    )
 
 
 def test_every_product_has_a_client() -> None:

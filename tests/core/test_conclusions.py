@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.core.evidences import CUT, MESSAGES, all_evidence, duplicates, evidence, experiment, manifest, verification
 
-from dedup.conclusions import ExperimentVerdict, GroupVerdict, Strength, conclude, differences
-from dedup.experiments import Experiment
-from dedup.plans import plan
-from dedup.statistics import rate_bound
-from dedup.verdicts import Code, Evidence, Verdict
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment
+from dedup.experiment.statistics import rate_bound
+from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict, Strength, conclude, differences
+from dedup.judgement.verdicts import Code, Evidence, Verdict
 
 LOST = {"not_received": 1, "received": MESSAGES - 1}
 TREATMENT = {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup.counts import COUNTS, FORBIDDEN, JUMP_COUNTS, TABLES, Counts, Jump, definitions, with_tables
+from dedup.judgement.counts import COUNTS, FORBIDDEN, JUMP_COUNTS, TABLES, Counts, Jump, definitions, with_tables
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "verdicts.md"
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.core.evidences import CUT, MESSAGES, PLANNED_CUT, RUN, duplicates, evidence, experiment
 
-from dedup.demands import Demand, PlannedFault, demand_of
-from dedup.experiments import Expectation
-from dedup.manifests import EndPosition
-from dedup.verdicts import Code, RunVerdict, Verdict, judge_run
+from dedup.experiment.spec import Expectation
+from dedup.judgement.demands import Demand, PlannedFault, demand_of
+from dedup.judgement.verdicts import Code, RunVerdict, Verdict, judge_run
+from dedup.wire.manifests import EndPosition
 
 FAULTS: dict[str, dict[str, Any]] = {
     "killTCP": {"duration": "2s"},

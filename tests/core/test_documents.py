@@ -6,7 +6,7 @@ import pytest
 from testbed.specs import GOOD
 
 from dedup.errors import SpecificationError
-from dedup.experiments import load
+from dedup.experiment.spec import load
 
 
 def refusal_of_file(path: Path, content: bytes) -> str:

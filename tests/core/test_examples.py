@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from dedup.experiments import Experiment, Switch, load
+from dedup.experiment.spec import Experiment, Switch, load
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.registry import Fault

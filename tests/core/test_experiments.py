@@ -11,7 +11,7 @@ import yaml
 from testbed.specs import ABSENT, changed
 
 from dedup.errors import SpecificationError
-from dedup.experiments import (
+from dedup.experiment.spec import (
     Experiment,
     Network,
     Switch,
@@ -19,6 +19,7 @@ from dedup.experiments import (
     json_schema,
     parse,
 )
+from dedup.experiment.systems import Kafka, Pulsar
 from dedup.faults.drop_tcp import Direction, DropTCP
 from dedup.faults.kill import Kill, Victim
 from dedup.faults.kill_tcp import KillTCP
@@ -27,7 +28,6 @@ from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Means, Partition
 from dedup.faults.pod_delete import PodDelete
 from dedup.faults.registry import Fault
-from dedup.systems import Kafka, Pulsar
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:

@@ -6,11 +6,20 @@ from typing import Final
 import pytest
 from tests.core.evidences import all_evidence, duplicates, evidence, experiment
 
-from dedup.anomalies import OrderEvent, Verification
-from dedup.conclusions import conclude
-from dedup.counts import Counts, Jump
-from dedup.exports import HEADER, Exported, closing_lines, dedup_line, dedup_output, export, order_line, order_output
-from dedup.plans import plan
+from dedup.experiment.plans import plan
+from dedup.judgement.anomalies import OrderEvent, Verification
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.counts import Counts, Jump
+from dedup.judgement.exports import (
+    HEADER,
+    Exported,
+    closing_lines,
+    dedup_line,
+    dedup_output,
+    export,
+    order_line,
+    order_output,
+)
 
 JUMPS: Final = [
     line.split()

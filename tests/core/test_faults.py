@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dedup.faults.records import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
-from dedup.manifests import FaultRecord
 from dedup.wire.clients import Disturbance, Mark
 from dedup.wire.faults import FaultLine
+from dedup.wire.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
 MESSAGES = 100

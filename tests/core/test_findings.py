@@ -2,10 +2,10 @@
 
 from tests.core.evidences import all_evidence, evidence, experiment, verification
 
-from dedup.conclusions import conclude
-from dedup.findings import MAX_WINDOWS, Overview, Sum, Window, added, windows_of
-from dedup.plans import plan
-from dedup.summaries import Bin, summarise
+from dedup.experiment.plans import plan
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.findings import MAX_WINDOWS, Overview, Sum, Window, added, windows_of
+from dedup.judgement.summaries import Bin, summarise
 
 
 def sum_(kind: str, messages: int, during: dict[str, int], outside: int = 0) -> Sum:

@@ -14,10 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders import History, write_history
 
-from dedup import histories
 from dedup.errors import EvidenceError
-from dedup.histories import MANIFEST, SCHEMAS, damages, parquet_writer, read_manifest, run_folders, segments, sha256_of
-from dedup.manifests import EndPosition, Manifest
+from dedup.history import histories
+from dedup.history.histories import (
+    MANIFEST,
+    SCHEMAS,
+    damages,
+    parquet_writer,
+    read_manifest,
+    run_folders,
+    segments,
+    sha256_of,
+)
+from dedup.wire.manifests import EndPosition, Manifest
 
 SENT: Final[list[tuple[int, int]]] = [(0, value) for value in range(1, 21)]
 OUTCOMES: Final[list[tuple[int, ...]]] = [(0, value, 0, 0, 0, value - 1, 0) for value in range(1, 21)]

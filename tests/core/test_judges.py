@@ -4,10 +4,10 @@ import pytest
 from tests.core.evidences import RUN, duplicates, evidence
 from tests.core.test_verdicts import codes
 
-from dedup.anomalies import Engine
-from dedup.experiments import Expectation
-from dedup.manifests import Deduplication
-from dedup.verdicts import JUDGES, Code, Evidence, Verdict, judge_alone
+from dedup.experiment.spec import Expectation
+from dedup.judgement.anomalies import Engine
+from dedup.judgement.verdicts import JUDGES, Code, Evidence, Verdict, judge_alone
+from dedup.wire.manifests import Deduplication
 
 
 def asked_alone(engine: Engine, counted: dict[str, int] | None = None) -> Evidence:

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from dedup import machines
 from dedup.errors import EnvironmentError_
+from dedup.process import machines
 
 
 def failed(number: int, path: str | None = None) -> OSError:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from dedup.orphans import EXIT_CODE, VARIABLE
+from dedup.process.orphans import EXIT_CODE, VARIABLE
 
 BOUND_S: Final = 20.0
 CHILD: Final = """
 import os, threading
-from dedup.orphans import VARIABLE, leave_with_parent
+from dedup.process.orphans import VARIABLE, leave_with_parent
 leave_with_parent()
 assert VARIABLE not in os.environ  # its own children must not watch a descriptor that they were not given
 os.write(1, b"!")

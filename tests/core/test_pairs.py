@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders import Golden, golden_histories, write_history, write_pair
 
-from dedup import pairs
 from dedup.errors import EvidenceError
-from dedup.histories import SCHEMAS, damages, read_manifest, segments, sha256_of
-from dedup.manifests import EndPosition, Manifest
+from dedup.history import pairs
+from dedup.history.histories import SCHEMAS, damages, read_manifest, segments, sha256_of
+from dedup.wire.manifests import EndPosition, Manifest
 
 SENT = "value,outcome\n1,ok\n2,unknown\n3,fail\n"
 RECEIVED = "partition,position,value\n0,0,1\n0,1,2\n"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.core import evidences
 
-from dedup.experiments import Experiment, parse
-from dedup.plans import deduplicates, out_of_reach, plan, runs_of
+from dedup.experiment.plans import deduplicates, out_of_reach, plan, runs_of
+from dedup.experiment.spec import Experiment, parse
 
 ALONE = {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}
 

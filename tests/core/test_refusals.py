@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.specs import ABSENT, changed
 
 from dedup.errors import SpecificationError
-from dedup.experiments import parse
+from dedup.experiment.spec import parse
 
 
 def refusal(document: object) -> str:

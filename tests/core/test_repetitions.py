@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 from tests.core.evidences import all_evidence, duplicates, evidence, experiment
 
-from dedup.attempts import attempts_of, ending_of, folder_of, note_ending, result_of
-from dedup.conclusions import ExperimentVerdict, conclude
-from dedup.endings import Kind
-from dedup.histories import MANIFEST
-from dedup.plans import plan
-from dedup.reports import gather
-from dedup.stores import Place
-from dedup.verdicts import Code, Evidence, Verdict
+from dedup.experiment.plans import plan
+from dedup.history.attempts import attempts_of, ending_of, folder_of, note_ending, result_of
+from dedup.history.histories import MANIFEST
+from dedup.history.reports import gather
+from dedup.history.stores import Place
+from dedup.judgement.conclusions import ExperimentVerdict, conclude
+from dedup.judgement.endings import Kind
+from dedup.judgement.verdicts import Code, Evidence, Verdict
 from dedup.wire.files import Failure
 
 MADE: Final = experiment()

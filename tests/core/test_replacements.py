@@ -11,12 +11,12 @@ from tests.core.evidences import CUT, MESSAGES, all_evidence, duplicates, eviden
 from tests.core.platforms import experiment as small
 from tests.core.platforms import go_on, new_world
 
-from dedup.conclusions import ExperimentVerdict, conclude
-from dedup.endings import Ending, Kind
-from dedup.plans import Run, plan
-from dedup.stages import Stage, Task, rewound, schedule
-from dedup.summaries import summarise
-from dedup.verdicts import Code, Evidence, RunVerdict, Verdict
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.stages import Stage, Task, rewound, schedule
+from dedup.judgement.conclusions import ExperimentVerdict, conclude
+from dedup.judgement.endings import Ending, Kind
+from dedup.judgement.summaries import summarise
+from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict
 
 WHY: Final = "fault cut: no message was unacknowledged at the effect"
 RUN_ID: Final = "kafka-dedup-001"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.core.evidences import ANOMALIES, BACKWARD, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, verification
 
-from dedup.anomalies import Verification
-from dedup.manifests import Undelivered
-from dedup.verdicts import ORACLE_LIMIT, Code, Demand, Evidence, RunVerdict, Verdict, judge_run
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.verdicts import ORACLE_LIMIT, Code, Demand, Evidence, RunVerdict, Verdict, judge_run
+from dedup.wire.manifests import Undelivered
 
 
 def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:

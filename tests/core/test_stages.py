@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.platforms import Rule, Scripted, experiment, go_on, never, new_world
 
-from dedup.experiments import Experiment, Timeouts, parse
-from dedup.plans import plan
-from dedup.stages import (
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, Timeouts, parse
+from dedup.experiment.stages import (
     FAILED_RUNS_IN_A_ROW,
     MAX_RESTARTS,
     Act,

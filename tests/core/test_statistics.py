@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from dedup.statistics import best_p, fisher_p, rate_bound, runs_needed, significance
+from dedup.experiment.statistics import best_p, fisher_p, rate_bound, runs_needed, significance
 
 
 def test_the_lady_tasting_tea() -> None:

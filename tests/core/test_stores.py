@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import EnvironmentError_, SpecificationError
-from dedup.stores import below, fetched, in_store, parquet, place, reached, write_whole
+from dedup.history.stores import below, fetched, in_store, parquet, place, reached, write_whole
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/prefix", "s3://", "s3:///prefix", "http://store/bucket"])

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates, evidence, experiment
 
-from dedup.conclusions import conclude
-from dedup.counts import Counts
-from dedup.manifests import Machine, Manifest
-from dedup.plans import plan
-from dedup.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
-from dedup.verdicts import Evidence, demand_of, judge_run
+from dedup.experiment.plans import plan
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.counts import Counts
+from dedup.judgement.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
+from dedup.judgement.verdicts import Evidence, demand_of, judge_run
+from dedup.wire.manifests import Machine, Manifest
 
 
 def summary(found: list[Evidence] | None = None) -> Summary:

@@ -2,9 +2,9 @@
 
 from typing import get_args
 
-from dedup.deployments import Existing
-from dedup.experiments import System
-from dedup.systems import EXISTING, PRODUCTS, Protocol
+from dedup.experiment.deployments import Existing
+from dedup.experiment.spec import System
+from dedup.experiment.systems import EXISTING, PRODUCTS, Protocol
 
 
 def test_every_product_has_a_key_in_the_experiment() -> None:

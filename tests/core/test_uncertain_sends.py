@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.core.evidences import CONTROL, EXACTLY_ONCE, MESSAGES, RUN, all_evidence, evidence, experiment
 
-from dedup.conclusions import conclude
-from dedup.demands import Demand
-from dedup.experiments import Expectation
-from dedup.plans import plan
-from dedup.verdicts import Code, RunVerdict, Verdict, judge_run
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Expectation
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.demands import Demand
+from dedup.judgement.verdicts import Code, RunVerdict, Verdict, judge_run
 
 
 def judged(counted: dict[str, int], demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:

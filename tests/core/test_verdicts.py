@@ -16,10 +16,10 @@ from tests.core.evidences import (
     verification,
 )
 
-from dedup.counts import FORBIDDEN
-from dedup.demands import PlannedFault
-from dedup.experiments import Expectation
-from dedup.verdicts import (
+from dedup.experiment.spec import Expectation
+from dedup.judgement.counts import FORBIDDEN
+from dedup.judgement.demands import PlannedFault
+from dedup.judgement.verdicts import (
     EXIT_CODES,
     WORDS,
     Code,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kubernetes.client import ApiClient
 from kubernetes.utils import create_from_dict
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Values
+from testbed.cluster.helm import CHARTS, Helm, Values
 
 TLS: Final[Values] = {"tls": {"enabled": True}}
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dedup.clients import Library
-from dedup.endpoints import Endpoints
+from dedup.experiment.clients import Library
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup.wire.clients import Disturbance, Mark
@@ -23,7 +23,7 @@ from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
 from dedup_runners.configs import ProducerConfig, Trigger
-from dedup_runners.journals import lines
+from dedup_runners.recording.journals import lines
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
 

@@ -14,7 +14,7 @@ from typing import Final
 import yaml
 from kubernetes.client import CoreV1Api
 from testbed import pods
-from testbed.helm import CHARTS, Helm
+from testbed.cluster.helm import CHARTS, Helm
 from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place
 from tests.lab import harness

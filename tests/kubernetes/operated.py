@@ -17,21 +17,22 @@ from testbed import pods
 from testbed.cluster import api_servers, binaries, images
 from testbed.cluster.binaries import KUBECTL
 from testbed.cluster.clusters import Cluster
-from testbed.helm import CHARTS, Helm
+from testbed.cluster.helm import CHARTS, Helm
 from testbed.requests import ask, forget
 from tests.kubernetes import whole_runs
 from tests.kubernetes.whole_runs import Place
 from tests.lab import harness
 
-from dedup.experiments import parse
-from dedup.stages import Stage, schedule
-from dedup.verdicts import EXIT_CODES, Verdict
-from dedup_lab import resources
-from dedup_operator import crd, sights
+from dedup.experiment.spec import parse
+from dedup.experiment.stages import Stage, schedule
+from dedup.judgement.verdicts import EXIT_CODES, Verdict
+from dedup_lab.cluster import resources
+from dedup_operator import sights
 from dedup_operator.clusters import path_of
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner
 from dedup_operator.objects.runs import RUN
 from dedup_operator.objects.settings import Settings
+from dedup_operator.schema import crd
 from dedup_runners.waiting import until
 
 Document = dict[str, Any]
@@ -45,7 +46,7 @@ DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{c
 PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leases.coordination.k8s.io")
 """Kinds that come and go by themselves."""
 
-LIST: Final = "import sys; from dedup.stores import below, place; print(*below(place(sys.argv[1])))"
+LIST: Final = "import sys; from dedup.history.stores import below, place; print(*below(place(sys.argv[1])))"
 
 
 class Missed(Exception):

@@ -18,8 +18,8 @@ from kubernetes.utils import create_from_dict
 from testbed import pods
 from testbed.cluster import images
 from testbed.cluster.clusters import Cluster
+from testbed.cluster.helm import CHARTS, Helm, Values
 from testbed.cluster.images import Image
-from testbed.helm import CHARTS, Helm, Values
 from tests.kubernetes import kafka_messages, pulsar_messages
 
 from dedup_runners.waiting import until

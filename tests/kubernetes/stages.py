@@ -18,10 +18,10 @@ from kubernetes.utils import create_from_dict
 from testbed import pods
 from testbed.cluster import images
 from testbed.cluster.clusters import Cluster
-from testbed.helm import Helm, Values
+from testbed.cluster.helm import Helm, Values
 from tests.kubernetes import fault_play
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup_runners.waiting import until
 
 BOUND_S: Final = 600.0

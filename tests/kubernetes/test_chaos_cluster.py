@@ -13,11 +13,11 @@ from kubernetes.client import BatchV1Api, CoreV1Api, NetworkingV1Api
 from testbed import pods
 from testbed.cluster import images
 from testbed.cluster.clusters import Cluster
-from testbed.helm import CHARTS, Helm, Values
+from testbed.cluster.helm import CHARTS, Helm, Values
 from tests.kubernetes import stages
 from tests.kubernetes.stages import BOUND_S, Stage
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -170,7 +170,8 @@ def test_pods_that_are_not_there_arm_no_fault(kind: dict[str, Any], stage: Stage
 def test_a_selector_that_matches_nothing_deletes_nothing(stage: Stage) -> None:
     uids = {pod.metadata.uid for pod in CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE).items}
     source = (
-        "import sys; from dedup.endpoints import BrokerPod; from dedup_runners.chaos.clusters import ApiCluster; "
+        "import sys; from dedup.experiment.endpoints import BrokerPod; "
+        "from dedup_runners.chaos.clusters import ApiCluster; "
         "pod = BrokerPod(namespace=sys.argv[1], name='k-', container='broker'); "
         "print(ApiCluster.of_this_pod().delete(pod, 1))"
     )

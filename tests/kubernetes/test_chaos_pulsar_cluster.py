@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 from testbed.cluster import images
 from testbed.cluster.clusters import Cluster
-from testbed.helm import CHARTS, Helm, Values
+from testbed.cluster.helm import CHARTS, Helm, Values
 from tests.kubernetes import stages
 from tests.kubernetes.stages import Stage
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 
 pytestmark = pytest.mark.cluster
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import Helm, Refused
+from testbed.cluster.helm import Helm, Refused
 from tests.kubernetes.charts import KAFKA, TLS, named, settings
 
-from dedup_lab import kafka as lab
+from dedup_lab.systems import kafka as lab
 
 pytestmark = pytest.mark.kubernetes
 

@@ -16,15 +16,14 @@ import yaml
 from kubernetes.client import ApiClient
 from kubernetes.utils import create_from_dict
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused, Values
+from testbed.cluster.helm import CHARTS, Helm, Refused, Values
 from testbed.requests import ask, forget
 from tests.core.evidences import experiment
 from tests.kubernetes.charts import dry_run, named
 from tests.operator.test_leases import Party
 
-from dedup.experiments import Experiment
-from dedup.plans import plan
-from dedup_operator import crd
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment
 from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts, run_account
@@ -32,6 +31,7 @@ from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Settings
+from dedup_operator.schema import crd
 
 pytestmark = pytest.mark.kubernetes
 

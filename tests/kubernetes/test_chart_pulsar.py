@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused, Values
+from testbed.cluster.helm import CHARTS, Helm, Refused, Values
 from tests.kubernetes.charts import PULSAR, TLS, pods_of, settings
 
-from dedup_lab import pulsar as lab
+from dedup_lab.systems import pulsar as lab
 
 pytestmark = pytest.mark.kubernetes
 

@@ -16,14 +16,14 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Refused
+from testbed.cluster.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
 from testbed.requests import apply, ask, try_to_apply
 from testbed.strimzi.definitions import definitions, is_ignored
 from tests.kubernetes import charts
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import kafka
+from dedup_lab.systems import kafka
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes

@@ -14,7 +14,7 @@ import pytest
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.utils import FailToCreateError
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import Helm, Refused, Values
+from testbed.cluster.helm import Helm, Refused, Values
 from tests.kubernetes.charts import KAFKA, PULSAR, STRIMZI, TLS, Chart, dry_run, pods_of
 
 pytestmark = pytest.mark.kubernetes

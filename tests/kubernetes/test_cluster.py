@@ -18,7 +18,7 @@ from tests.kubernetes import by_hand
 from tests.kubernetes.residue import Machine, Trace
 
 from dedup.errors import EnvironmentError_
-from dedup_lab.labs import Lab
+from dedup_lab.systems.labs import Lab
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster

@@ -13,8 +13,8 @@ from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import apply, ask
 
-from dedup.endpoints import BrokerPod
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import BrokerPod
 from dedup_runners.chaos.clusters import ApiCluster, consenting
 from dedup_runners.chaos.cuts import isolation, netfilter_container
 from dedup_runners.chaos.deadlines import DEADLINE, overdue

@@ -19,8 +19,8 @@ from tests.kubernetes import by_hand
 from tests.kubernetes.by_hand import gone
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import labs
-from dedup_lab.ports import listening
+from dedup_lab.systems import labs
+from dedup_lab.systems.ports import listening
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes

@@ -19,8 +19,8 @@ from testbed.requests import Answer, apply, ask, known
 from testbed.specs import changed
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
-from dedup.experiments import parse
-from dedup_operator import crd
+from dedup.experiment.spec import parse
+from dedup_operator.schema import crd
 from dedup_operator.statuses import Condition, Judgement, Phase, Status, Sums, SystemStatus, VariantStatus
 from dedup_runners.waiting import until
 

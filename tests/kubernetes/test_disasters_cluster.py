@@ -27,8 +27,8 @@ from tests.kubernetes.marks import in_campaigns
 from tests.kubernetes.operated import Document, Missed, Operated, condition, reason
 from tests.lab import harness
 
-from dedup.histories import MANIFEST
-from dedup.stages import Stage
+from dedup.experiment.stages import Stage
+from dedup.history.histories import MANIFEST
 from dedup_operator import sights
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.systems import release_of

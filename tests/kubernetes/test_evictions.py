@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
-from testbed.helm import CHARTS, Helm, Values
+from testbed.cluster.helm import CHARTS, Helm, Values
 from testbed.played import PlayedCluster, namespace_on
 from testbed.requests import ask
 from tests.kubernetes.charts import pods_of

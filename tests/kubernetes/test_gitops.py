@@ -17,7 +17,7 @@ from testbed.requests import apply, ask, known
 from testbed.specs import changed
 from tests.operator.gates import DOCUMENTED, GENERATION, ROOT, STATUSES, resource
 
-from dedup_operator import crd
+from dedup_operator.schema import crd
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes

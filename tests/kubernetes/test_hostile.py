@@ -14,7 +14,7 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, known
 from tests.operator.hostile import HOSTILE, AtApply, Hostile
 
-from dedup_operator import crd
+from dedup_operator.schema import crd
 
 pytestmark = pytest.mark.kubernetes
 

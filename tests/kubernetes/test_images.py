@@ -16,7 +16,7 @@ from testbed.cluster.parts import GoProgram, Tree
 from testbed.cluster.processes import CHECKOUT
 
 from dedup.errors import EnvironmentError_
-from dedup_lab import toxiproxy
+from dedup_lab.systems import toxiproxy
 
 EXTRAS = ("operator", "runner", "spark")
 

@@ -29,7 +29,7 @@ S3: Final = """
 import pyarrow
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
-from dedup.stores import place
+from dedup.history.stores import place
 bucket = place("s3://images")
 bucket.mkdir(exist_ok=True)
 (bucket / "numbers").write_bytes(bytes(range(10)))
@@ -58,7 +58,8 @@ USES: Final = (
     Use(
         images.OPERATOR,
         "1000:1000",
-        "helm version --short; kopf --version; python -c 'import pyhelm3, kubernetes'; python -m dedup_operator.crd",
+        "helm version --short; kopf --version; python -c 'import pyhelm3, kubernetes'; "
+        "python -m dedup_operator.schema.crd",
         ("v3.19", "kopf, version 1.45", "kind: CustomResourceDefinition"),
     ),
     Use(

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from testbed.cluster.api_servers import VARIABLE, ApiServer
-from testbed.helm import CHARTS, Helm
+from testbed.cluster.helm import CHARTS, Helm
 from testbed.kill_leader import __main__ as command
 from testbed.kill_leader.runs import Scene
 from testbed.kill_leader.sessions import Pod

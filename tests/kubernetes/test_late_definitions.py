@@ -23,9 +23,9 @@ from testbed.worlds import STORE
 from tests.operator.test_reconciliations import SMALL
 
 from dedup.errors import EnvironmentError_
-from dedup_lab.ports import free
-from dedup_operator import crd
+from dedup_lab.systems.ports import free
 from dedup_operator.clusters import path_of
+from dedup_operator.schema import crd
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.kubernetes

@@ -16,8 +16,8 @@ from testbed.cluster.addons import spark_operator
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, forget
 
-from dedup.experiments import load
-from dedup.plans import plan
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import load
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.reports import report_objects

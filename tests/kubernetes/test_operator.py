@@ -36,8 +36,8 @@ from tests.operator.test_leases import Party, passes
 from tests.operator.test_reconciliations import SMALL
 from tests.operator.test_stories import CALM
 
-from dedup.experiments import parse
-from dedup_operator import crd, reconciliations
+from dedup.experiment.spec import parse
+from dedup_operator import reconciliations
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import PLACES, Conflict, Forbidden, Object, UnknownKind, path_of
 from dedup_operator.leases import DURATION_S, Alone
@@ -49,6 +49,7 @@ from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import LOOK_AGAIN_S, REMAINS, Reconciler
 from dedup_operator.releases import HelmReleases
 from dedup_operator.retentions import KINDS
+from dedup_operator.schema import crd
 from dedup_operator.watching import registry, work
 from dedup_runners.waiting import until
 

@@ -20,10 +20,10 @@ from tests.kubernetes import guarded, operated
 from tests.kubernetes.operated import Document, Operated, condition
 from tests.lab import harness
 
-from dedup.experiments import parse
-from dedup.histories import read_manifest
-from dedup_operator import crd
+from dedup.experiment.spec import parse
+from dedup.history.histories import read_manifest
 from dedup_operator.objects.systems import endpoints, release_of
+from dedup_operator.schema import crd
 from dedup_runners.admins.pulsar import NAMESPACES
 from dedup_runners.waiting import until
 

@@ -95,6 +95,7 @@ def as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder on PATH, but for the shell."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv(packages.INSTALL, raising=False)
     (tmp_path / "sh").symlink_to(shutil.which("sh") or "sh")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(packages, "PATH", str(tmp_path))

@@ -23,15 +23,15 @@ from testbed import pods
 from testbed.cluster import api_servers, binaries, images
 from testbed.cluster.binaries import KUBECTL
 from testbed.cluster.clusters import Cluster
+from testbed.cluster.helm import CHARTS, Helm
 from testbed.cluster.images import Image
-from testbed.helm import CHARTS, Helm
 from testbed.requests import ask
 
-from dedup.experiments import Experiment, System
-from dedup.histories import read_manifest
-from dedup.plans import Run, plan
-from dedup.reports import open_folder
-from dedup.verdicts import Evidence, RunVerdict, demand_of, judge_run
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, System
+from dedup.history.histories import read_manifest
+from dedup.history.reports import open_folder
+from dedup.judgement.verdicts import Evidence, RunVerdict, Verdict, demand_of, judge_run
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.pods import container, pod_security, store_environment, store_mounts, store_volumes
@@ -54,7 +54,7 @@ IMAGES: Final[Mapping[str, Image]] = {"kafka": images.KAFKA, "pulsar": images.PU
 KEYS: Final = {"AWS_ACCESS_KEY_ID": "dedup-test", "AWS_SECRET_ACCESS_KEY": "dedup-test-password"}
 PACK: Final = """
 import base64, io, sys, tarfile
-from dedup.stores import below, place
+from dedup.history.stores import below, place
 root, packed = place(sys.argv[1]), io.BytesIO()
 with tarfile.open(fileobj=packed, mode="w:gz") as archive:
     for name in below(root):
@@ -65,7 +65,9 @@ with tarfile.open(fileobj=packed, mode="w:gz") as archive:
             archive.addfile(member, io.BytesIO(content))
 print(base64.b64encode(packed.getvalue()).decode())
 """
-MAKE_BUCKET: Final = "import sys; from dedup.stores import place; place(sys.argv[1]).mkdir(parents=True, exist_ok=True)"
+MAKE_BUCKET: Final = (
+    "import sys; from dedup.history.stores import place; place(sys.argv[1]).mkdir(parents=True, exist_ok=True)"
+)
 
 
 @dataclass(frozen=True)
@@ -313,5 +315,6 @@ def told(place: Place, judged: Iterable[Judged]) -> list[str]:
         lines.append(
             f"{each.run.run_id}: {each.verdict.verdict}; pod {took.pod_s:.0f} s, overhead {took.overhead_s:.1f} s "
             f"({stages}); duplicates {counts and counts.values_with_duplicates}, lost {counts and counts.not_received}"
+            + "".join(f"; {reason}" for reason in each.verdict.reasons if each.verdict.verdict is not Verdict.PASS)
         )
     return lines

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from dedup.experiments import Experiment, parse
-from dedup.manifests import FaultRecord
-from dedup.stages import Stage, State, Task, current, finished, schedule
-from dedup.summaries import FaultRow, Summary
-from dedup_runners.progress import Progress
+from dedup.experiment.spec import Experiment, parse
+from dedup.experiment.stages import Stage, State, Task, current, finished, schedule
+from dedup.judgement.summaries import FaultRow, Summary
+from dedup.wire.manifests import FaultRecord
+from dedup_runners.attempt.progress import Progress
 
 ROOT: Final = Path(__file__).parents[2]
 RUN_TIMEOUT_S: Final = 1500.0

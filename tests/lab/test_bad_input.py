@@ -17,7 +17,7 @@ from tests.lab import harness
 from tests.lab.conftest import Command, one_line
 
 from dedup_lab import experiments, results
-from dedup_lab.reporters import ConsoleReporter
+from dedup_lab.terminal.reporters import ConsoleReporter
 
 Change = Callable[[dict[str, Any]], object]
 

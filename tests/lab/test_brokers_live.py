@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import DedupError
-from dedup_lab import kafka, labs, pulsar
-from dedup_lab.keepers import Status, read_status
-from dedup_lab.labs import Lab
-from dedup_lab.ports import free, listening
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup_lab.systems import kafka, labs, pulsar
+from dedup_lab.systems.keepers import Status, read_status
+from dedup_lab.systems.labs import Lab
+from dedup_lab.systems.ports import free, listening
 from dedup_runners.round_trips import kafka_round_trip, pulsar_round_trip
 from dedup_runners.toxiproxies import Toxiproxy
 from dedup_runners.waiting import until
@@ -181,7 +181,9 @@ def test_a_process_that_dies_at_its_start_is_named_with_its_last_words(
 OWNER = """
 import sys, time
 from pathlib import Path
-from dedup_lab import kafka, labs, pulsar
+from dedup_lab.systems import kafka
+from dedup_lab.systems import labs
+from dedup_lab.systems import pulsar
 lab = labs.create(Path(sys.argv[2]))
 if sys.argv[1] == "kafka":
     kafka.start(lab, version="4.3.1", proxied=True, brokers=1)

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders import History, write_history
 
-from dedup.anomalies import Engine
-from dedup.experiments import Expectation
-from dedup.histories import MANIFEST, SCHEMAS, parquet_writer, sha256_of
-from dedup.verdicts import RunVerdict, Verdict, judge_alone
+from dedup.experiment.spec import Expectation
+from dedup.history.histories import MANIFEST, SCHEMAS, parquet_writer, sha256_of
+from dedup.judgement.anomalies import Engine
+from dedup.judgement.verdicts import RunVerdict, Verdict, judge_alone
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 

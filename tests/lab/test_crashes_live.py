@@ -10,10 +10,10 @@ import psutil
 import pytest
 from tests.lab import harness
 
-from dedup.counts import FORBIDDEN
-from dedup.histories import MANIFEST
-from dedup.stages import Stage
-from dedup.verdicts import Verdict
+from dedup.experiment.stages import Stage
+from dedup.history.histories import MANIFEST
+from dedup.judgement.counts import FORBIDDEN
+from dedup.judgement.verdicts import Verdict
 from dedup_lab import caches
 from dedup_runners.waiting import until
 

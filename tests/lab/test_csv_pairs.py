@@ -13,9 +13,9 @@ from tests.builders import History, golden_histories, write_history, write_pair
 from tests.core.test_pairs import DAMAGED, EXPRESSIBLE, manifest_for, pair
 from tests.lab.conftest import Command, one_line
 
-from dedup.counts import Counts
-from dedup.summaries import Summary
-from dedup.verdicts import WORDS
+from dedup.judgement.counts import Counts
+from dedup.judgement.summaries import Summary
+from dedup.judgement.verdicts import WORDS
 from dedup_lab import judging
 from dedup_spark.opinions import second_opinion
 

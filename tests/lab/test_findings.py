@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from tests.builders import History, write_history
 from tests.lab.harness import dedup
 
-from dedup.manifests import FaultRecord
+from dedup.wire.manifests import FaultRecord
 
 SENT = [(0, value) for value in range(1, 9)]
 READ = [1, 2, 3, 4, 2, 3, 4, 5, 6, 8]

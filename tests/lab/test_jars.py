@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import EnvironmentError_, SpecificationError
-from dedup_lab import jars, java, jvms, lock
-from dedup_lab.jars import Jar
+from dedup_lab import java
+from dedup_lab.systems import jars, jvms, lock
+from dedup_lab.systems.jars import Jar
 
 CONTENT = b"a jar, as far as checksums are concerned"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

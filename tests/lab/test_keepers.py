@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from dedup.errors import PlatformError
-from dedup_lab import labs
-from dedup_lab.keepers import Kept, Status, last_words
-from dedup_lab.labs import Lab
-from dedup_lab.ports import free, listening
+from dedup_lab.systems import labs
+from dedup_lab.systems.keepers import Kept, Status, last_words
+from dedup_lab.systems.labs import Lab
+from dedup_lab.systems.ports import free, listening
 from dedup_runners.waiting import until
 
 BOUND_S = 20.0
@@ -154,7 +154,7 @@ def test_closing_the_lab_leaves_nothing(lab: Lab) -> None:
 OWNER = """
 import sys, time
 from pathlib import Path
-from dedup_lab import labs
+from dedup_lab.systems import labs
 lab = labs.create(Path(sys.argv[1]))
 kept = [lab.start(name, ["/bin/sleep", "600"]) for name in ("one", "two")]
 print(*[each for one in kept for each in (one.status().keeper_pid, one.status().pid)], lab.folder, flush=True)

@@ -3,10 +3,10 @@
 import pytest
 from typer.testing import CliRunner
 
-from dedup.clients import CLIENTS
-from dedup.systems import PRODUCTS
-from dedup_lab import systems
+from dedup.experiment.clients import CLIENTS
+from dedup.experiment.systems import PRODUCTS
 from dedup_lab.cli import app
+from dedup_lab.systems import running as systems
 
 
 @pytest.mark.parametrize("library", CLIENTS)

@@ -15,7 +15,7 @@ from tests.builders import History, write_history
 from tests.lab import harness
 from tests.lab.conftest import Command, one_line
 
-from dedup.stages import Observation, Status, Task
+from dedup.experiment.stages import Observation, Status, Task
 from dedup_lab import experiments
 
 FULL = "/dev/full"

@@ -11,8 +11,8 @@ from tests.core.evidences import experiment, manifest
 from tests.lab.harness import Quiet, nothing
 
 from dedup.errors import PlatformError
-from dedup.plans import plan
-from dedup.stages import Observation, Stage, State, Status, Task, schedule
+from dedup.experiment.plans import plan
+from dedup.experiment.stages import Observation, Stage, State, Status, Task, schedule
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.results import Results

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dedup.errors import SpecificationError
-from dedup_lab.clusters import Answered
-from dedup_lab.pod_logs import START_S, chosen, containers, logs
+from dedup_lab.cluster.access import Answered
+from dedup_lab.cluster.pod_logs import START_S, chosen, containers, logs
 
 Pod = dict[str, Any]
 WAITING = Answered(400, 'container "producer" in pod "p" is waiting to start: ContainerCreating')

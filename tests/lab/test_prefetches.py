@@ -9,8 +9,9 @@ import pytest
 from tests.core.evidences import experiment
 from tests.lab import harness
 
-from dedup_lab import children, jars, prefetches
+from dedup_lab import children, prefetches
 from dedup_lab.prefetches import Prefetch
+from dedup_lab.systems import jars
 
 CONTENT = b"a jar, as far as checksums are concerned"
 LINE = f"org.example:thing:1.2 sha256={hashlib.sha256(CONTENT).hexdigest()}"

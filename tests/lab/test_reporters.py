@@ -9,10 +9,10 @@ from rich.console import Console
 from tests.lab import harness
 from tests.lab.conftest import Command
 
-from dedup.stages import Stage, Task
+from dedup.experiment.stages import Stage, Task
 from dedup_lab import estimates
-from dedup_lab.reporters import ConsoleReporter
-from dedup_runners.progress import Progress
+from dedup_lab.terminal.reporters import ConsoleReporter
+from dedup_runners.attempt.progress import Progress
 
 RUN = "kafka-control-002"
 

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from tests.core.evidences import all_evidence, experiment
 
-from dedup.conclusions import conclude
-from dedup.plans import plan
-from dedup.summaries import Summary, summarise
+from dedup.experiment.plans import plan
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.summaries import Summary, summarise
 from dedup_lab.experiments import show_plan
-from dedup_lab.reports import show_summary
+from dedup_lab.terminal.reports import show_summary
 
 
 def shown(summary: Summary) -> str:

@@ -12,8 +12,8 @@ from tests.operator.gates import STATUSES, at, resource
 from upath import UPath
 
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
-from dedup.stores import fetch
-from dedup_lab.resources import results, told
+from dedup.history.stores import fetch
+from dedup_lab.cluster.resources import results, told
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 
 NAME: Final = "e"

@@ -9,7 +9,7 @@ from tests.core.evidences import all_evidence, experiment
 from tests.lab.conftest import Command, Said, one_line
 from typer.testing import CliRunner
 
-from dedup import reports
+from dedup.history import reports
 from dedup_lab import cli, results
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.lab import harness
 
-from dedup.experiments import Experiment
-from dedup.histories import read_manifest
-from dedup.plans import plan
-from dedup.stages import State, advance, finished, schedule
-from dedup.summaries import GroupRow, Summary
-from dedup.verdicts import Code, Verdict
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment
+from dedup.experiment.stages import State, advance, finished, schedule
+from dedup.history.histories import read_manifest
+from dedup.judgement.summaries import GroupRow, Summary
+from dedup.judgement.verdicts import Code, Verdict
 from dedup_lab import results
 from dedup_lab.platform import LocalPlatform
 

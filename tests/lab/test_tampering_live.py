@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from tests.lab import harness
 
-from dedup import reports
-from dedup.endings import Kind
-from dedup.manifests import Manifest
-from dedup.stages import State, drive
-from dedup.summaries import Summary
-from dedup.verdicts import Code, Verdict
+from dedup.experiment.stages import State, drive
+from dedup.history import reports
+from dedup.judgement.endings import Kind
+from dedup.judgement.summaries import Summary
+from dedup.judgement.verdicts import Code, Verdict
 from dedup.wire.clients import Look
+from dedup.wire.manifests import Manifest
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
+from dedup_runners.attempt.courses import Hooks
+from dedup_runners.attempt.looks import OFF
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
-from dedup_runners.courses import Hooks
-from dedup_runners.looks import OFF
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]

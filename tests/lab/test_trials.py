@@ -8,7 +8,7 @@ from tests.lab import harness
 from tests.lab.conftest import Command
 
 from dedup.errors import PlatformError
-from dedup.stages import Observation, Stage, Status, Task
+from dedup.experiment.stages import Observation, Stage, Status, Task
 from dedup_lab import experiments
 from dedup_lab.platform import LocalPlatform
 from dedup_lab.results import create

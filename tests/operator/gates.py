@@ -9,8 +9,8 @@ from typing import Any, Final
 from testbed.specs import changed
 from testbed.worlds import TOLD
 
-from dedup.experiments import parse
-from dedup.stages import State, schedule
+from dedup.experiment.spec import parse
+from dedup.experiment.stages import State, schedule
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.sights import ToldFaults
 from dedup_operator.statuses import Judgement, Status

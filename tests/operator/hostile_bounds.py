@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from dedup.endpoints import Endpoints
-from dedup.experiments import parse
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import parse
 from dedup_operator.objects.reports import FAILURES_FILE, failures_in
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.snapshots import FILE, SETTINGS

@@ -6,7 +6,7 @@ import pytest
 from testbed.worlds import ANY, NAMESPACE, SETTINGS, TOLD, FakeCluster, World, document
 from tests.operator.test_reconciliations import applied, message
 
-from dedup.stages import MAX_RESTARTS
+from dedup.experiment.stages import MAX_RESTARTS
 from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.reports import BULLETIN, home_name, report, report_name, report_objects

@@ -16,16 +16,16 @@ from pydantic import Field
 from testbed.specs import changed
 from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
-from dedup.clients import CLIENTS, Client
-from dedup.counts import Counts
 from dedup.errors import SpecificationError
-from dedup.experiments import json_schema, load, parse
+from dedup.experiment.clients import CLIENTS, Client
+from dedup.experiment.spec import json_schema, load, parse
+from dedup.experiment.systems import PRODUCTS
+from dedup.judgement.counts import Counts
+from dedup.judgement.verdicts import Verdict
 from dedup.parts import PATTERNS, Part
-from dedup.systems import PRODUCTS
-from dedup.verdicts import Verdict
-from dedup_operator import crd, rules
-from dedup_operator.rules import matching
-from dedup_operator.schemas import structural
+from dedup_operator.schema import crd, rules
+from dedup_operator.schema.models import structural
+from dedup_operator.schema.rules import matching
 from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]

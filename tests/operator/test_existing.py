@@ -10,11 +10,11 @@ from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
 from tests.operator.test_reconciliations import fake, message
 from tests.operator.wrong_specs import OVER_TLS, REF, kafka, pulsar, sasl
 
-from dedup.assignments import Assignment
-from dedup.endpoints import OPEN, Security
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment, parse
-from dedup.plans import plan
+from dedup.experiment.assignments import Assignment
+from dedup.experiment.endpoints import OPEN, Security
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Experiment, parse
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.credentials import Named, secrets_named

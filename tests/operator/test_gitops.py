@@ -26,7 +26,7 @@ from tests.operator.gates import (
 
 from dedup_operator import conditions
 from dedup_operator.conditions import noted, stalled
-from dedup_operator.crd import GROUP, KIND, VERSION
+from dedup_operator.schema.crd import GROUP, KIND, VERSION
 from dedup_operator.statuses import Judgement, Status
 
 GITOPS: Final = ROOT / "gitops"

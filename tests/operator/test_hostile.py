@@ -20,9 +20,9 @@ from tests.operator.hostile_bounds import Bounds, Installed, breaches, breaches_
 from tests.operator.hostile_statuses import FORGED
 
 from dedup.errors import SpecificationError
-from dedup.experiments import MAX_RUNS, Experiment, parse
-from dedup.plans import plan
-from dedup.stages import State, schedule
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import MAX_RUNS, Experiment, parse
+from dedup.experiment.stages import State, schedule
 from dedup_operator.clusters import Object, path_of
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.objects.accounts import accounts, reporting

@@ -9,7 +9,7 @@ from testbed.worlds import NAMESPACE, TOLD, World, document, rests
 from tests.operator.gates import ROOT, table
 from tests.operator.test_reconciliations import applied, edit
 
-from dedup.stages import Stage
+from dedup.experiment.stages import Stage
 from dedup_operator.clusters import Refused
 from dedup_operator.metrics import FAMILIES, Family, Metrics, served
 from dedup_operator.reconciliations import Reconciler

@@ -8,7 +8,7 @@ import pytest
 from testbed.specs import changed
 from testbed.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 
-from dedup.stages import State
+from dedup.experiment.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
 from dedup_operator.objects.names import Owner, name_of

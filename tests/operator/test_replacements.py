@@ -7,7 +7,7 @@ import pytest
 from testbed.worlds import Player, World
 from tests.operator.test_reconciliations import applied
 
-from dedup.assignments import MISSED
+from dedup.experiment.assignments import MISSED
 from dedup_operator import sights
 from dedup_operator.clusters import Object
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from dedup.stages import Observation, Status
+from dedup.experiment.stages import Observation, Status
 from dedup_operator import sights
 
 

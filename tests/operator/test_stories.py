@@ -8,8 +8,8 @@ from testbed.specs import changed
 from testbed.worlds import NAMESPACE, TOLD, World, document
 from tests.operator.test_reconciliations import applied, edit, fake
 
-from dedup.experiments import parse
-from dedup.stages import State, schedule
+from dedup.experiment.spec import parse
+from dedup.experiment.stages import State, schedule
 from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
 from dedup_operator.objects.events import MAX_MESSAGE
 from dedup_operator.statuses import Judgement, Standing, Status

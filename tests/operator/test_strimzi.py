@@ -8,7 +8,7 @@ from testbed.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
 from tests.operator.test_reconciliations import fake, message
 
 from dedup.errors import SpecificationError
-from dedup.experiments import parse
+from dedup.experiment.spec import parse
 from dedup_operator.clusters import Object
 from dedup_operator.objects.systems import endpoints, values
 

@@ -10,10 +10,11 @@ import pytest
 from testbed.worlds import NAMESPACE, FakeCluster
 from tests.operator.test_remains import Strict
 
-from dedup_operator import crd, watching
+from dedup_operator import watching
 from dedup_operator.clusters import Unreachable
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
+from dedup_operator.schema import crd
 from dedup_operator.watching import CHILDREN, COMING, Watched, readable, registry, watch
 
 BOUND_S = 10.0

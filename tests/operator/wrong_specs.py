@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from testbed.specs import ABSENT, changed
 
-from dedup.clients import CLIENTS
-from dedup.deployments import PLAIN_RULE, TOKEN_RULE
+from dedup.experiment.clients import CLIENTS
+from dedup.experiment.deployments import PLAIN_RULE, TOKEN_RULE
 
 
 class Wrong(NamedTuple):

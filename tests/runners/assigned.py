@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from dedup.assignments import Assignment
-from dedup.endpoints import Broker, Endpoints
-from dedup.experiments import parse
+from dedup.experiment.assignments import Assignment
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.spec import parse
 
 NOWHERE = Endpoints(
     system="kafka",

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from dedup.deployments import SaslMechanism
-from dedup.endpoints import Security
+from dedup.experiment.deployments import SaslMechanism
+from dedup.experiment.endpoints import Security
 from dedup_runners.admins.wire import string
 
 USER, PASSWORD = "a,user=us", "geheim,=ä"

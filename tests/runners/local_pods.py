@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Final, Self
 
-from dedup.assignments import FILE, Assignment
+from dedup.experiment.assignments import FILE, Assignment
 from dedup_runners import lifelines
 from dedup_runners.waiting import until
 

@@ -11,8 +11,8 @@ import httpx
 from testbed.cluster import binaries
 from upath import UPath
 
-from dedup import stores
-from dedup_lab.ports import free
+from dedup.history import stores
+from dedup_lab.systems.ports import free
 from dedup_runners.waiting import until
 
 BUCKET: Final = "histories"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import confluent_kafka as ck
 from tests.runners import assigned
 
-from dedup.assignments import Assignment
-from dedup.endpoints import Endpoints
-from dedup.manifests import Deduplication
+from dedup.experiment.assignments import Assignment
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import Deduplication
 from dedup_runners import claims, lifelines
 from dedup_runners.conductor import carry_out
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.manifests import EndPosition
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.wire.manifests import EndPosition
 from dedup_runners.admins import kafka
 from dedup_runners.admins.batches import Batch, Census, headers, take_census
 from dedup_runners.admins.kafka import KafkaAdmin, first_choices

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.admins import Ensemble, pulsar
 from dedup_runners.admins.pulsar import PulsarAdmin, extents, judged, last_ensemble, named
 

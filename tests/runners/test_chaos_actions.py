@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Broker
+from dedup.experiment.endpoints import Broker
 from dedup_runners.chaos.faults import kill, kill_tcp
 from dedup_runners.chaos.leaders import Leaders
 from dedup_runners.chaos.sessions import Session
-from dedup_runners.chaos.sites import Death, Victim
+from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.waiting import until
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup.wire.faults import FaultEvent

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from chaoslib.experiment import ensure_experiment_is_valid
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup_runners import chaos, lifelines

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.kinds import FaultKind
 from dedup.faults.registry import KINDS, Fault
 from dedup_runners.chaos.experiments import render

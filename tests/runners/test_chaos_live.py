@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import LATENCY_SHARE, vacuous
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import FaultRecord
-from dedup_lab import kafka, labs, pulsar
+from dedup.wire.manifests import FaultRecord
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins, chaos
 from dedup_runners.admins import PROBE, Admin
 from dedup_runners.chaos.latency import GAIN_SHARE

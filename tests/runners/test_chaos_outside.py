@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.chaos import sites
-from dedup_runners.chaos.outside import Outside
+from dedup_runners.chaos.sites.outside import Outside
 from dedup_runners.waiting import until
 
 BOUND_S = 15.0

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
 from dedup.wire.faults import FaultEvent
@@ -22,10 +22,10 @@ from dedup_runners.chaos import sessions
 from dedup_runners.chaos.containers import MARK, Seen
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import pause
-from dedup_runners.chaos.pods import Pods
-from dedup_runners.chaos.processes import Processes
 from dedup_runners.chaos.sessions import Session
-from dedup_runners.chaos.sites import Victim
+from dedup_runners.chaos.sites.pods import Pods
+from dedup_runners.chaos.sites.processes import Processes
+from dedup_runners.chaos.sites.protocol import Victim
 from dedup_runners.waiting import until
 
 BOUND_S = 15.0
@@ -215,6 +215,6 @@ def test_a_line_of_shell_that_does_not_end_is_told(
 ) -> None:
     site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
     assert site.run(victim, 'echo "$process"') == f"{broker.pid}\n"
-    monkeypatch.setattr("dedup_runners.chaos.processes.ANSWER_S", 0.05)
+    monkeypatch.setattr("dedup_runners.chaos.sites.processes.ANSWER_S", 0.05)
     with pytest.raises(PlatformError, match="a line of shell beside it ends within"):
         site.run(victim, "sleep 1")

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
-from dedup_runners.chaos import containers, pods, sites, sockets
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
+from dedup_runners.chaos import containers, sites, sockets
 from dedup_runners.chaos.containers import MARK, ExecShell, Seen, ShellLost
-from dedup_runners.chaos.pods import Pods
-from dedup_runners.chaos.sites import Death
+from dedup_runners.chaos.sites import pods
+from dedup_runners.chaos.sites.pods import Pods
+from dedup_runners.chaos.sites.protocol import Death
 from dedup_runners.chaos.sockets import Connection
 
 PORT = 9094

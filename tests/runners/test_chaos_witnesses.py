@@ -13,12 +13,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.systems import Protocol
-from dedup_runners.chaos import keepers, latency, pings, processes, sessions, sockets
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.systems import Protocol
+from dedup_runners.chaos import keepers, latency, pings, sessions, sockets
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import kill
+from dedup_runners.chaos.sites import processes
 
 TIMEOUT_S = 5.0
 

@@ -9,8 +9,8 @@ import pulsar as library
 import pytest
 from tests.runners.witnesses import Seen
 
-from dedup.manifests import EndPosition
 from dedup.payloads import encode
+from dedup.wire.manifests import EndPosition
 from dedup_runners.clients import Outcome, Outcomes, pulsar
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig

@@ -12,9 +12,9 @@ import pulsar as library
 import pytest
 from tests.runners.witnesses import Seen
 
-from dedup.clients import CLIENTS
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import SpecificationError
+from dedup.experiment.clients import CLIENTS
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.payloads import encode
 from dedup_runners import clients
 from dedup_runners.clients import Outcome, chunk_of, decoded, pulsar

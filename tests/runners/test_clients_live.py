@@ -14,9 +14,9 @@ import pulsar as library
 import pyarrow.parquet as pq
 import pytest
 
-from dedup.endpoints import Endpoints
-from dedup.manifests import ConsumerReport, ProducerReport
-from dedup_lab import kafka, labs, pulsar
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import ConsumerReport, ProducerReport
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
 from dedup_runners.admins import Admin, Hole
 from dedup_runners.waiting import until

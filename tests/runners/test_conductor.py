@@ -17,13 +17,13 @@ from tests.core.evidences import manifest
 from tests.runners import assigned, mock_brokers
 from tests.runners.local_pods import COURIER, LocalPod
 
-from dedup import stores
-from dedup.assignments import EXIT_CLAIMED, Assignment
-from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError
-from dedup.histories import MANIFEST, damages, read_manifest
-from dedup.orphans import EXIT_CODE
-from dedup.plans import Run
+from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.plans import Run
+from dedup.history import stores
+from dedup.history.histories import MANIFEST, damages, read_manifest
+from dedup.process.orphans import EXIT_CODE
 from dedup.wire.files import Failure
 from dedup_runners import claims, conductor, lifelines
 from dedup_runners.waiting import until

@@ -19,15 +19,15 @@ from tests.runners import assigned, minio
 from tests.runners.local_pods import LocalPod
 from tests.runners.minio import ObjectStore
 
-from dedup import stores
-from dedup.assignments import EXIT_CLAIMED, Assignment
-from dedup.endpoints import Broker
 from dedup.errors import EXIT_ERROR
-from dedup.experiments import parse
+from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
+from dedup.experiment.endpoints import Broker
+from dedup.experiment.spec import parse
 from dedup.faults.records import vacuous
-from dedup.histories import MANIFEST, damages, read_manifest
-from dedup.orphans import EXIT_CODE
-from dedup_lab.systems import RunningSystem
+from dedup.history import stores
+from dedup.history.histories import MANIFEST, damages, read_manifest
+from dedup.process.orphans import EXIT_CODE
+from dedup_lab.systems.running import RunningSystem
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 from dedup_spark import oracle

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.runners import assigned
 
-from dedup.assignments import EXIT_CLAIMED, Assignment
 from dedup.errors import EXIT_ERROR
-from dedup.histories import MANIFEST
-from dedup.stores import place
+from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
+from dedup.history.histories import MANIFEST
+from dedup.history.stores import place
 from dedup_runners import claims, conductor, programs
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from tests.runners.test_admins_kafka import batch, broker, fetched
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.manifests import EndPosition
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.wire.manifests import EndPosition
 from dedup_runners.admins import Admin, Hole, pulsar
 from dedup_runners.admins.batches import passed_over
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients import ConsumerClient, Rows
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
-from dedup_runners.coverage import Coverage
-from dedup_runners.recorders import Recorder
+from dedup_runners.recording.coverage import Coverage
+from dedup_runners.recording.recorders import Recorder
 
 Place = tuple[int, int, int]
 

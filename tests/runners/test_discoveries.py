@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dedup.endpoints import Broker, Endpoints, Security
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints, Security
 from dedup_runners import round_trips
 from dedup_runners.admins.discoveries import discovered
 from dedup_runners.admins.pulsar import http_client, named

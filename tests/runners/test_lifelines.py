@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import PlatformError
-from dedup.orphans import EXIT_CODE
-from dedup_runners import companions, lifelines
-from dedup_runners.companions import Neighbours
+from dedup.process.orphans import EXIT_CODE
+from dedup_runners import lifelines
+from dedup_runners.attempt import companions
+from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.waiting import WaitedTooLong, until
 
 BOUND_S = 20.0

@@ -8,9 +8,9 @@ import pytest
 from tests.runners.guarded_brokers import PASSWORD, USER, broker, security
 from tests.runners.witnesses import Seen
 
-from dedup.deployments import SaslMechanism
-from dedup.endpoints import OPEN, Endpoints, Security
 from dedup.errors import PlatformError
+from dedup.experiment.deployments import SaslMechanism
+from dedup.experiment.endpoints import OPEN, Endpoints, Security
 from dedup_runners import credentials
 from dedup_runners.admins.discoveries import discovered
 from dedup_runners.admins.scram import Scram

@@ -25,11 +25,11 @@ from tests.runners import assigned, guarded_brokers
 from tests.runners.guarded_brokers import PASSWORD, USER
 from tests.runners.local_pods import LocalPod
 
-from dedup.endpoints import Endpoints
 from dedup.errors import EXIT_ERROR
-from dedup.histories import damages, read_manifest
-from dedup_lab import kafka, labs, pulsar
-from dedup_lab.ports import free, listening
+from dedup.experiment.endpoints import Endpoints
+from dedup.history.histories import damages, read_manifest
+from dedup_lab.systems import kafka, labs, pulsar
+from dedup_lab.systems.ports import free, listening
 from dedup_runners import round_trips
 from dedup_runners.waiting import until
 from dedup_spark import oracle

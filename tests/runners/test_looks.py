@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from dedup.errors import PlatformError
-from dedup.manifests import Deduplication
 from dedup.wire.clients import Look
+from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
-from dedup_runners.looks import UNSEEN_S, Looks, whole_time
+from dedup_runners.attempt.looks import UNSEEN_S, Looks, whole_time
 from dedup_runners.waiting import until
 
 BOUND_S = 5.0
@@ -141,7 +141,7 @@ def test_a_look_that_comes_back_after_the_end_changes_nothing(
     looks = Looks(cast(Admin, Slow()), "t", tmp_path, every_s=0.001)
     looks.begin()
     if late:
-        monkeypatch.setattr("dedup_runners.looks.STOP_S", 0.0)
+        monkeypatch.setattr("dedup_runners.attempt.looks.STOP_S", 0.0)
     with looks:
         assert asked.wait(BOUND_S)
         if not late:

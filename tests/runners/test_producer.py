@@ -19,19 +19,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
-from dedup.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
-from dedup.manifests import ProducerReport
+from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
 from dedup.payloads import decode
 from dedup.wire.clients import Metric
 from dedup.wire.faults import Detail, FaultLine
-from dedup_lab.ports import free
+from dedup.wire.manifests import ProducerReport
+from dedup_lab.systems.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
-from dedup_runners.journals import Journal, Observer
 from dedup_runners.metrics import served
 from dedup_runners.producer import Intentions, Production, Tally, chunks, produce
-from dedup_runners.recorders import Recorder
+from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.recorders import Recorder
 from dedup_runners.triggers import TriggerServer
 from dedup_runners.waiting import until
 

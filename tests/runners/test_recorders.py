@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.errors import EnvironmentError_
-from dedup.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT, SENT, segments, sha256_of
-from dedup_runners.recorders import CLOCK_INTERVAL_NS, Clock, Recorder
+from dedup.history.histories import CLOCK, CLOCK_ACKNOWLEDGED, CLOCK_SENT, SENT, segments, sha256_of
+from dedup_runners.recording.recorders import CLOCK_INTERVAL_NS, Clock, Recorder
 
 
 def rows(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,8 +81,8 @@ def test_after_a_full_disk_closing_says_so_too(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, numpy as np
 from pathlib import Path
-from dedup.histories import segments
-from dedup_runners.recorders import Recorder
+from dedup.history.histories import segments
+from dedup_runners.recording.recorders import Recorder
 from dedup_runners.waiting import until
 recorder = Recorder(Path(sys.argv[1]), rows_a_segment=10)
 for first in range(0, 25, 5):
@@ -128,8 +128,8 @@ def test_a_run_without_a_row_has_an_empty_clock(tmp_path: Path) -> None:
 MEMORY = """
 import json, sys, numpy as np
 from pathlib import Path
-from dedup_runners.journals import usage
-from dedup_runners.recorders import Recorder
+from dedup_runners.recording.journals import usage
+from dedup_runners.recording.recorders import Recorder
 recorder = Recorder(Path(sys.argv[1]))
 stream, at = np.zeros(100_000, np.int32), []
 for first in range(0, 12_000_000, 100_000):

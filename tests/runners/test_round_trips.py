@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup_lab.ports import free
+from dedup_lab.systems.ports import free
 from dedup_runners import round_trips
 
 KAFKA = ("kafka", "--clients", "{nobody}", "--direct", "{nobody}")

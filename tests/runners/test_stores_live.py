@@ -9,9 +9,9 @@ from tests.runners import assigned, minio, mock_brokers
 from tests.runners.local_pods import LocalPod
 from tests.runners.minio import ObjectStore
 
-from dedup import stores
 from dedup.errors import DedupError, EnvironmentError_
-from dedup.histories import MANIFEST, damages, read_manifest
+from dedup.history import stores
+from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup_runners import claims, lifelines
 from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.courier import Courier

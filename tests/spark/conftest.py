@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pytest
 
-from dedup.anomalies import Verification
-from dedup_spark.chunks import CHUNK_ROWS
+from dedup.judgement.anomalies import Verification
+from dedup_spark.engine.chunks import CHUNK_ROWS
 from dedup_spark.evidence import Problem, open_folders
 from dedup_spark.job import verify_in
 from dedup_spark.sessions import local_session

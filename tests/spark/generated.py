@@ -11,7 +11,7 @@ from typing import Final
 from tests.builders import History
 
 BUCKET: Final = 1 << 17
-"""Some streams begin just below this value, where islands are cut (dedup_spark/islands.py)."""
+"""Some streams begin just below this value, where islands are cut (dedup_spark/engine/islands.py)."""
 
 Read = tuple[int, int, int, int, int, int]
 """partition, ledger, entry, batch, stream, value"""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dedup.histories import SCHEMAS, read_manifest, segments
+from dedup.history.histories import SCHEMAS, read_manifest, segments
 
 Row = tuple[Any, ...]
 Message = tuple[int, int]

@@ -20,13 +20,13 @@ from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 from tests.spark.test_job import assert_agree
 
-from dedup.anomalies import Verification
-from dedup.counts import Counts
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.counts import Counts
 from dedup_spark import local, oracle
-from dedup_spark.chunks import chunks_of
+from dedup_spark.engine.chunks import chunks_of
+from dedup_spark.engine.files import files_of, inspect
+from dedup_spark.engine.islands import READ
 from dedup_spark.evidence import open_folders
-from dedup_spark.files import files_of, inspect
-from dedup_spark.islands import READ
 from dedup_spark.job import shares
 
 BATCHES, BATCH = 4, 525

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dedup.histories import SCHEMAS, TABLES, parquet_writer
+from dedup.history.histories import SCHEMAS, TABLES, parquet_writer
 from dedup.payloads import MAX_VALUE
-from dedup_spark import chunks
-from dedup_spark.chunks import MAX_BATCH, MAX_ENTRY
-from dedup_spark.islands import PORTION, READ, SENT, TOLD
+from dedup_spark.engine import chunks
+from dedup_spark.engine.chunks import MAX_BATCH, MAX_ENTRY
+from dedup_spark.engine.islands import PORTION, READ, SENT, TOLD
 from dedup_spark.job import shares
 
 ROWS = 24

@@ -9,7 +9,7 @@ from tests.builders import write_history
 from tests.lab.test_corruptions import AFTER, BEFORE, CLEAN, EACH, record, write_clean
 from tests.spark.conftest import Judge
 
-from dedup.manifests import FaultRecord
+from dedup.wire.manifests import FaultRecord
 from dedup_spark import local
 from dedup_spark.evidence import open_folders
 

@@ -14,14 +14,15 @@ from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 from tests.spark.naive_findings import tables_of
 
-from dedup.anomalies import Verification
 from dedup.errors import SpecificationError
-from dedup.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
-from dedup.manifests import FaultRecord
-from dedup_spark import judging, local, oracle, stretches
-from dedup_spark.findings import Findings
-from dedup_spark.islands import BUCKET
-from dedup_spark.tables import INDEX, TABLES, Named, Tables
+from dedup.judgement.anomalies import Verification
+from dedup.judgement.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
+from dedup.wire.manifests import FaultRecord
+from dedup_spark import judging, local, oracle
+from dedup_spark.engine import stretches
+from dedup_spark.engine.findings import Findings
+from dedup_spark.engine.islands import BUCKET
+from dedup_spark.engine.tables import INDEX, TABLES, Named, Tables
 
 Row = tuple[Any, ...]
 SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (1 << 20, 4), (12, 3))

@@ -8,7 +8,7 @@ from tests.runners import minio
 from tests.spark.test_findings import assert_findings, with_faults
 
 from dedup.errors import SpecificationError
-from dedup.stores import place
+from dedup.history.stores import place
 from dedup_spark import local
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]

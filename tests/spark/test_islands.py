@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.spark.generated import history_of
 
-from dedup_spark import islands, values
-from dedup_spark.columns import Columns, joined
+from dedup_spark.engine import islands, values
+from dedup_spark.engine.columns import Columns, joined
 
 ROW = ("kind", "stream", "value", "outcome", "placed", "partition", "ledger", "entry", "batch")
 Row = tuple[int, ...]

@@ -16,8 +16,8 @@ from tests.builders import Golden, History, golden_histories, write_history
 from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 
-from dedup.anomalies import Verification
 from dedup.errors import EnvironmentError_
+from dedup.judgement.anomalies import Verification
 from dedup_spark import evidence, job, local, oracle, sessions
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.builders import NOWHERE, History, Place, write_history
 from tests.spark.conftest import Judge
 
-from dedup.anomalies import Verification
+from dedup.judgement.anomalies import Verification
 from dedup_spark import local, oracle
 
 EACH: Final = 12

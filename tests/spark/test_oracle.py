@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.builders import Golden, History, golden_histories, write_history
 
-from dedup import histories
-from dedup.anomalies import MAX_WITNESSES, Verification
-from dedup.counts import Counts
-from dedup.manifests import FaultRecord
+from dedup.history import histories
+from dedup.judgement.anomalies import MAX_WITNESSES, Verification
+from dedup.judgement.counts import Counts
+from dedup.wire.manifests import FaultRecord
 from dedup_spark import local, oracle
 
 

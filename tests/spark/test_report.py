@@ -15,14 +15,14 @@ from tests.builders import History, write_history
 from tests.core.evidences import experiment
 from tests.runners import minio
 
-from dedup.anomalies import Engine
 from dedup.errors import PlatformError
-from dedup.histories import MANIFEST, VERIFICATION, run_folders
-from dedup.manifests import Deduplication
-from dedup.plans import Run, deduplicates, plan
-from dedup.stores import Place, place
-from dedup.summaries import RunRow, Summary
-from dedup.verdicts import Code, Reason, Verdict
+from dedup.experiment.plans import Run, deduplicates, plan
+from dedup.history.histories import MANIFEST, VERIFICATION, run_folders
+from dedup.history.stores import Place, place
+from dedup.judgement.anomalies import Engine
+from dedup.judgement.summaries import RunRow, Summary
+from dedup.judgement.verdicts import Code, Reason, Verdict
+from dedup.wire.manifests import Deduplication
 from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
 from dedup_spark import evidence, homes, local, report
@@ -278,7 +278,7 @@ def test_a_report_made_again_says_the_same_and_does_not_ask_the_oracle_again(
 def test_above_its_limit_the_oracle_is_not_asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dedup_spark.opinions.ORACLE_LIMIT", MESSAGES - 1)
     told = report.report(EXPERIMENT, root)
-    assert told["verdict"] == "Error"  # dedup.verdicts still wants it
+    assert told["verdict"] == "Error"  # dedup.judgement.verdicts still wants it
     assert "the oracle did not judge this history" in told["reasons"][0]
 
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from tests.builders import Golden, golden_histories, write_history
 
-from dedup.counts import Counts
+from dedup.judgement.counts import Counts
 
 VERDICT = Path(__file__).parents[2] / "bench" / "verify" / "duckdb" / "verdict.sql"
 

@@ -12,8 +12,8 @@ from tests.runners import minio
 from tests.runners.minio import ObjectStore
 from tests.spark.test_job import assert_agree
 
-from dedup.histories import MANIFEST, VERIFICATION, damages, read_manifest, run_folders
-from dedup.stores import Place, below, fetched, place
+from dedup.history.histories import MANIFEST, VERIFICATION, damages, read_manifest, run_folders
+from dedup.history.stores import Place, below, fetched, place
 from dedup_spark import evidence, job, local, oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]

@@ -7,11 +7,12 @@ import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
-from dedup.manifests import EndPosition
-from dedup_spark import chunks, local, oracle
-from dedup_spark.columns import Columns, taken
-from dedup_spark.islands import READ, SENT, TOLD
-from dedup_spark.positions import Ends
+from dedup.wire.manifests import EndPosition
+from dedup_spark import local, oracle
+from dedup_spark.engine import chunks
+from dedup_spark.engine.columns import Columns, taken
+from dedup_spark.engine.islands import READ, SENT, TOLD
+from dedup_spark.engine.positions import Ends
 
 MOST = (1 << 63) - 1
 GOOD = History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)])

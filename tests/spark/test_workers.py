@@ -10,12 +10,13 @@ import pytest
 from tests.builders import write_history
 from tests.spark.generated import history_of
 
-from dedup.anomalies import MAX_EVENTS
-from dedup_spark import borders, chunks, files, islands, job, rereads
-from dedup_spark.borders import carry
-from dedup_spark.columns import Columns, joined, size, taken
-from dedup_spark.islands import ISLAND
-from dedup_spark.tables import Tables
+from dedup.judgement.anomalies import MAX_EVENTS
+from dedup_spark import job
+from dedup_spark.engine import borders, chunks, files, islands, rereads
+from dedup_spark.engine.borders import carry
+from dedup_spark.engine.columns import Columns, joined, size, taken
+from dedup_spark.engine.islands import ISLAND
+from dedup_spark.engine.tables import Tables
 
 
 def batches_of(rows: list[tuple[int, int]], sizes: tuple[int, ...]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
--- Every count of a verdict (core/dedup/counts.py), by the rules of docs/verdicts.md, from a run folder's files.
+-- Every count of a verdict (core/dedup/judgement/counts.py), by the rules of docs/verdicts.md, from a run folder's files.
 -- It is meant as an engineer who knows SQL would write it for DuckDB: each table is grouped once, the values of all three are
 -- brought together once, and only the messages that jump are looked up again. Gaps, witnesses and blocks it leaves out.
 WITH

@@ -1,5 +1,5 @@
 {{/* server.properties, but for the node's own number and names (files/start.sh adds them). What decides behaviour under
-a fault is what the local lab has (lab/dedup_lab/kafka.py). */}}
+a fault is what the local lab has (lab/dedup_lab/systems/kafka.py). */}}
 {{- define "kafka.settings" -}}
 {{- $replicas := min 3 (int .Values.brokers) -}}
 {{- $inSync := min 2 (int .Values.brokers) -}}

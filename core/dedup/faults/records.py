@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dedup.faults.registry import LATENCY_FAULT, kind_of
-from dedup.manifests import FaultRecord
 from dedup.wire.clients import Disturbance, Mark, Noticed
 from dedup.wire.faults import NEVER_TRIGGERED, PRODUCER_GONE, Detail, FaultEvent, FaultLine
 from dedup.wire.lines import Event
+from dedup.wire.manifests import FaultRecord
 
 CLIENT_TAIL_NS: Final = 5_000_000_000
 """How long after the heal a client may still be noticing: reconnecting takes its time."""

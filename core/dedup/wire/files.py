@@ -15,7 +15,7 @@ class Listening(BaseModel):
 
 
 class Failure(BaseModel):
-    """Why an attempt has no history, or a system could not be had; `kind` is one of `dedup.endings.Kind`."""
+    """Why an attempt has no history, or a system could not be had; `kind` is one of `dedup.judgement.endings.Kind`."""
 
     FILE: ClassVar = "failure.json"
     model_config = ConfigDict(frozen=True, extra="ignore")

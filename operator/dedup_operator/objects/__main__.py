@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 
 from dedup.errors import EXIT_ERROR, DedupError, SpecificationError
-from dedup.experiments import Experiment, System, load
-from dedup.plans import Run, plan
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, System, load
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.names import Owner

@@ -12,7 +12,7 @@ reports have it, which reach the store.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dedup.experiments import Experiment
+from dedup.experiment.spec import Experiment
 from dedup.faults.kinds import Need
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object

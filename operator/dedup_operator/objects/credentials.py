@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup.endpoints import OPEN, Security
-from dedup.experiments import Experiment, System
+from dedup.experiment.endpoints import OPEN, Security
+from dedup.experiment.spec import Experiment, System
 from dedup_operator.objects.pods import Object
 from dedup_operator.objects.settings import STORE_KEYS, Defaults
 

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from dedup.plans import Run
-from dedup_operator.crd import GROUP, KIND, VERSION
+from dedup.experiment.plans import Run
+from dedup_operator.schema.crd import GROUP, KIND, VERSION
 
 LABEL: Final = f"{GROUP}/experiment"
 COMPONENT: Final = f"{GROUP}/component"

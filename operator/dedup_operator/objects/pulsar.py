@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
-from dedup.experiments import System
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.spec import System
 from dedup_operator.objects.brokers import CONTAINER, HOLD, TOXIPROXY_URL, through_proxies
 
 BOOKIE_CONTAINER: Final = "bookie"

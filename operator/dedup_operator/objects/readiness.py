@@ -9,9 +9,9 @@ the credentials that runs will have.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dedup.endpoints import Endpoints
-from dedup.experiments import Experiment, System
-from dedup.systems import Protocol
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import Experiment, System
+from dedup.experiment.systems import Protocol
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import STAYS, Object, container, placement, pod_security

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from dedup.stages import Task
+from dedup.experiment.stages import Task
 from dedup_operator.objects.accounts import report_account, reporting
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (

@@ -17,10 +17,10 @@ Kubernetes start its pod twice all the same, the conductor of the second finds t
 
 from typing import Any, Final
 
-from dedup.assignments import FILE, FOLDER, GRACE_S, SHARED, Assignment
-from dedup.experiments import Experiment
+from dedup.experiment.assignments import FILE, FOLDER, GRACE_S, SHARED, Assignment
+from dedup.experiment.plans import Run
+from dedup.experiment.spec import Experiment
 from dedup.faults.registry import Fault
-from dedup.plans import Run
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from dedup import documents
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment
+from dedup.experiment.spec import Experiment
+from dedup.experiment.systems import Chart
 from dedup.parts import Part
-from dedup.systems import Chart
 from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from dedup.errors import PlatformError
-from dedup.experiments import Experiment, parse
+from dedup.experiment.spec import Experiment, parse
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
 from dedup_operator.objects.settings import Defaults, Settings, for_experiment

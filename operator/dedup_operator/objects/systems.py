@@ -10,9 +10,9 @@ A system that is there already is where the experiment says; who its brokers are
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from dedup.deployments import STRIMZI, Existing
-from dedup.endpoints import Endpoints
-from dedup.experiments import System
+from dedup.experiment.deployments import STRIMZI, Existing
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
 from dedup_operator.objects.names import Owner, name_of

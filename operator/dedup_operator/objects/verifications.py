@@ -8,7 +8,7 @@ come from a Secret into the environment, and never into Spark's configuration, w
 
 from typing import Any, Final
 
-from dedup.experiments import Experiment
+from dedup.experiment.spec import Experiment
 from dedup_operator.objects.accounts import driver_account, executor_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
-from dedup import systems
-from dedup.endpoints import Endpoints
-from dedup.manifests import Deduplication, EndPosition
+from dedup.experiment import systems
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import Deduplication, EndPosition
 
 PROBE: Final = "dedup-probe"
 CALL_TIMEOUT_S: Final = 10.0

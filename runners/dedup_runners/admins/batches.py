@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import OPEN, Security
 from dedup_runners.admins.wire import Line, string
 
 NO_PRODUCER_ID: Final = -1

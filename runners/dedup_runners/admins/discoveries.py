@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.systems import Protocol
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.systems import Protocol
 from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S
 from dedup_runners.admins.views import view
 from dedup_runners.admins.wire import NotLetIn

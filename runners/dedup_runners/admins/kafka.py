@@ -27,9 +27,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from dedup.endpoints import Endpoints
 from dedup.errors import DedupError, PlatformError
-from dedup.manifests import Deduplication, EndPosition
+from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
 from dedup_runners.admins import (
     ANSWERED_S,

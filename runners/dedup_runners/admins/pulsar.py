@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dedup.endpoints import Broker, Endpoints
 from dedup.errors import PlatformError
-from dedup.manifests import Deduplication, EndPosition
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.wire.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
 from dedup_runners.admins import (
     ANSWERED_S,

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import OPEN, Security
 from dedup_runners.admins import HEALTH_TIMEOUT_S
 from dedup_runners.admins.wire import Line, Reader, string
 

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
-from dedup.endpoints import OPEN, Security
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import OPEN, Security
 from dedup_runners import credentials
 from dedup_runners.admins.scram import Scram
 

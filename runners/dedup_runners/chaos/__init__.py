@@ -8,16 +8,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import Planned, assemble
 from dedup.faults.registry import LATENCY_FAULT, Fault
-from dedup.manifests import FaultRecord
 from dedup.wire.clients import Disturbance, Mark
 from dedup.wire.faults import FaultLine
 from dedup.wire.files import Listening
+from dedup.wire.manifests import FaultRecord
 from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
 from dedup_runners.chaos.sessions import ARMED
-from dedup_runners.journals import lines
+from dedup_runners.recording.journals import lines
 
 __all__ = [
     "STOP_SIGNAL",

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from dedup.endpoints import BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup_runners.chaos.containers import CALL_TIMEOUT_S, CONSENT, ApiContainers, Shell, refused
 
 Document = Mapping[str, Any]

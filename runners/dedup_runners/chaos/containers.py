@@ -15,8 +15,8 @@ from kubernetes.stream import stream
 from urllib3.exceptions import HTTPError
 from websocket import WebSocketException
 
-from dedup.endpoints import BrokerPod
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import BrokerPod
 
 CONSENT: Final = ("dedup.dev/faults", "allowed")
 CALL_TIMEOUT_S: Final = 10.0

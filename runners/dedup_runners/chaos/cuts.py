@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from dedup.endpoints import Broker, BrokerPod, Endpoints
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
 from dedup_runners.chaos.containers import Shell
 from dedup_runners.chaos.deadlines import DEADLINE, LABEL

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from dedup.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup_runners.chaos import latency
 from dedup_runners.chaos.actions import leave

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Final, NamedTuple
 
-from dedup.endpoints import Broker
+from dedup.experiment.endpoints import Broker
 
 KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""

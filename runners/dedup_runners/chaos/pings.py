@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dedup.systems import Protocol
+from dedup.experiment.systems import Protocol
 
 TIMEOUT_S: Final = 10.0
 _KAFKA_API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, 10) + b"dedup-ping"

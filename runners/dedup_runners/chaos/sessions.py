@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.registry import kind_of
-from dedup.orphans import leave_with_parent
+from dedup.process.orphans import leave_with_parent
 from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup.wire.files import Listening
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.leaders import Leaders
-from dedup_runners.chaos.sites import Site
+from dedup_runners.chaos.sites.protocol import Site
 from dedup_runners.triggers import TriggerServer
 
 if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults that need pods spend

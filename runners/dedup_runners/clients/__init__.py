@@ -19,11 +19,11 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dedup.clients import Library
 from dedup.errors import SpecificationError
-from dedup.manifests import EndPosition
+from dedup.experiment.clients import Library
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
 from dedup.wire.clients import Noticed
+from dedup.wire.manifests import EndPosition
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 MODULES: Final[Mapping[Library, str]] = {

@@ -25,9 +25,9 @@ import confluent_kafka as ck
 import numpy as np
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.manifests import EndPosition
 from dedup.payloads import PAYLOAD_BYTES
 from dedup.wire.clients import Noticed
+from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
 from dedup_runners.clients import (
     Chunk,

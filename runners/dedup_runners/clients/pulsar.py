@@ -28,11 +28,11 @@ from typing import Any, Final
 import numpy as np
 import pulsar
 
-from dedup.endpoints import Endpoints
 from dedup.errors import PlatformError, SpecificationError
-from dedup.manifests import EndPosition
+from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES
 from dedup.wire.clients import Noticed
+from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, under_way
 from dedup_runners.configs import ConsumerConfig, ProducerConfig

@@ -18,8 +18,8 @@ from dedup_lab.caches import Progress
 from testbed.cluster import binaries, images, oci_archives, processes
 from testbed.cluster.binaries import HELM
 from testbed.cluster.binaries import SPARK_OPERATOR as PROGRAM
+from testbed.cluster.helm import Helm, Refused
 from testbed.cluster.oci_archives import PlainImage
-from testbed.helm import Helm, Refused
 
 NAMESPACE: Final = "spark-operator"
 VALUES: Final = Path(__file__).with_name("spark-operator.yaml")

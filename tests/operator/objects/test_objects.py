@@ -9,12 +9,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from dedup.assignments import Assignment
 from dedup.errors import SpecificationError
-from dedup.experiments import Experiment, load, parse
-from dedup.plans import Run, plan
-from dedup.stages import Stage, Task
-from dedup.systems import PRODUCTS
+from dedup.experiment.assignments import Assignment
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, load, parse
+from dedup.experiment.stages import Stage, Task
+from dedup.experiment.systems import PRODUCTS
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.accounts import accounts, deadline_account

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from dedup.experiment.systems import Protocol
 from dedup.faults.drop_tcp import DropTCP
-from dedup.systems import Protocol
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered

@@ -21,7 +21,7 @@ from dedup_runners.chaos import keepers
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current, target_of
-from dedup_runners.chaos.sites import Victim
+from dedup_runners.chaos.sites.protocol import Victim
 from dedup_runners.waiting import WaitedTooLong, until
 
 DEATH_TIMEOUT_S: Final = 60.0

@@ -17,7 +17,7 @@ from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current, target_of
-from dedup_runners.chaos.sites import Victim
+from dedup_runners.chaos.sites.protocol import Victim
 from dedup_runners.waiting import persistently, until
 
 STOPPED: Final = "T"

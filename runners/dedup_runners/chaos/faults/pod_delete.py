@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dedup.endpoints import BrokerPod
+from dedup.experiment.endpoints import BrokerPod
 from dedup.faults.pod_delete import PodDelete
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered

@@ -1,0 +1,95 @@
+"""What the pod of one run attempt is told: which run of which experiment, against which system, and where to write.
+
+Everything else follows from it, so that whoever makes the pod decides nothing about the run. It is one JSON document
+(`run.json`) in a ConfigMap that all containers of the pod see; a person who drives a run by hand writes the same one.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from dedup.errors import SpecificationError
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, System, Variant
+from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.refusals import location, short
+from dedup.wire.manifests import Record
+
+FILE: Final = "run.json"
+FOLDER: Final = Path("/history")
+SHARED: Final = Path("/shared")
+GRACE_S: Final = 600
+"""How long a run's pod may take to end after its programs have: the courier carries what is left, whatever it meets."""
+EXIT_CLAIMED: Final = 5
+"""How a conductor ends that finds its attempt claimed by another: it has sent nothing, and says so in one line."""
+
+LAST_WORD: Final = Path("/dev/termination-log")
+"""Where a container leaves what its pod's status shall say of its end."""
+MISSED: Final = "missed: "
+"""How a conductor's last word begins that tells why the faults of a finished run tested nothing."""
+
+
+class Assignment(Record):
+    """One attempt of one run, for the programs that carry it out side by side."""
+
+    experiment: Experiment
+    run_id: str
+    attempt: int = Field(ge=1)
+    endpoints: Endpoints
+    folder: Path = Field(FOLDER, description="the run's folder; every program writes its part of the history there")
+    shared: Path = Field(SHARED, description="where the programs see of each other that they live")
+    artifacts: str | None = Field(
+        None, description="s3://bucket/prefix that the history is carried to; None: the folder is where it stays"
+    )
+    watchdog: Path | None = Field(
+        None, description="the socket of the watchdog that heals every fault; None: each fault starts one of its own"
+    )
+
+    @property
+    def run(self) -> Run:
+        return next(run for run in plan(self.experiment) if run.run_id == self.run_id)
+
+    @property
+    def system(self) -> System:
+        return next(system for system in self.experiment.spec.systems if system.name == self.run.system)
+
+    @property
+    def variant(self) -> Variant:
+        return next(variant for variant in self.experiment.spec.variants if variant.name == self.run.variant)
+
+    @property
+    def faults(self) -> dict[str, Fault | None]:
+        """The faults by name, in the order in which they are armed; None is the link's own latency.
+
+        Each has a container of its own, called `chaos-NAME`.
+        """
+        latency: dict[str, Fault | None] = {LATENCY_FAULT: None} if self.system.network.latency_s else {}
+        return latency | {fault.name: fault for fault in self.experiment.spec.faults}
+
+    def place(self) -> str | None:
+        """The URI of this attempt's folder in the store, laid out as in a results folder; None without a store."""
+        if self.artifacts is None:
+            return None
+        return f"{self.artifacts.rstrip('/')}/runs/{self.run_id}/attempt-{self.attempt}"
+
+    def document(self) -> str:
+        """The text of `run.json`."""
+        return self.model_dump_json(by_alias=True, exclude_none=True, indent=1)
+
+
+def read(path: Path) -> Assignment:
+    """The assignment in a file; SpecificationError in one line if there is none."""
+    try:
+        assignment = Assignment.model_validate_json(path.read_bytes())
+        assert assignment.run.run_id
+        return assignment
+    except OSError as error:
+        where, got, rule = str(path), error.strerror or type(error).__name__, "a run's pod is told what to do by a file"
+    except StopIteration:
+        where, got, rule = f"{path}: run_id", "a run that is not of the experiment", "a run is one of the plan's"
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, got, rule = f"{path}: {location(first['loc']) or 'document'}", short(first["input"]), first["msg"]
+    raise SpecificationError(where=where, got=got, rule=rule, todo="give an Assignment as JSON")

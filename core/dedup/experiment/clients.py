@@ -1,0 +1,155 @@
+"""The client libraries that can be tested, one record each: the protocol that it speaks, and what may be set of it.
+
+Which of a library's own settings may an experiment give? Those on its record's list, and no other. Whoever writes an
+experiment does not own the pods in which its clients run. Client libraries have settings that load a library
+(`plugin.library.paths`), run a command (`sasl.kerberos.kinit.cmd`), read a file of the pod and show it to a server
+(`ssl.key.location`), or call an address (`sasl.oauthbearer.token.endpoint.url`); the next release may bring another.
+So what is here was looked at, and says only how messages are sent. What the tester itself rests on (addresses,
+idempotence, time-outs, callbacks) is not here either. How to authenticate is no setting: it comes from a Secret.
+
+`python -m dedup.experiment.clients` prints the table of docs/experiment.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from pydantic_core import PydanticCustomError
+
+from dedup.experiment.systems import PRODUCTS, Protocol
+from dedup.refusals import meant, refusal, short
+
+
+class Client(NamedTuple):
+    """One client library."""
+
+    library: str
+    """Its name in experiments, and in the reports of producers and consumers."""
+    protocol: Protocol
+    words: str
+    """What it is, in a line."""
+    allowed: tuple[str, ...]
+    """The settings that an experiment may give, by the library's own names."""
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    client.library: client
+    for client in (
+        Client(
+            "confluent-kafka",
+            "kafka",
+            "librdkafka (C), as Python's confluent-kafka has it",
+            (
+                *("acks", "request.required.acks", "batch.num.messages", "batch.size"),
+                *("broker.address.family", "broker.address.ttl", "client.id", "client.rack"),
+                *("compression.codec", "compression.level", "compression.type", "connections.max.idle.ms"),
+                *("enable.gapless.guarantee", "enable.sparse.connections", "linger.ms", "queue.buffering.max.ms"),
+                *(
+                    "max.in.flight",
+                    "max.in.flight.requests.per.connection",
+                    "message.copy.max.bytes",
+                    "message.max.bytes",
+                ),
+                *("message.send.max.retries", "retries", "retry.backoff.ms", "retry.backoff.max.ms"),
+                *("metadata.max.age.ms", "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
+                *(
+                    "partitioner",
+                    "queue.buffering.backpressure.threshold",
+                    "queuing.strategy",
+                    "receive.message.max.bytes",
+                ),
+                *(
+                    "reconnect.backoff.jitter.ms",
+                    "reconnect.backoff.ms",
+                    "reconnect.backoff.max.ms",
+                    "request.timeout.ms",
+                ),
+                *(
+                    "socket.connection.setup.timeout.ms",
+                    "socket.keepalive.enable",
+                    "socket.max.fails",
+                    "socket.nagle.disable",
+                ),
+                *("socket.receive.buffer.bytes", "socket.send.buffer.bytes", "socket.timeout.ms"),
+                *(
+                    "sticky.partitioning.linger.ms",
+                    "topic.metadata.propagation.max.ms",
+                    "topic.metadata.refresh.sparse",
+                ),
+                *("topic.metadata.refresh.interval.ms", "topic.metadata.refresh.fast.interval.ms"),
+            ),
+        ),
+        Client(
+            "pulsar-client",
+            "pulsar",
+            "Pulsar's C++ client, as Python's pulsar-client has it",
+            (
+                *("batching_enabled", "batching_max_allowed_size_in_bytes", "batching_max_messages"),
+                *("batching_max_publish_delay_ms", "batching_type", "compression_type", "concurrent_lookup_requests"),
+                *("connection_timeout_ms", "io_threads", "operation_timeout_seconds", "receiver_queue_size"),
+            ),
+        ),
+    )
+}
+"""By library. The first that speaks a protocol is the one that its systems have unless the experiment names another."""
+
+if TYPE_CHECKING:
+    Library = str
+else:
+    Library = Literal[tuple(CLIENTS)]
+"""The name of a client library."""
+
+RULE: Final = "an experiment sets only how messages are sent: nothing that runs code, opens files or names addresses"
+ADVICE: Final = "take it out (docs/experiment.md lists what may be set)"
+SECURITY: Final = ("sasl.", "ssl.", "security.", "https.", "enable.sasl.", "enable.ssl.")
+"""What settings of TLS and log-ins begin with."""
+LOG_IN: Final = "take it out; deploy.existing of the system says how to speak TLS and to log in"
+
+
+def speaking(protocol: Protocol) -> tuple[Client, ...]:
+    """The clients of a protocol; the first is its default."""
+    return tuple(client for client in CLIENTS.values() if client.protocol == protocol)
+
+
+def libraries(protocol: Protocol) -> str:
+    """The libraries of a protocol's clients, in words."""
+    return " or ".join(client.library for client in speaking(protocol))
+
+
+def choices() -> str:
+    """Which libraries there are for which product, in words."""
+    return ", ".join(f"{libraries(product.protocol)} for {product.name}" for product in PRODUCTS.values())
+
+
+def refused(library: Library, properties: Mapping[str, str]) -> PydanticCustomError | None:
+    """The refusal of the first property that is not on the list, below a system; None if all are.
+
+    It shows the property's name only, for its value may be a password.
+    """
+    for name in properties:
+        if name not in CLIENTS[library].allowed:
+            return refusal("client.properties", short(name), RULE, _advice(name, CLIENTS[library].allowed))
+    return None
+
+
+def _advice(name: str, allowed: Sequence[str]) -> str:
+    if name.startswith(SECURITY):
+        return LOG_IN
+    return f'did you mean "{guess}"?' if (guess := meant(name, allowed)) else ADVICE
+
+
+def products(client: Client) -> str:
+    """The names of the products that a client speaks to."""
+    return ", ".join(product.name for product in PRODUCTS.values() if product.protocol == client.protocol)
+
+
+def table() -> Iterator[str]:
+    """The lines of the table of clients in docs/experiment.md."""
+    yield "| `client.library` | speaks to | what it is | settings that may be given |"
+    yield "| --- | --- | --- | --- |"
+    for client in CLIENTS.values():
+        settings = ", ".join(f"`{name}`" for name in sorted(client.allowed))
+        yield f"| `{client.library}` | {products(client)} | {client.words} | {settings} |"
+
+
+if __name__ == "__main__":
+    print(*table(), sep="\n")

@@ -1,0 +1,98 @@
+"""Where a system under test comes from, when it is not deployed in the ordinary way.
+
+A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. Or a system is there already, and belongs to somebody.
+It is reached where its clients reach it, over TLS and with a log-in if it asks for that; nothing of it is installed,
+restarted or removed. Keys and passwords are in Secrets of the experiment's own namespace, told by name only; in pods
+they are files at places that the operator chooses.
+"""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dedup.experiment.artifacts import SecretRef
+from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part, check_one_of
+from dedup.refusals import refusal
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+"""As Kafka calls them."""
+TLS_SCHEMES: Final = ("pulsar+ssl://", "https://")
+PLAIN_RULE: Final = "PLAIN sends the password as it is, and whoever hears it may use it"
+TOKEN_RULE: Final = "a token is sent as it is, to both addresses, and whoever hears it may use it"
+STRIMZI: Final = "strimzi-kafka"
+"""The chart whose brokers are Strimzi's."""
+
+
+class Tls(Part):
+    """TLS, with brokers whose names their certificates have."""
+
+    secret_ref: SecretRef = Field(description="its key ca.crt: the authorities that sign the brokers' certificates")
+
+
+class Sasl(Part):
+    """Kafka's log-in."""
+
+    mechanism: SaslMechanism = Field(description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, as the listener has it")
+    secret_ref: SecretRef = Field(description="its keys username and password")
+
+
+class Token(Part):
+    """Pulsar's log-in, of clients and of the admin interface."""
+
+    secret_ref: SecretRef = Field(description="its key token: a JSON web token, say")
+
+
+class Existing(Part):
+    """A system that is there already: `bootstrap` for a Kafka, `serviceUrl` and `adminUrl` for a Pulsar."""
+
+    bootstrap: Annotated[str, Field(pattern=ADDRESSES, max_length=1024)] | None = Field(
+        None, description="Kafka: host:port of brokers, with commas between them; the others are found from there"
+    )
+    service_url: Annotated[str, Field(pattern=SERVICE_URL, max_length=1024)] | None = Field(
+        None, description="Pulsar: what its clients are given, pulsar://host:port or pulsar+ssl://host:port"
+    )
+    admin_url: Annotated[str, Field(pattern=ENDPOINT, max_length=300)] | None = Field(
+        None, description="Pulsar: its REST interface, http://host:port or https://host:port"
+    )
+    tls: Tls | None = Field(None, description="speak TLS; left out: nothing is encrypted")
+    sasl: Sasl | None = Field(None, description="Kafka: log in; left out: nobody asks who we are")
+    token: Token | None = Field(None, description="Pulsar: log in; left out: nobody asks who we are")
+
+    @model_validator(mode="after")
+    def _tls_where_it_is_spoken(self) -> Self:
+        urls = [url for url in (self.service_url, self.admin_url) if url is not None]
+        if urls and any(url.startswith(TLS_SCHEMES) for url in urls) != (self.tls is not None):
+            raise refusal(
+                "tls",
+                "nothing" if self.tls is None else "one",
+                "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates",
+                "write tls, or pulsar:// and http://"
+                if self.tls is None
+                else "write pulsar+ssl:// or https://, or take tls out",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_secret_in_the_open(self) -> Self:
+        urls = [url for url in (self.service_url, self.admin_url) if url is not None]
+        if self.sasl is not None and self.sasl.mechanism == "PLAIN" and self.tls is None:
+            raise refusal("sasl.mechanism", "PLAIN without tls", PLAIN_RULE, "write tls, or a SCRAM mechanism")
+        if self.token is not None and not all(url.startswith(TLS_SCHEMES) for url in urls):
+            raise refusal("token", "one without TLS", TOKEN_RULE, "write pulsar+ssl:// and https://, or take token out")
+        return self
+
+
+class Deploy(Part):
+    """How a system comes about. Without it, one is deployed for the experiment, by the chart named like its kind."""
+
+    existing: Existing | None = Field(
+        None, description="it is there already (Kubernetes only; `dedup run` starts its own)"
+    )
+    chart: Literal["strimzi-kafka"] | None = Field(
+        None, description="a Kafka that Strimzi's operator runs (`dedup run` starts processes all the same)"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        check_one_of(self, {"existing": self.existing, "chart": self.chart}, "a deployment")
+        return self

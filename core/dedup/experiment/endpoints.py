@@ -1,0 +1,107 @@
+"""Where a running system can be reached, as plain data that travels between processes.
+
+A system under test has two sides. Clients under test take the *client* path, which leads through Toxiproxy whenever
+the experiment needs it, so that their connections can be slowed and cut. The tester itself (creating topics, reading
+end positions, moving leaders) takes the *direct* path, which no fault of the network ever touches. Whoever injects a
+kill also needs each broker's process. On this machine its keeper's status file says which process is running now, and
+the hold file tells the keeper when to start it again; in a cluster it is a container of a pod, which the kubelet keeps.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from dedup.experiment.deployments import SaslMechanism
+from dedup.experiment.systems import Protocol
+
+
+class Security(BaseModel):
+    """How a system wants to be spoken to: files by name, never what is in them. By default: as anybody, in the open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca: Path | None = None
+    """The authorities that sign the brokers' certificates (PEM); None: no TLS."""
+    sasl: SaslMechanism | None = None
+    """Kafka's log-in; None: there is none."""
+    login: Path | None = None
+    """The folder with the files `username` and `password`, where there is a log-in."""
+    token: Path | None = None
+    """The file with the token of Pulsar's clients and of its admin interface; None: there is none."""
+
+
+OPEN: Final = Security()
+
+
+class BrokerPod(BaseModel):
+    """The container in which a broker runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    name: str
+    container: str
+    hold: str | None = None
+    """The folder in which the chart's start looks for `until` and writes `pid` (docs/charts.md); None: it has none."""
+
+
+class Broker(BaseModel):
+    """One broker of a running system, or one of its bookies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    """Kafka: the node id ("1"); Pulsar: the broker id as its load manager names it ("127.0.0.1:8080").
+
+    A bookie's is BookKeeper's ("127.0.0.1:3181").
+    """
+    client_port: int
+    """The port on which the broker itself listens for clients (what a proxy points at)."""
+    host: str | None = None
+    """Where clients find it, if nothing stands in the path."""
+    proxy: str | None = None
+    """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
+    proxy_port: int | None = None
+    """The port of that proxy: the one that clients are told."""
+    status_file: Path | None = None
+    """Written by the broker's keeper: its process now, its starts and its exits. None where there is no keeper."""
+    hold_file: Path | None = None
+    """Read by the broker's keeper: until when a process that was killed on purpose stays down."""
+    pod: BrokerPod | None = None
+    """Where it runs in a cluster; None on this machine, and for a system whose pods are not ours to touch."""
+    admin_url: str | None = None
+    """The broker's own REST address (Pulsar)."""
+
+
+class Endpoints(BaseModel):
+    """One running system: how to reach it, and its brokers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: Protocol
+    """The protocol that its brokers speak."""
+    client_bootstrap: str
+    """What clients under test are given, through Toxiproxy if there is one: "host:port,…" or "pulsar://host:port,…"."""
+    direct_bootstrap: str
+    """The same without any proxy, for the tester's own use."""
+    admin_urls: list[str] = []
+    """Pulsar's REST addresses, one a broker, never proxied."""
+    listener_name: str | None = None
+    """The advertised listener that clients of `client_bootstrap` must name (Pulsar), else None."""
+    toxiproxy_url: str | None = None
+    """Toxiproxy's own HTTP interface; None when nothing stands in the path."""
+    security: Security = OPEN
+    topic_prefix: str = ""
+    """What the names of our topics begin with, on a system that others use as well."""
+    brokers: list[Broker]
+    """None of a system that is there already: whoever leads a run asks the system who they are."""
+    bookies: list[Broker] = []
+    """Pulsar's storage, as far as it is ours to strike: `id` is the address by which brokers know it."""
+
+    def broker(self, broker_id: str) -> Broker:
+        """The broker of that id; KeyError when there is none."""
+        for broker in self.brokers:
+            if broker.id == broker_id:
+                return broker
+        raise KeyError(f"no broker {broker_id!r}; there are {', '.join(each.id for each in self.brokers)}")

@@ -1,0 +1,74 @@
+"""The plan: systems × variants × runs, each with a seed, in the order in which they are done.
+
+Control and treatment runs alternate in pairs whose order is shuffled by the experiment's seed, so that whatever
+drifts while an experiment runs (a warm cache, a busy neighbour) falls on both alike (docs/design.md §7).
+"""
+
+import hashlib
+import random
+
+from dedup.experiment import statistics
+from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant
+from dedup.wire.manifests import Record
+
+
+class Run(Record):
+    """One seeded execution of the workload for one system and one variant."""
+
+    run_id: str
+    system: str
+    variant: str
+    number: int
+    seed: int
+
+
+def plan(experiment: Experiment) -> tuple[Run, ...]:
+    """Every run of the experiment, system by system, in the order in which they are done."""
+    spec = experiment.spec
+    runs: list[Run] = []
+    for system in spec.systems:
+        for number in range(1, spec.runs + 1):
+            variants = list(spec.variants)
+            random.Random(f"{spec.seed}/{system.name}/{number}").shuffle(variants)
+            runs.extend(_run(spec.seed, system, variant, number) for variant in variants)
+    return tuple(runs)
+
+
+def runs_of(runs: tuple[Run, ...], system: str) -> tuple[Run, ...]:
+    return tuple(run for run in runs if run.system == system)
+
+
+def out_of_reach(experiment: Experiment) -> str | None:
+    """Why no run of the experiment can make it pass, known before any begins; None if nothing is known."""
+    spec = experiment.spec
+    if (confidence := spec.confidence_percent) is None:
+        return None
+    expected = [variant.expect for variant in spec.variants]
+    if Expectation.DUPLICATES not in expected or not any(each.forbids_copies for each in expected):
+        return (
+            f"{confidence:g} % confidence is that a control (expect: Duplicates) and a treatment that forbids them "
+            "differ, and one of them is not there; add it, or take confidencePercent out"
+        )
+    if statistics.best_p(spec.runs, spec.runs) > statistics.significance(confidence):
+        return (
+            f"{spec.runs} runs of each variant are too few for {confidence:g} % confidence, whatever they show; "
+            f"ask for {statistics.runs_needed(confidence)} or more, or take confidencePercent out"
+        )
+    return None
+
+
+def deduplicates(variant: Variant) -> bool:
+    """Whether the variant asks for deduplication."""
+    return variant.deduplication is Switch.ENABLED
+
+
+def _run(seed: int, system: System, variant: Variant, number: int) -> Run:
+    run_id = f"{system.name}-{variant.name}-{number:03d}"
+    digest = hashlib.sha256(f"{seed}/{run_id}".encode()).digest()
+    return Run(
+        run_id=run_id,
+        system=system.name,
+        variant=variant.name,
+        number=number,
+        seed=int.from_bytes(digest[:6], "big"),
+    )

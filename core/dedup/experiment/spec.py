@@ -1,0 +1,478 @@
+"""The experiment: the one file that people write, for `dedup run` and for `kubectl apply` alike.
+
+It names systems, a workload, variants of the thing under test, faults, and a number of runs. Everything in it is
+checked here, before anything is started: unknown keys are refused, durations carry units, a fault lies within the
+workload. Field names in the file are camelCase and enum values CamelCase, as in every Kubernetes resource.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import WithDefaultSchema
+
+from dedup import documents
+from dedup.errors import SpecificationError
+from dedup.experiment.artifacts import Artifacts
+from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, speaking
+from dedup.experiment.deployments import STRIMZI, Deploy, Existing
+from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
+from dedup.experiment.variants import Expectation as Expectation
+from dedup.experiment.variants import Switch as Switch
+from dedup.experiment.variants import Variant as Variant
+from dedup.experiment.variants import check_switches
+from dedup.faults.kinds import Need
+from dedup.faults.registry import KINDS, Fault, possible_on_existing
+from dedup.parts import PATTERNS, TOKEN, Name, Part, check_one_of
+from dedup.quantities import Seconds, format_duration
+from dedup.refusals import meant, readable, refusal, short
+
+MAX_TIMEOUT_S: Final = 7 * 24 * 3600
+MAX_RETENTION_S: Final = 365 * 24 * 3600
+MAX_RUNS: Final = 10_000
+"""Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
+
+_ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
+    (
+        *("deploy", "messagesPerSecond", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *(kind.key for kind in KINDS if not kind.in_every_digest),
+    )
+)
+"""Keys of the spec, its systems, workload and faults that are younger than the digest: defaults do not enter it."""
+_ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
+"""Keys of the spec that say where and when, and nothing of what the experiment does."""
+_CHANGES: Final = "the command line's changes"
+
+
+class Client(Part):
+    """Which client library sends and reads, and the settings to give it, under its own names."""
+
+    library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
+    properties: Annotated[
+        dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
+    ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
+
+
+class Network(Part):
+    """What lies between clients and brokers for the whole of every run."""
+
+    latency_s: Seconds = Field(
+        0.0, alias="latency", le=10, description="added to everything that brokers send to clients, at most 10s"
+    )
+
+
+class System(Part):
+    """One messaging system under test: exactly one of `kafka` and `pulsar`."""
+
+    name: Name = Field(description="what results call this system; unique among the systems")
+    kafka: Kafka | None = Field(None, description="the system is a Kafka; {} for all defaults")
+    pulsar: Pulsar | None = Field(None, description="the system is a Pulsar; {} for all defaults")
+    client: Client = Field(Client(), description="how messages are sent and read")
+    network: Network = Field(Network(), description="the link between clients and brokers")
+    deploy: Deploy | None = Field(
+        None, description="a system that is there already, or Strimzi's; left out: one is deployed"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        check_one_of(self, {key: getattr(self, key) for key in PRODUCTS}, "a system")
+        if CLIENTS[self.library].protocol != self.protocol:
+            raise refusal(
+                "client.library",
+                self.library,
+                f"it does not speak to {self.kind}",
+                f"write {libraries(self.protocol)} or take the key out",
+            )
+        self._check_existing()
+        if self.chart not in (self.kind, *self.product.charts):
+            raise refusal(
+                "deploy.chart", STRIMZI, "Strimzi runs Kafka and nothing else", "write kafka, or take deploy out"
+            )
+        return self
+
+    def _check_existing(self) -> None:
+        if self.existing is None:
+            return
+        given = self.existing.model_dump(by_alias=True, exclude_none=True)
+        needed, optional = EXISTING[self.protocol]
+        if not {*needed} <= given.keys() <= {*needed, *optional}:
+            raise refusal(
+                "deploy.existing",
+                short(given),
+                f"a {self.product.name} that is there already has {' and '.join(needed)}, "
+                f"and may have {' and '.join(optional)}",
+                "give these keys and no other",
+            )
+        if self.network.latency_s:
+            raise refusal(
+                "network.latency",
+                format_duration(self.network.latency_s),
+                "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
+                "take it out, or let the system be deployed",
+            )
+
+    @property
+    def existing(self) -> Existing | None:
+        """Where the system is, if it is there already; None: it is deployed for the experiment."""
+        return self.deploy.existing if self.deploy is not None else None
+
+    @model_validator(mode="after")
+    def _settings_are_allowed(self) -> Self:
+        if (wrong := refused(self.library, self.client.properties)) is not None:
+            raise wrong
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The key of its product."""
+        return next(key for key in PRODUCTS if getattr(self, key) is not None)
+
+    @property
+    def product(self) -> Product:
+        return PRODUCTS[self.kind]
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.product.protocol
+
+    @property
+    def chart(self) -> str:
+        """The chart by which it is deployed on Kubernetes, unless it is there already."""
+        return self.deploy.chart if self.deploy is not None and self.deploy.chart is not None else self.kind
+
+    @property
+    def version(self) -> str:
+        return str(getattr(self, self.kind).version)
+
+    @property
+    def library(self) -> Library:
+        """The client library that the experiment names, or else its protocol's default."""
+        return self.client.library or speaking(self.protocol)[0].library
+
+
+class Workload(Part):
+    """One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged."""
+
+    messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
+    in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
+    partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
+    messages_per_second: int | None = Field(
+        None, ge=1, le=1_000_000, description="the most that are sent in a second; as fast as it goes if left out"
+    )
+
+
+class Timeouts(Part):
+    """Bounds on the stages: a stage that takes longer is cancelled and counts as an error."""
+
+    provision_s: Seconds = Field(
+        900.0, alias="provision", gt=0, le=MAX_TIMEOUT_S, description="to start a system and see it whole"
+    )
+    run_s: Seconds = Field(
+        600.0, alias="run", gt=0, le=MAX_TIMEOUT_S, description="each of prepare, produce, settle and consume"
+    )
+    verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge, for every ten runs")
+    teardown_s: Seconds = Field(600.0, alias="teardown", gt=0, le=MAX_TIMEOUT_S, description="to end a system")
+
+
+class Keep(StrEnum):
+    """When something is kept that is not needed any more."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+class Retention(Part):
+    """Kubernetes only; histories and results are never deleted."""
+
+    resources: Keep = Field(
+        Keep.ON_FAILURE,
+        description="whether Jobs, pods and the like stay: Always, Never, or OnFailure, unless the verdict is Pass",
+    )
+    after_s: Seconds = Field(
+        86400.0, alias="after", ge=0, le=MAX_RETENTION_S, description="how long after the end the others are deleted"
+    )
+
+
+class Spec(Part):
+    """What is to be done. Defaults live here; nothing that runs an experiment ever writes to it."""
+
+    systems: Annotated[list[System], Field(min_length=1, max_length=8)] = Field(
+        description="what is tested; all get the same workload, variants and faults"
+    )
+    workload: Workload = Field(description="what the clients do in every run")
+    variants: Annotated[list[Variant], Field(min_length=1, max_length=8)] = Field(
+        description="what is compared: deduplication off (the control) and on (the treatment)"
+    )
+    runs: int = Field(1, ge=1, le=1000, description="of each variant on each system")
+    replacements: int = Field(
+        0, ge=0, le=1000, description="how many runs, of all together, are done again because a fault of theirs missed"
+    )
+    confidence_percent: float | None = Field(
+        None, ge=50, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
+    )
+    seed: int = Field(0, ge=0, le=2**53, description="decides the order of the runs and every other choice")
+    faults: Annotated[list[Fault], Field(max_length=16)] = Field(
+        default_factory=list, description="what goes wrong in every run; none if left out"
+    )
+    allow_privileged_faults: bool = Field(
+        False, description="whether a fault may add a container with NET_ADMIN to a broker's pod (Kubernetes only)"
+    )
+    timeouts: Timeouts = Field(Timeouts(), description="bounds on the stages")
+    artifacts: Artifacts | None = Field(
+        None, description="where histories and results are kept (Kubernetes only; `dedup run` has a folder)"
+    )
+    retention: Retention = Field(Retention(), description="what stays in the cluster when all is over")
+    suspend: bool = Field(
+        False, description="start nothing; what runs is ended, and its run done again later (Kubernetes only)"
+    )
+    run_token: Annotated[str, Field(pattern=TOKEN, max_length=63)] | None = Field(
+        None, description="another token runs the experiment again, as the spec is then (Kubernetes only)"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _percent(cls, written: Any) -> Any:
+        """0.95 is a share that somebody wrote for 95 %."""
+        asked = written.get("confidencePercent") if isinstance(written, dict) else None
+        if isinstance(asked, float) and 0.5 <= asked < 1:
+            raise refusal(
+                "confidencePercent",
+                f"{asked:g}",
+                "it is in percent, at least 50",
+                f"write {100 * asked:g}",
+            )
+        return written
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for what, names in (
+            ("systems", [system.name for system in self.systems]),
+            ("variants", [variant.name for variant in self.variants]),
+            ("faults", [fault.name for fault in self.faults]),
+        ):
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    raise refusal(
+                        f"{what}[{index}].name",
+                        f'"{name}"',
+                        f"another of the {what} has this name",
+                        "rename one of them",
+                    )
+        for index, fault in enumerate(self.faults):
+            if fault.at.message > self.workload.messages:
+                raise refusal(
+                    f"faults[{index}].at.message",
+                    str(fault.at.message),
+                    f"the last message is {self.workload.messages}, and a fault must begin while messages are sent",
+                    "name an earlier message or send more",
+                )
+        for index, fault in enumerate(self.faults):
+            if fault.lasts_s >= self.timeouts.run_s:
+                raise refusal(
+                    f"faults[{index}].{fault.kind}",
+                    format_duration(fault.lasts_s),
+                    f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
+                    "make the fault shorter or give the run more time",
+                )
+        check_switches(self.variants)
+        self._check_faults_possible()
+        if self.workload.messages < self.workload.partitions:
+            raise refusal(
+                "workload.messages",
+                str(self.workload.messages),
+                f"there are {self.workload.partitions} partitions and each gets at least one message",
+                "send more or use fewer partitions",
+            )
+        self._check_rate()
+        self._check_run_names()
+        return self
+
+    @model_validator(mode="after")
+    def _not_too_many_runs(self) -> Self:
+        runs = len(self.systems) * len(self.variants) * self.runs
+        if runs > MAX_RUNS:
+            raise refusal(
+                "runs",
+                str(self.runs),
+                f"that is {runs:,} runs over all systems and variants, and at most {MAX_RUNS:,} make an experiment",
+                "ask for fewer, or make two experiments of it",
+            )
+        return self
+
+    @property
+    def privileged_faults(self) -> list[str]:
+        """The names of those faults that need more than Pod Security's level *restricted* grants."""
+        return [fault.name for fault in self.faults if fault.privileged]
+
+    def _check_faults_possible(self) -> None:
+        """What a fault strikes must be there in every system, and what it needs must be granted."""
+        existing = next((system.name for system in self.systems if system.existing is not None), None)
+        lacking = {
+            Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
+            Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
+            Need.PRIVILEGE: None if self.allow_privileged_faults else "",
+        }
+        for index, fault in enumerate(self.faults):
+            if existing is not None and not fault.given.on_existing:
+                raise refusal(
+                    f"faults[{index}].{fault.kind}",
+                    fault.name,
+                    f"system {existing} is there already: its clients go straight to its brokers, "
+                    "where no proxy can cut them off, and its pods are not the experiment's to hurt",
+                    f"write {possible_on_existing()}, or let the system be deployed",
+                )
+            for choice in fault.given.chosen:
+                if (system := lacking[choice.need]) is not None:
+                    raise refusal(
+                        f"faults[{index}].{fault.kind}.{fault.given.alias(choice.field)}",
+                        choice.value.value,
+                        choice.rule.format(system=system),
+                        choice.todo,
+                    )
+
+    def _check_rate(self) -> None:
+        rate, run_s = self.workload.messages_per_second, self.timeouts.run_s
+        if rate is not None and self.workload.messages >= rate * int(run_s):
+            raise refusal(
+                "workload.messagesPerSecond",
+                str(rate),
+                f"a run is cancelled after timeouts.run, {format_duration(run_s)}, and so many messages take longer",
+                "send fewer or more of them in a second, or give the run more time",
+            )
+
+    def _check_run_names(self) -> None:
+        """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""
+        seen: dict[str, str] = {}
+        for system in self.systems:
+            for index, variant in enumerate(self.variants):
+                joined = f"{system.name}-{variant.name}"
+                if joined in seen:
+                    raise refusal(
+                        f"variants[{index}].name",
+                        f'"{variant.name}"',
+                        f'its runs on {system.name} would be called "{joined}", as others on {seen[joined]} are',
+                        "rename one of them",
+                    )
+                seen[joined] = system.name
+
+
+class Metadata(Part):
+    """The resource's name. Labels, annotations and a namespace are Kubernetes' business, and accepted."""
+
+    name: Name = Field(description="of the experiment; results are called after it")
+    namespace: Annotated[str, Field(max_length=63)] | None = Field(None, description="Kubernetes'; unused elsewhere")
+    labels: dict[str, str] = Field(default_factory=dict, description="Kubernetes'; unused elsewhere")
+    annotations: dict[str, str] = Field(default_factory=dict, description="Kubernetes'; unused elsewhere")
+
+
+class Experiment(Part):
+    """A `DedupExperiment` resource."""
+
+    api_version: Literal["dedup.dev/v1alpha1"] = Field(description="the version of this format")
+    kind: Literal["DedupExperiment"] = Field(description="what this document is")
+    metadata: Metadata = Field(description="the experiment's name")
+    spec: Spec = Field(description="what is to be done")
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def digest(self) -> str:
+        """A sha256 of everything that decides what the experiment does; equal digests mean the same experiment."""
+        document = self.spec.model_dump(mode="json", by_alias=True)
+        for key in _ELSEWHERE:
+            del document[key]
+        for part in (document, document["workload"], *document["systems"], *document["faults"]):
+            for key, default in _ADDED.items():
+                if key in part and part[key] == default:
+                    del part[key]
+        canonical = json.dumps(document, sort_keys=True)
+        return hashlib.sha256(f"{self.name}\n{canonical}".encode()).hexdigest()
+
+    def with_changes(
+        self, *, runs: int | None = None, messages: int | None = None, systems: Sequence[str] = ()
+    ) -> "Experiment":
+        """The same experiment, smaller: what `dedup run --runs --messages --system` asks for.
+
+        SpecificationError names the option that cannot be.
+        """
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        spec = document["spec"]
+        if runs is not None:
+            spec["runs"] = runs
+        if messages is not None:
+            self._check_faults_within(messages)
+            spec["workload"]["messages"] = messages
+        if systems:
+            known = [system.name for system in self.spec.systems]
+            if unknown := [name for name in systems if name not in known]:
+                guess = meant(unknown[0], known)
+                raise SpecificationError(
+                    where="--system",
+                    got=unknown[0],
+                    rule=f"the experiment's systems are {', '.join(known)}",
+                    todo=f"did you mean {guess}?" if guess else "name one of them",
+                )
+            spec["systems"] = [system for system in spec["systems"] if system["name"] in systems]
+        try:
+            return parse(document, source=_CHANGES)
+        except SpecificationError as error:
+            option = {"spec.runs": "--runs", "spec.workload.messages": "--messages"}.get(error.where.split(": ")[-1])
+            raise SpecificationError(
+                where=option or error.where, got=error.got, rule=error.rule, todo=error.todo
+            ) from None
+
+    def _check_faults_within(self, messages: int) -> None:
+        last = max(self.spec.faults, key=lambda fault: fault.at.message, default=None)
+        if last is not None and last.at.message > messages >= 1:
+            raise SpecificationError(
+                where="--messages",
+                got=str(messages),
+                rule=f"fault {last.name} begins at message {last.at.message}, and must begin while messages are sent",
+                todo=f"ask for {last.at.message} at the least, better twice as many, or lower the fault's at.message",
+            )
+
+
+def load(path: Path) -> Experiment:
+    """Read and check an experiment file; SpecificationError in one line if it is wrong."""
+    return parse(documents.read(path), source=str(path))
+
+
+def parse(document: object, *, source: str) -> Experiment:
+    """Check a document that was read from `source`; only the file's own names of the keys are known."""
+    mapping = documents.check(document, source)
+    try:
+        return Experiment.model_validate_json(json.dumps(mapping, default=str), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise readable(error, source=source, document=mapping, schema=_known_schema(), patterns=PATTERNS) from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of an experiment file, for editors and for `dedup schema`."""
+    return Experiment.model_json_schema(by_alias=True, schema_generator=_Schema)
+
+
+@cache
+def _known_schema() -> dict[str, Any]:
+    """For refusals, which only read it."""
+    return json_schema()
+
+
+class _Schema(GenerateJsonSchema):
+    """Without pydantic's invented titles, and with default durations as they are written."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+        written = super().default_schema(schema)
+        if written.get("type") == "string" and isinstance(written.get("default"), float):
+            written["default"] = format_duration(written["default"])
+        return written

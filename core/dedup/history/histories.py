@@ -1,0 +1,205 @@
+"""The history: what was sent, what the client was told, and what was read back.
+
+A history is the product (style.md, rule 1): judges read only it, so any verdict can be recomputed offline. It is a
+folder of closed Parquet segments and a manifest that is written last. This file holds the schemas, the names, and the
+check that decides whether a folder may be judged at all: every segment named by the manifest is there, with the bytes
+and the rows that were recorded, and nothing is there that the manifest does not name.
+"""
+
+import hashlib
+import stat
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from dedup.errors import EvidenceError
+from dedup.history.stores import Place, below, in_store, parquet
+from dedup.refusals import location, short
+from dedup.wire.manifests import Manifest, Segment
+
+SCHEMA_VERSION: Final = 1
+OPEN_SUFFIX: Final = ".open"
+MANIFEST: Final = "manifest.json"
+VERIFICATION: Final = "verification.json"
+"""What judges said of a history; it lies beside the evidence and is no part of it."""
+
+TABLES: Final = ("sent", "outcomes", "received")
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    """No column can lack a value, and a file says so: it is read in two thirds of the time."""
+    return pa.schema([pa.field(name, type_, nullable=False) for name, type_ in columns.items()])
+
+
+_POSITION: Final = {"partition": pa.int32(), "ledger": pa.int64(), "entry": pa.int64(), "batch": pa.int32()}
+SENT: Final = _schema(stream=pa.int32(), value=pa.int64())
+OUTCOMES: Final = _schema(stream=pa.int32(), value=pa.int64(), outcome=pa.int8(), **_POSITION)
+RECEIVED: Final = _schema(arrival=pa.int64(), **_POSITION, stream=pa.int32(), value=pa.int64())
+CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
+SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clock": CLOCK}
+CLOCK_SENT: Final = 0
+CLOCK_ACKNOWLEDGED: Final = 1
+
+EXACT: Final = {b"dedup.statistics": b"exact"}
+"""What a file's footer says of statistics that our writer made."""
+OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer with the settings every segment has: delta-encoded integers under zstd.
+
+    Columns that are often constant have statistics, so that a reader need not unpack them (engine/chunks.py). A
+    mark says that they are ours: no others are believed.
+    """
+    writer = pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=False,
+        column_encoding={
+            name: "DELTA_BINARY_PACKED" for name in schema.names if schema.field(name).type in (pa.int32(), pa.int64())
+        },
+        write_statistics=[name for name in schema.names if name in OFTEN_CONSTANT] or False,
+    )
+    writer.add_key_value_metadata(EXACT)
+    return writer
+
+
+def same_columns(found: pa.Schema, table: str) -> bool:
+    """Whether these are the columns of a table of SCHEMAS; older histories did not say that no value is missing."""
+    return [(field.name, field.type) for field in found] == [(field.name, field.type) for field in SCHEMAS[table]]
+
+
+def sha256_of(path: Place) -> str:
+    """The hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def segments(folder: Path, table: str) -> list[Path]:
+    """The closed segments of one table in the order they were written."""
+    return sorted((folder / table).glob("*.parquet"))
+
+
+def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
+    """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`."""
+    parts = {MANIFEST, *TABLES, *others}
+    found = set()
+    for name in below(root):
+        steps = PurePosixPath(name).parts
+        first = next((number for number, step in enumerate(steps) if step in parts), None)
+        if first is not None:
+            found.add(steps[:first])
+    if () in found:
+        return [root]
+    return [root.joinpath(*steps) for steps in sorted(found)]
+
+
+def read_manifest(folder: Place) -> Manifest:
+    """The manifest of a run folder, or EvidenceError: a folder without a valid one is never judged."""
+    path = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise EvidenceError(
+            where=str(folder),
+            got="no manifest.json" if folder.is_dir() else "no such folder",
+            rule="a run folder's manifest is written last, so the run never finished or this is not a run folder",
+            todo="run it again (dedup run … --resume), or give the path of a run folder",
+        ) from None
+    except OSError as error:
+        if in_store(folder):
+            raise  # a store that does not answer says nothing about the folder
+        raise EvidenceError(
+            where=str(path),
+            got=error.strerror or type(error).__name__,
+            rule="a run folder holds a manifest.json that can be read",
+            todo="give the path of a run folder, or mend its permissions",
+        ) from None
+    except ValidationError as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Place, error: ValidationError) -> EvidenceError:
+    problems = error.errors(include_url=False)
+    version = next((problem for problem in problems if problem["loc"] == ("schema_version",)), None)
+    first = version or problems[0]
+    got, rule = short(first["input"]), "no manifest holds that here, so this is not a run's manifest or it is damaged"
+    todo = "restore the file from its artifacts, or run again"
+    if first["type"] == "json_invalid":
+        got, rule = "text that is not JSON", "a manifest is one JSON document, so this one is damaged"
+    elif version:
+        got, rule = f"schema version {got}", f"this dedup reads version {SCHEMA_VERSION}"
+        todo = "judge it with the dedup that wrote it (see versions in the manifest)"
+    elif first["type"] == "missing":
+        got, rule = "nothing", "this key is required, so this is not a run's manifest or it is damaged"
+    elif not first["loc"]:
+        rule = "a manifest is a mapping, so this is not one"
+    elif first["type"] == "extra_forbidden":
+        rule = "no such key is known here, so this is not a run's manifest or another dedup wrote it"
+    return EvidenceError(where=f"{path}: {location(first['loc']) or 'document'}", got=got, rule=rule, todo=todo)
+
+
+def damages(folder: Place, manifest: Manifest) -> list[str]:
+    """What keeps this folder from being evidence: one line a damage, none if it is whole."""
+    in_files = [damage for segment in manifest.files for damage in damages_of(folder, segment)]
+    return in_files + omissions(folder, manifest)
+
+
+def omissions(folder: Place, manifest: Manifest) -> list[str]:
+    """What the manifest does not say of the folder, or not rightly; no file is opened for it."""
+    found = []
+    named = {segment.path for segment in manifest.files}
+    names = below(folder)
+    for table in TABLES:
+        for name in (name for name in names if name.startswith(f"{table}/")):
+            if name.endswith(OPEN_SUFFIX):
+                found.append(f"{name}: never closed; what it held is lost")
+            elif name not in named:
+                found.append(f"{name}: not named by the manifest")
+        rows = sum(segment.rows for segment in manifest.files if segment.path.startswith(f"{table}/"))
+        if rows != manifest.rows(table):
+            found.append(f"{table}: {rows} rows in segments, {manifest.rows(table)} in the manifest")
+    if "clock.parquet" not in named:
+        found.append("clock.parquet: not named by the manifest")
+    return found
+
+
+def damages_of(folder: Place, segment: Segment) -> list[str]:
+    """What keeps one file from being what the manifest recorded."""
+    path = folder / segment.path
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            return [f"{segment.path}: missing"]
+        if found.st_size != segment.bytes:
+            return [f"{segment.path}: {found.st_size} bytes, {segment.bytes} in the manifest"]
+        digest = sha256_of(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return [f"{segment.path}: missing"]
+    except OSError as error:
+        if in_store(folder):
+            raise
+        return [f"{segment.path}: cannot be read: {error.strerror or error}"]
+    if digest != segment.sha256:
+        return [f"{segment.path}: its bytes changed since the manifest was written"]
+    return _strange_columns(path, segment.path) if path.suffix == ".parquet" else []
+
+
+def _strange_columns(path: Place, name: str) -> list[str]:
+    """A file that was recorded as it is, but by another program or a newer one."""
+    table = name.split("/")[0].removesuffix(".parquet")
+    try:
+        with parquet(path) as file:
+            found = file.schema_arrow
+    except (OSError, pa.ArrowException) as error:
+        return [f"{name}: not a Parquet file: {short(str(error).splitlines()[0])}"]
+    if table in SCHEMAS and not same_columns(found, table):
+        columns = ", ".join(f"{field.name} {field.type}" for field in found)
+        return [f"{name}: its columns are {short(columns)}: another program wrote it, or a newer dedup"]
+    return []

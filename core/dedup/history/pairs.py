@@ -1,0 +1,384 @@
+"""A history of one's own: a folder with a pair of CSV files that any harness can write.
+
+`sent.csv` says what was sent and what the client was told, `received.csv` what was read, in the order of arrival
+(docs/history.md). Judges read one format only, so a pair is turned, batch by batch and in bounded memory, into the
+tables of a run folder and is then judged like any other: there is no second set of rules.
+
+Files that people bring are damaged in ways that ours are not, and what cannot be read must never be half-read: every
+line has to be what the header promises, to the line end of the last one. Columns that the header need not name are not
+read. A pair that comes with a manifest is held against it. One without gets a manifest made from its rows; what those
+prove when nothing says that they are all there, dedup/judgement/bare.py tells.
+"""
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dedup.errors import EvidenceError
+from dedup.history.histories import (
+    CLOCK,
+    MANIFEST,
+    SCHEMAS,
+    TABLES,
+    damages_of,
+    parquet_writer,
+    read_manifest,
+    sha256_of,
+)
+from dedup.history.stores import Place
+from dedup.payloads import MAX_STREAMS, MAX_VALUE
+from dedup.refusals import short
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+
+SENT_CSV: Final = "sent.csv"
+RECEIVED_CSV: Final = "received.csv"
+COLUMNS: Final = {SENT_CSV: ("value", "outcome"), RECEIVED_CSV: ("partition", "position", "value")}
+STREAM: Final = "stream"
+OUTCOMES: Final = ("ok", "fail", "unknown")
+"""The words for outcomes, in the order of the numbers that a history stores."""
+
+MOST: Final = {STREAM: MAX_STREAMS - 1, "value": MAX_VALUE, "partition": (1 << 31) - 1, "position": 10**18 - 1}
+"""The largest number that each column of whole numbers may hold; the smallest is 0."""
+
+PLACE: Final = r"^(?P<ledger>[0-9]{1,18}):(?P<entry>[0-9]{1,18}):(?P<batch>[0-9]{1,9})$"
+"""A position in Pulsar, as RE2 reads it. Kafka's is a whole number."""
+
+BLOCK_BYTES: Final = 1 << 22
+HEADER_BYTES: Final = 1 << 16
+_NOT_A_CELL: Final = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: (.*)", re.DOTALL)
+_NOT_A_ROW: Final = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
+
+
+def holds_pair(folder: Place) -> bool:
+    """Whether a folder holds a pair, or half of one."""
+    return any((folder / name).exists() for name in COLUMNS)
+
+
+def unpack(folder: Path, into: Path) -> None:
+    """Make `into` a run folder of what the pair in `folder` says; EvidenceError if the pair is no evidence."""
+    headers = {name: _Header.read(folder / name) for name in COLUMNS}
+    _check_company(folder, headers)
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    if manifest is not None:
+        _check_checksums(folder, manifest)
+    found = _Found()
+    _unpack_sent(headers[SENT_CSV], into, found)
+    _unpack_received(headers[RECEIVED_CSV], into, found)
+    with parquet_writer(into / "clock.parquet", CLOCK):
+        pass  # nobody noted times
+    files = [into / table / "00000.parquet" for table in TABLES] + [into / "clock.parquet"]
+    segments = tuple(_segment(into, path) for path in files)
+    made = manifest or found.manifest(folder.resolve().name, headers[RECEIVED_CSV].pulsar)
+    (into / MANIFEST).write_text(made.model_copy(update={"files": segments}).model_dump_json(indent=1))
+
+
+@dataclass
+class _Header:
+    """The first line of a file, and what the second tells of the form of its positions."""
+
+    path: Path
+    names: list[str]
+    pulsar: bool
+
+    @classmethod
+    def read(cls, path: Path) -> "_Header":
+        """Check all that can be known of a file before its rows are read."""
+        wanted = ",".join(COLUMNS[path.name])
+        try:
+            with path.open("rb") as file:
+                lines = [file.readline(HEADER_BYTES) for _ in range(2)]
+                file.seek(-1 if lines[0] else 0, os.SEEK_END)
+                last = file.read()
+        except FileNotFoundError:
+            raise _error(path, "no such file", f"{' and '.join(COLUMNS)} are a pair", "put it there") from None
+        except OSError as error:
+            got = error.strerror or type(error).__name__
+            raise _error(path, got, "it must be a file that can be read", "mend it or its permissions") from None
+        if not lines[0]:
+            raise _error(path, "an empty file", f"its first line is {wanted}", "write it again, with its rows")
+        names, first = (_cells(path, number, line) for number, line in enumerate(lines, 1))
+        known = {*COLUMNS[path.name], STREAM}
+        misspelt = [name for name in names if name not in known and name.strip().lower() in known]
+        if misspelt or not set(COLUMNS[path.name]) <= set(names) or len(set(names)) != len(names):
+            raise _error(
+                f"{path}: line 1",
+                short(",".join(names)),
+                f"the header names {wanted}, each once and in small letters, and may name {STREAM} and others",
+                "write that header",
+            )
+        if not lines[1]:
+            raise _error(path, "a header without rows", "a history without rows proves nothing", "add the rows")
+        if last != b"\n":
+            with path.open("rb") as file:
+                where = f"{path}: line {sum(1 for _ in file)}"
+            todo = f"write the file again, or if it is whole, end its last line: echo >> {path.name}"
+            raise _error(where, "a last line without a line end", "it may have been cut off", todo)
+        position = dict(zip(names, first, strict=False)).get("position", "")
+        return cls(path, names, pulsar=":" in position)
+
+
+def _cells(path: Path, number: int, line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode("utf-8-sig")]))
+    except (UnicodeDecodeError, csv.Error):
+        raise _not_utf8(path, number) from None
+
+
+def _check_company(folder: Path, headers: dict[str, _Header]) -> None:
+    """Both files speak of streams or neither does, and no other history lies beside them."""
+    without = [header.path for header in headers.values() if STREAM not in header.names]
+    if len(without) == 1:
+        raise _error(
+            without[0], f"no column {STREAM}", "the other file of the pair has one", "add it here or take it out there"
+        )
+    if other := [table for table in TABLES if (folder / table).exists()]:
+        raise _error(
+            folder, f"a CSV pair and {other[0]}/", "a folder holds one history", "give each a folder of its own"
+        )
+
+
+def _check_checksums(folder: Path, manifest: Manifest) -> None:
+    named = {segment.path for segment in manifest.files}
+    found = [f"{name}: not named by the manifest" for name in COLUMNS if name not in named]
+    found += [damage for segment in manifest.files for damage in damages_of(folder, segment)]
+    if found:
+        raise _error(
+            folder / MANIFEST,
+            "; ".join(found),
+            "a manifest beside a CSV pair names both files with their bytes and SHA-256",
+            "restore what was recorded, or take the manifest out (then nothing passes unless it is trusted)",
+        )
+
+
+def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The columns of a file, some rows at a time, each with the number of its first line."""
+    texts = {"outcome"} | ({"position"} if header.pulsar else set())
+    names = [name for name in header.names if name in {*COLUMNS[header.path.name], STREAM}]
+    types = {name: pa.string() if name in texts else pa.int64() for name in names}
+    line = 2
+    try:
+        with pyarrow.csv.open_csv(
+            header.path,
+            # One thread: only then does an error name its line.
+            read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+            parse_options=pyarrow.csv.ParseOptions(
+                ignore_empty_lines=False,
+                newlines_in_values=len(names) < len(header.names),  # texts of others may have them
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=types, include_columns=names, null_values=[], strings_can_be_null=False
+            ),
+        ) as reader:
+            for batch in reader:
+                columns = dict(zip(names, batch.columns, strict=True))
+                for name in names:
+                    if name not in texts:
+                        _check_bounds(header.path, line, name, columns[name])
+                yield line, columns | ({} if STREAM in columns else {STREAM: _same(0, batch.num_rows)})
+                line += batch.num_rows
+    except pa.ArrowInvalid as error:
+        raise _unreadable(header, str(error)) from None
+
+
+def _unreadable(header: _Header, said: str) -> EvidenceError:
+    """Arrow's word on a line it cannot read, in ours."""
+    if found := _NOT_A_ROW.match(said):
+        line, wanted, got = found.groups()
+        return _error(
+            f"{header.path}: line {line}",
+            f"{got} columns",
+            f"the header promises {wanted}",
+            "mend the line; if it is the last one, the file was cut off",
+        )
+    if found := _NOT_A_CELL.match(said):
+        name, line, got = header.names[int(found[1])], found[2], found[3].removeprefix("invalid value ").strip("'")
+        if "\ufffd" in got or "UTF8" in got:
+            return _not_utf8(header.path, line)
+        return _no_number(header.path, line, name, short(got))
+    return _error(header.path, short(said), "every line is a row of the columns in the header", "write the file again")
+
+
+def _not_utf8(path: Path, line: int | str) -> EvidenceError:
+    return _error(f"{path}: line {line}", "bytes that are not UTF-8", "a CSV file is text in UTF-8", "convert it")
+
+
+def _check_bounds(path: Path, line: int, name: str, column: Any) -> None:
+    wrong = pc.index(pc.or_(pc.less(column, 0), pc.greater(column, MOST[name])), True).as_py()
+    if wrong >= 0:
+        raise _no_number(path, line + wrong, name, str(column[wrong]))
+
+
+def _no_number(path: Path, line: int | str, name: str, got: str) -> EvidenceError:
+    form = " (all positions in a file have the form of the first)" if name == "position" else ""
+    rule = f"{name} is a whole number from 0 to {MOST[name]:,}{form}"
+    todo = "number the messages 1, 2, 3, … as they are sent" if name == "value" else "write digits only"
+    return _error(f"{path}: line {line}", got, rule, todo)
+
+
+class _Rising:
+    """The last value of each stream so far: values rise as they are sent, and each is sent once."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def check(self, path: Path, line: int, columns: dict[str, Any]) -> None:
+        streams, values = (columns[name].to_numpy(zero_copy_only=False) for name in (STREAM, "value"))
+        order = np.argsort(streams, kind="stable")
+        stream, value = streams[order], values[order]
+        first = np.flatnonzero(np.diff(stream, prepend=-1))
+        before = np.roll(value, 1)
+        before[first] = [self._last.get(each, -1) for each in stream[first].tolist()]
+        wrong = order[value <= before]
+        if len(wrong):
+            row = int(wrong.min())
+            last = int(before[np.flatnonzero(order == row)[0]])
+            raise _error(
+                f"{path}: line {line + row}",
+                f"value {values[row]} after {last}" + (f" in stream {streams[row]}" if streams[row] else ""),
+                "the values of a stream rise in the order of sending, each once",
+                f"write the rows in the order of sending; of several sequences each needs a {STREAM} of its own",
+            )
+        last_rows = np.append(first[1:], len(stream)) - 1
+        self._last.update(zip(stream[last_rows].tolist(), value[last_rows].tolist(), strict=True))
+
+
+@dataclass
+class _Found:
+    """What the rows of a pair tell: all that a made manifest is made from."""
+
+    told: Counter[int] = field(default_factory=Counter)
+    streams: set[int] = field(default_factory=set)
+    received: int = 0
+    ends: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By partition and ledger, one more than the last entry read: nobody says that there was another."""
+
+    def manifest(self, name: str, pulsar: bool) -> Manifest:
+        """A manifest for files that came without one; `streams` have no partition of their own here."""
+        ends: dict[int, dict[int, int]] = {partition: {} for partition in range(len(self.streams))} | self.ends
+        producer = ProducerReport(
+            complete=True,
+            library="",
+            library_version="",
+            effective_config={},
+            sent=self.told.total(),
+            ok=self.told[0],
+            fail=self.told[1],
+            unknown=self.told[2],
+            segments=(),
+            first_send_ns=0,
+            last_acknowledgement_ns=0,
+        )
+        consumer = ConsumerReport(
+            complete=True,
+            reached_end=True,
+            library="",
+            library_version="",
+            effective_config={},
+            received=self.received,
+            end=tuple(EndPosition(partition=p, extents=tuple(sorted(ends[p].items()))) for p in sorted(ends)),
+            segments=(),
+        )
+        return Manifest(
+            experiment="",
+            spec_digest="",
+            run_id=name,
+            attempt=1,
+            system="",
+            kind="pulsar" if pulsar else "kafka",
+            variant="",
+            run=0,
+            seed=0,
+            messages=self.told.total(),
+            streams=len(self.streams),
+            topic="",
+            versions={},
+            producer=producer,
+            consumer=consumer,
+            deduplication=Deduplication(asked=False, in_force=None, proof="a CSV pair has none"),
+            files=(),
+        )
+
+
+def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
+    words, rising = pa.array(OUTCOMES), _Rising()
+    with _table(into, "sent") as sent, _table(into, "outcomes") as outcomes:
+        for line, columns in _batches(header):
+            told = pc.index_in(columns["outcome"], value_set=words)
+            if (wrong := pc.index(pc.is_null(told), True).as_py()) >= 0:
+                raise _error(
+                    f"{header.path}: line {line + wrong}",
+                    short(columns["outcome"][wrong].as_py()),
+                    f"outcome is one of {', '.join(OUTCOMES)}, in small letters",
+                    "write ok for an acknowledgement, fail only if the message provably never left, else unknown",
+                )
+            rising.check(header.path, line, columns)
+            nowhere = {"partition": _same(0, len(told)), "ledger": _same(0, len(told))}
+            nowhere |= {"entry": _same(-1, len(told)), "batch": _same(0, len(told))}
+            _write(sent, "sent", columns)
+            _write(outcomes, "outcomes", columns | nowhere | {"outcome": told})
+            found.told.update({each["values"]: each["counts"] for each in pc.value_counts(told).to_pylist()})
+            found.streams.update(pc.unique(columns[STREAM]).to_pylist())
+
+
+def _unpack_received(header: _Header, into: Path, found: _Found) -> None:
+    with _table(into, "received") as received:
+        for line, columns in _batches(header):
+            position, rows = columns.pop("position"), len(columns["value"])
+            place = {"ledger": _same(0, rows), "entry": position, "batch": _same(0, rows)}
+            if header.pulsar:
+                parts = pc.extract_regex(position, PLACE)
+                if (wrong := pc.index(pc.is_null(parts), True).as_py()) >= 0:
+                    raise _error(
+                        f"{header.path}: line {line + wrong}",
+                        short(position[wrong].as_py()),
+                        "position is ledger:entry:batch in every line, as in the first",
+                        "write three whole numbers; the batch index is 0 outside a batch",
+                    )
+                place = {name: parts.field(name).cast(pa.int64()) for name in place}
+            arrival = pa.array(np.arange(found.received, found.received + rows))
+            _write(received, "received", columns | place | {"arrival": arrival})
+            found.received += rows
+            keys = {"partition": columns["partition"], "ledger": place["ledger"], "entry": place["entry"]}
+            last = pa.table(keys).group_by(["partition", "ledger"]).aggregate([("entry", "max")])
+            for each in last.to_pylist():
+                ledgers = found.ends.setdefault(each["partition"], {})
+                ledgers[each["ledger"]] = max(ledgers.get(each["ledger"], 0), each["entry_max"] + 1)
+
+
+@contextmanager
+def _table(into: Path, name: str) -> Iterator[pq.ParquetWriter]:
+    (into / name).mkdir(parents=True)
+    with parquet_writer(into / name / "00000.parquet", SCHEMAS[name]) as writer:
+        yield writer
+
+
+def _write(writer: pq.ParquetWriter, table: str, columns: dict[str, Any]) -> None:
+    arrays = [columns[field.name].cast(field.type) for field in SCHEMAS[table]]
+    writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMAS[table]))
+
+
+def _same(number: int, rows: int) -> Any:
+    return pa.repeat(pa.scalar(number, pa.int64()), rows)
+
+
+def _segment(folder: Path, path: Path) -> Segment:
+    rows = pq.read_metadata(path).num_rows
+    return Segment(
+        path=path.relative_to(folder).as_posix(), rows=rows, bytes=path.stat().st_size, sha256=sha256_of(path)
+    )
+
+
+def _error(where: object, got: str, rule: str, todo: str) -> EvidenceError:
+    return EvidenceError(where=str(where), got=got, rule=rule, todo=todo)

@@ -1,0 +1,135 @@
+"""The last step of an experiment: from what lies below its place to the verdict on the whole, and the files it leaves.
+
+    runs/RUN/attempt-N/verification.json   what judges said of a history, beside it
+    summary.json                           the verdict and everything that people ask first
+    *_dedup_output.txt, *_order_output.txt for S0's readers
+
+Nothing is judged here that was judged before, and everything can be done again: a report that was interrupted is made
+anew from the same evidence and says the same. It is the same on one machine and in a cluster, in folders and in stores.
+What is not there (a run, a judgement) becomes evidence that it is not there, and so an error, never a pass.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from dedup.errors import EvidenceError
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment
+from dedup.faults.records import vacuous
+from dedup.history import histories
+from dedup.history.attempts import Attempt, attempts_of, ending_of, failure_of_system
+from dedup.history.histories import VERIFICATION, read_manifest
+from dedup.history.stores import Place, in_store, reached, write_whole
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.exports import export
+from dedup.judgement.summaries import Summary, summarise
+from dedup.judgement.verdicts import Evidence
+from dedup.wire.manifests import Manifest
+
+SUMMARY: Final = "summary.json"
+AT_ONCE: Final = 16
+"""So many runs are looked at at the same time: a store takes its time for each."""
+
+Look = Callable[[Place, Manifest], Sequence[str]]
+"""What tells the damages of a run folder."""
+
+
+def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
+    """The manifest of a run folder and its damages, if it has one; nothing judged yet."""
+    try:
+        manifest = read_manifest(folder)
+    except EvidenceError as error:
+        return Evidence(run_id=folder.parent.name, attempt=_number(folder), problem=str(error))
+    return Evidence(
+        run_id=manifest.run_id,
+        attempt=manifest.attempt,
+        manifest=manifest,
+        damages=tuple(look(folder, manifest)),
+        vacuous={fault.name: vacuous(fault) for fault in manifest.faults},
+    )
+
+
+def keep(folder: Place, evidence: Evidence) -> None:
+    """Write what the judges said beside the history."""
+    said = evidence.model_dump(mode="json", include={"spark", "oracle", "problem"})
+    with reached(folder):
+        write_whole(folder / VERIFICATION, json.dumps(said, indent=1))
+
+
+def recall(folder: Place, look: Look = histories.damages) -> Evidence:
+    """What `keep` wrote, on top of the folder as it is now. What cannot be read was not said."""
+    with reached(folder):
+        evidence = open_folder(folder, look)
+        try:
+            said = json.loads((folder / VERIFICATION).read_bytes())
+            return Evidence.model_validate({**evidence.model_dump(), **said})
+        except (FileNotFoundError, ValueError, TypeError, ValidationError):
+            return evidence
+        except OSError:
+            if in_store(folder):  # it says nothing about what lies there
+                raise
+            return evidence
+
+
+def gather(
+    experiment: Experiment,
+    root: Place,
+    recalled: Callable[[Place], Evidence] = recall,
+    failures: Mapping[str, str] | None = None,
+) -> list[Evidence]:
+    """The evidence of every planned run: each of its attempts, or why there is none.
+
+    `recalled` tells what is known of a finished one, and is asked by many threads. `failures` say of systems, or of
+    runs by their ids, why there is nothing of them, where nothing below `root` does.
+    """
+
+    elsewhere = failures or {}
+
+    def of_run(run: Run) -> list[Evidence]:
+        attempts = attempts_of(root, run.run_id)
+        found = [recalled(each.folder) if each.finished else _unfinished(run, each) for each in attempts]
+        if any(each.finished for each in attempts) or any(each.problem for each in found):
+            return [_told(each, elsewhere.get(run.run_id)) for each in found]
+        why = failure_of_system(root, run.system) or elsewhere.get(run.run_id) or elsewhere.get(run.system)
+        if why is None:
+            return found
+        last = found.pop() if found else Evidence(run_id=run.run_id)
+        return [*found, last.model_copy(update={"problem": why})]
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [each for found in pool.map(of_run, plan(experiment)) for each in found]
+
+
+def _unfinished(run: Run, attempt: Attempt) -> Evidence:
+    ending = ending_of(attempt)
+    return Evidence(run_id=run.run_id, attempt=attempt.number, problem=ending.reason or None, ending=ending)
+
+
+def _told(evidence: Evidence, elsewhere: str | None) -> Evidence:
+    """An attempt that left no word, with what others say of its run."""
+    if elsewhere is None or evidence.ending is None or evidence.ending.reason:
+        return evidence
+    return evidence.model_copy(update={"ending": evidence.ending.model_copy(update={"reason": elsewhere})})
+
+
+def write(experiment: Experiment, evidence: Sequence[Evidence], root: Place) -> Summary:
+    """Conclude from the evidence; write the files for S0's readers and then the summary."""
+    concluded = conclude(experiment, evidence)
+    summary = summarise(experiment, concluded, evidence)
+    with reached(root):
+        if isinstance(root, Path):
+            root.mkdir(parents=True, exist_ok=True)
+        for name, text in export(experiment, concluded.runs, evidence).items():
+            write_whole(root / name, text)
+        write_whole(root / SUMMARY, summary.model_dump_json(indent=1))
+    return summary
+
+
+def _number(folder: Place) -> int:
+    tail = folder.name.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 1

@@ -1,0 +1,336 @@
+"""What may be concluded from a whole experiment.
+
+Runs are judged one by one (`dedup.judgement.verdicts`); an experiment adds what no single run can tell. Every planned
+run must be there. The variants of a system must differ in the switch under test only. The control has to convince: if
+duplicates never appear without deduplication in the time of a fault, their absence with it says nothing about that
+fault. And if the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of
+its parts, so one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the
+system is the likeliest to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before
+anybody knows what was read (dedup/judgement/repetitions.py).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from pydantic import Field
+
+from dedup.experiment import statistics
+from dedup.experiment.plans import Run, deduplicates, plan
+from dedup.experiment.spec import Expectation, Experiment, System, Variant
+from dedup.judgement.endings import Repetition
+from dedup.judgement.repetitions import judge_runs
+from dedup.judgement.verdicts import (
+    Code,
+    Evidence,
+    Reason,
+    RunVerdict,
+    Verdict,
+    is_treatment,
+    uncertain,
+    uncertainty,
+    worst,
+)
+from dedup.wire.manifests import Manifest, Record
+
+SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
+"""Client settings that are the thing under test itself: only they may differ between variants."""
+ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url"})
+OURS: Final = frozenset({"dedup", "python"})
+"""Versions that are the tester's own: a mended tester may finish an experiment."""
+
+
+class Strength(Record):
+    """What the runs of a treatment exclude: the clean effective ones, and those that failed."""
+
+    clean_runs: int
+    failed_runs: int = Field(0, description="with a witness, effective or not: what else is in doubt excuses none")
+    rate_bound: float = Field(description="per-run anomaly rate excluded at 95 % confidence; 1 if nothing is")
+
+    def __str__(self) -> str:
+        sure = "(95 % confidence, if runs are independent)"
+        if self.failed_runs:
+            judged = self.clean_runs + self.failed_runs
+            bound = f": fewer than {self.rate_bound:.1%} of runs do {sure}" if self.clean_runs else ""
+            return f"{self.failed_runs:,} of {judged:,} runs went wrong{bound}"
+        if not self.clean_runs:
+            return "no clean effective run"
+        runs = "1 clean effective run" if self.clean_runs == 1 else f"{self.clean_runs:,} clean effective runs"
+        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong {sure}"
+
+
+class GroupVerdict(Record):
+    """All runs of one variant on one system. `runs` counts the planned, `runs_with_copies` effective ones."""
+
+    system: str
+    variant: str
+    deduplication: bool
+    expectation: Expectation
+    runs: int
+    effective_runs: int
+    runs_with_copies: int
+    p_value: float | None = Field(None, description="of a control: Fisher, one-sided, the weakest over the treatments")
+    strength: Strength | None = Field(None, description="of a treatment")
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+
+
+class ExperimentVerdict(Record):
+    """The verdict on an experiment: of its groups in the order of the file, and of every planned run."""
+
+    experiment: str
+    spec_digest: str
+    verdict: Verdict
+    exit_code: int
+    reasons: tuple[Reason, ...]
+    systems: tuple[GroupVerdict, ...]
+    runs: tuple[RunVerdict, ...]
+    repetitions: tuple[Repetition, ...] = Field((), description="every attempt that is not its run's result")
+
+
+class _Group(Record):
+    system: System
+    variant: Variant
+    verdicts: tuple[RunVerdict, ...]
+    faults: tuple[str, ...] = Field((), description="those that strike at a message; each needs copies of its own")
+
+    @property
+    def effective(self) -> list[RunVerdict]:
+        return [verdict for verdict in self.verdicts if verdict.effective]
+
+    @property
+    def with_copies(self) -> int:
+        return sum(verdict.with_copies for verdict in self.effective)
+
+    @property
+    def copies_by_fault(self) -> dict[str, int]:
+        """Of each fault, in how many effective runs a value was read twice that was under way during it."""
+        return {fault: sum(run.with_copies_during(fault) for run in self.effective) for fault in self.faults}
+
+    @property
+    def convincing(self) -> int:
+        """In how many effective runs of a control the fault that shows fewest copies shows some."""
+        return min(self.copies_by_fault.values(), default=self.with_copies)
+
+    @property
+    def is_control(self) -> bool:
+        return self.variant.expect is Expectation.DUPLICATES
+
+    @property
+    def forbids_copies(self) -> bool:
+        return self.variant.expect.forbids_copies
+
+
+def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> ExperimentVerdict:
+    """The verdict on the experiment from all attempts of its runs, in any order; what is missing is an error."""
+    attempts: dict[str, list[Evidence]] = {}
+    for each in evidence:
+        attempts.setdefault(each.run_id, []).append(each)
+    runs = plan(experiment)
+    judged = judge_runs(experiment, runs, attempts)
+    verdicts = {run_id: each.verdict for run_id, each in judged.items()}
+    manifests = {name: [e.manifest for e in found if e.manifest is not None] for name, found in attempts.items()}
+    groups = []
+    for system in experiment.spec.systems:
+        own = [
+            _Group(
+                system=system,
+                variant=variant,
+                verdicts=tuple(verdicts[run.run_id] for run in runs if _in(run, system, variant)),
+                faults=tuple(fault.name for fault in experiment.spec.faults),
+            )
+            for variant in experiment.spec.variants
+        ]
+        of_system = [
+            manifest for run in runs if run.system == system.name for manifest in manifests.get(run.run_id, [])
+        ]
+        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system)]
+        groups += [_judge_group(group, own, experiment.spec.confidence_percent, unfair) for group in own]
+    unplanned = sorted(attempts.keys() - verdicts.keys())
+    reasons = [_error(Code.ANOTHER_RUN, f"run {run_id} is not of this experiment's plan") for run_id in unplanned]
+    reasons += _of_groups(groups)
+    return ExperimentVerdict(
+        experiment=experiment.name,
+        spec_digest=experiment.digest(),
+        verdict=(verdict := worst(reason.verdict for reason in reasons)),
+        exit_code=verdict.exit_code,
+        reasons=tuple(reason for reason in reasons if reason.verdict is verdict),
+        systems=tuple(groups),
+        runs=tuple(verdicts[run.run_id] for run in runs),
+        repetitions=tuple(each for run in runs for each in judged[run.run_id].repetitions),
+    )
+
+
+def differences(manifests: Sequence[Manifest]) -> list[str]:
+    """What differs between runs of one system and must not: settings but for the switch, versions but for ours.
+
+    A setting or a version that one run has and another lacks differs, too.
+    """
+    known = [_compared(manifest) for manifest in manifests]
+    seen = {
+        what: {each.get(what, "none") for each in known} for what in dict.fromkeys(key for of in known for key in of)
+    }
+    return [
+        f"{what} is not the same in all runs: {', '.join(sorted(each))}" for what, each in seen.items() if len(each) > 1
+    ]
+
+
+def _compared(manifest: Manifest) -> dict[str, str]:
+    """What must be the same in all runs of a system, by what it is. A name made from the run's own is like any such."""
+    names, producer = (manifest.run_id, manifest.topic), manifest.producer
+    settings = {
+        f"the producer's {key}": "named after the run" if any(name in value for name in names) else value
+        for key, value in producer.effective_config.items()
+        if key not in SWITCHES | ADDRESSES
+    }
+    versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
+    return settings | versions | {"the client library": f"{producer.library} {producer.library_version}"}
+
+
+def _in(run: Run, system: System, variant: Variant) -> bool:
+    return (run.system, run.variant) == (system.name, variant.name)
+
+
+def _error(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.ERROR, code=code, text=text)
+
+
+def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None, unfair: list[Reason]) -> GroupVerdict:
+    against = [other for other in own if other.forbids_copies]
+    p_values = [
+        statistics.fisher_p(group.convincing, len(group.effective), other.with_copies, len(other.effective))
+        for other in against
+    ]
+    reasons = [*unfair, *_of_runs(group.verdicts)]
+    if group.is_control:
+        reasons += _doubts_of_control(group, against, confidence)
+    else:
+        reasons += _doubts_of_comparison(group, own, confidence)
+    strength = _strength(group)
+    p_value = float(max(p_values)) if group.is_control and p_values else None
+    if not reasons:
+        reasons += _merits(group, own, strength, p_value)
+    return GroupVerdict(
+        system=group.system.name,
+        variant=group.variant.name,
+        deduplication=deduplicates(group.variant),
+        expectation=group.variant.expect,
+        runs=len(group.verdicts),
+        effective_runs=len(group.effective),
+        runs_with_copies=group.with_copies,
+        p_value=p_value,
+        strength=strength if is_treatment(group.variant.expect) else None,
+        verdict=worst(reason.verdict for reason in reasons),
+        reasons=tuple(reasons),
+    )
+
+
+def _strength(group: _Group) -> Strength:
+    clean = sum(judged.verdict is Verdict.PASS for judged in group.effective)
+    failed = sum(judged.verdict is Verdict.FAIL for judged in group.verdicts)
+    bound = statistics.rate_bound(clean + failed, failed)
+    return Strength(clean_runs=clean, failed_runs=failed, rate_bound=bound)
+
+
+def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:
+    """What speaks against the runs: one reason a kind, with the first run as the example."""
+    kinds: dict[tuple[Verdict, str], list[tuple[str, str]]] = {}
+    for judged in verdicts:
+        for reason in judged.reasons:
+            if reason.verdict is not Verdict.PASS:
+                kinds.setdefault((reason.verdict, reason.code), []).append((judged.run_id, reason.text))
+    for (verdict, code), found in kinds.items():
+        (first, text), runs = found[0], len({run_id for run_id, _ in found})
+        others = f" (so {runs} of {len(verdicts)} runs)" if runs > 1 else ""
+        yield Reason(verdict=verdict, code=code, text=f"{first}: {text}{others}")
+
+
+def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
+    """Why the control does not show that this fault causes duplicates on this system."""
+    runs, name = len(group.effective), f"{group.system.name}: {group.variant.name}"
+    if not group.with_copies:
+        text = f"{name}: no value was read twice in any of {runs} effective runs, so a clean treatment proves nothing"
+        yield _doubt(Code.CONTROL_CLEAN, text)
+        return
+    for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
+        text = f"{name}: copies in {group.with_copies} of {runs} effective runs, but none in the time of fault {fault}"
+        yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
+    if confidence is None or not group.convincing:
+        return
+    if not against:
+        text = f"{name}: a confidence of {confidence:g} % needs a variant without duplicates to compare with"
+        yield _doubt(Code.CONTROL_UNCONVINCING, text)
+    wanted = statistics.significance(confidence)
+    for other in against:
+        treated = len(other.effective)
+        if statistics.best_p(runs, treated) > wanted:
+            yield _too_few(group, runs, confidence)
+        elif (p := statistics.fisher_p(group.convincing, runs, other.with_copies, treated)) > wanted:
+            yield _doubt(
+                Code.CONTROL_UNCONVINCING,
+                f"{name}: copies in {group.convincing} of {runs} effective runs{_during(group)}, with "
+                f"{other.variant.name} in {other.with_copies} of {treated}: p = {float(p):.3g}, and "
+                f"{confidence:g} % confidence needs at most {float(wanted):.3g}",
+            )
+
+
+def _doubts_of_comparison(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
+    """Nothing to compare it with, or too few effective runs for the confidence, even had all been the best possible."""
+    if confidence is None:
+        return
+    runs, controls = len(group.effective), [len(other.effective) for other in own if other.is_control]
+    if not controls or not any(other.forbids_copies for other in own):
+        yield _doubt(
+            Code.NOTHING_COMPARED,
+            f"{group.system.name}: {group.variant.name}: {confidence:g} % confidence is that a control and a treatment "
+            f"differ, and there is no {'treatment' if controls else 'control'}: nothing was compared",
+        )
+    elif group.forbids_copies and statistics.best_p(min(controls), runs) > statistics.significance(confidence):
+        yield _too_few(group, runs, confidence)
+
+
+def _too_few(group: _Group, runs: int, confidence: float) -> Reason:
+    return _doubt(
+        Code.TOO_FEW_RUNS,
+        f"{group.system.name}: {group.variant.name}: {runs} effective runs of {len(group.verdicts)} are too few for "
+        f"{confidence:g} % confidence; {statistics.runs_needed(confidence)} of each variant would be enough at best",
+    )
+
+
+def _doubt(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.INCONCLUSIVE, code=code, text=text)
+
+
+def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: float | None) -> Iterator[Reason]:
+    """Why a group that nothing speaks against may pass."""
+
+    def merit(code: Code, text: str) -> Reason:
+        return Reason(verdict=Verdict.PASS, code=code, text=f"{group.system.name}: {group.variant.name}: {text}")
+
+    runs = len(group.effective)
+    if group.is_control:
+        chance = f" (Fisher's p against the treatment: {p_value:.3g})" if p_value is not None else ""
+        text = f"copies in {group.convincing} of {runs} effective runs{_during(group)}{chance}"
+        yield merit(Code.CONTROL_CONVINCING, text)
+    elif not is_treatment(group.variant.expect):
+        yield merit(Code.CLEAN, f"nothing is expected of it; copies in {group.with_copies} of {runs} effective runs")
+    else:
+        yield merit(Code.STRENGTH, f"{strength}")
+        if not any(other.is_control for other in own):
+            yield merit(Code.NO_CONTROL, "no control: that duplicates can appear at all was not shown")
+    if doubtful := [each.counts for each in group.effective if each.counts and uncertain(each.counts)]:
+        most = max(doubtful, key=lambda counts: uncertain(counts) / counts.send)
+        text = f"{len(doubtful)} of {runs} effective runs have sends without an acknowledgement"
+        yield merit(Code.UNCERTAIN_SENDS, f"{text}, of which no loss can be told; most in one run: {uncertainty(most)}")
+    if any(reason.code == Code.CALM for judged in group.verdicts for reason in judged.reasons):
+        yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
+
+
+def _during(group: _Group) -> str:
+    """Which fault a control's number of runs is of: that with the fewest."""
+    found = group.copies_by_fault
+    return f" in the time of fault {min(found, key=found.__getitem__)}" if found else ""
+
+
+def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:
+    """The groups' reasons, each said once."""
+    yield from dict.fromkeys(reason for group in groups for reason in group.reasons)

@@ -1,0 +1,362 @@
+"""The table of counts: what is counted in a history, each count a field of `Counts` with its record.
+
+A record says what the count means, which expectations forbid it, on what evidence it rests, and where it is shown. All
+that names counts is made from the records: reasons, findings, tables, exports, the resource's status, and the tables of
+docs/verdicts.md. So a new count is a field here, a rule in the engine (dedup_spark/engine/values.py), and, since the
+two may share nothing but its name, a function in the oracle (dedup_spark/oracle.py).
+
+`make tables` writes the page's tables again. The names of the four jumps are Jack Vanlightly's (S0).
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from dedup.experiment.variants import Expectation
+
+EXACTLY_ONCE, AT_MOST_ONCE = Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE
+LOSSLESS: Final = (EXACTLY_ONCE, Expectation.AT_LEAST_ONCE, Expectation.DUPLICATES)
+EVERY: Final = (*LOSSLESS, AT_MOST_ONCE)
+
+
+class Jump(StrEnum):
+    """How a message departs from "one more than the one before it" in its partition and stream."""
+
+    FORWARD = "JF"
+    BACKWARD = "JB"
+    DUPLICATE_FORWARD = "DJF"
+    DUPLICATE_BACKWARD = "DJB"
+
+
+class Basis(StrEnum):
+    """What a count rests on, beside the rows that show it: without it, a number above 0 accuses nobody."""
+
+    END = "the topic was read to its end"
+    OUTCOMES = "all outcomes are there"
+    SENDS = "all sends are there: the producer finished, or wrote them down first"
+    FINISHED = "the producer finished"
+    ALL_SENT = "all values sent are known: there is a manifest, or no phantom"
+
+
+@dataclass(frozen=True, kw_only=True)
+class S0:
+    """What S0's two files call a count: the column of the one, and the words at the end of the other."""
+
+    column: str
+    closing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """The record of one count. What is empty is not shown there."""
+
+    definition: str
+    """What it counts, as docs/verdicts.md says it; values are counted by distinct (stream, value), rows by row."""
+    words: str = ""
+    """What is true of each value that shows it, or of each message that its jumps lead to."""
+    jump: Jump | None = None
+    """The order events that it counts and that witness it; None: values witness it."""
+    forbidden_by: tuple[Expectation, ...] = ()
+    rests_on: tuple[Basis, ...] = ()
+    contradiction: str = ""
+    """What it counts, if it must be 0 whatever a broker does: the tester contradicts itself."""
+    finding: str = ""
+    """What findings call it, if not by its words."""
+    status: str = ""
+    """What it means in the resource's status; it is 0 in one that was written before the count was `added`."""
+    added: bool = False
+    heading: str = ""
+    """In tables of sums; of counts that S0 has not, in those of `dedup results` only."""
+    run_heading: str = ""
+    """In tables of runs."""
+    s0: S0 | None = None
+
+
+class Counts(BaseModel):
+    """The numbers of one run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    send: Annotated[
+        int,
+        Count(
+            definition="messages that the producer recorded as sent; it records them before it sends them, so of one "
+            "that did not finish some were never sent",
+            status="values sent",
+            heading="send",
+            s0=S0(column="SendCount", closing="Final send count"),
+        ),
+    ] = 0
+    ack: Annotated[
+        int,
+        Count(
+            definition="`positive_ack` and `negative_ack` together",
+            heading="ack",
+            s0=S0(column="AckCount", closing="Final ack count"),
+        ),
+    ] = 0
+    positive_ack: Annotated[
+        int,
+        Count(
+            definition="outcome ok",
+            status="values that the broker acknowledged",
+            heading="positive",
+            s0=S0(column="PosAckCount", closing="Final positive ack count"),
+        ),
+    ] = 0
+    negative_ack: Annotated[
+        int,
+        Count(
+            definition="outcome fail: it provably never left the client",
+            heading="negative",
+            s0=S0(column="NegAckCount", closing="Final negative ack count"),
+        ),
+    ] = 0
+    unknown: Annotated[int, Count(definition="sent, and the outcome neither ok nor fail, or there is none")] = 0
+    received: Annotated[
+        int,
+        Count(
+            definition="rows read",
+            status="messages read",
+            heading="received",
+            run_heading="read",
+            s0=S0(column="Received", closing="Messages received"),
+        ),
+    ] = 0
+    not_received: Annotated[
+        int,
+        Count(
+            definition="acknowledged ok and never read: **lost**",
+            words="acknowledged and lost",
+            forbidden_by=LOSSLESS,
+            rests_on=(Basis.END, Basis.OUTCOMES),
+            status="values acknowledged and never read: lost",
+            heading="missing",
+            run_heading="lost",
+            s0=S0(column="NotReceived", closing="Acked messages missing"),
+        ),
+    ] = 0
+    received_no_ack: Annotated[
+        int,
+        Count(
+            definition="read exactly once, and not acknowledged ok (phantoms too)",
+            heading="unacked received",
+            s0=S0(column="ReceivedNoAck", closing="Non-acked messages received"),
+        ),
+    ] = 0
+    values_with_duplicates: Annotated[
+        int,
+        Count(
+            definition="read more than once, over all partitions: **duplicated**",
+            words="read more than once",
+            forbidden_by=(EXACTLY_ONCE, AT_MOST_ONCE),
+            status="values read more than once",
+            heading="duplicates",
+            run_heading="dups",
+            s0=S0(column="MsgsWithDups", closing="Duplicates"),
+        ),
+    ] = 0
+    extra_copies: Annotated[
+        int,
+        Count(definition="rows beyond the first of each message", status="messages beyond the first of each value"),
+    ] = 0
+    phantom: Annotated[
+        int,
+        Count(
+            definition="read and never sent",
+            words="read and never sent",
+            forbidden_by=EVERY,
+            rests_on=(Basis.SENDS,),
+            status="values read and never sent",
+            heading="phantom",
+        ),
+    ] = 0
+    failed_but_received: Annotated[
+        int,
+        Count(
+            definition="the client said that it never left, and it was read",
+            words="read although their send provably failed",
+            forbidden_by=EVERY,
+            rests_on=(Basis.FINISHED, Basis.SENDS, Basis.OUTCOMES),
+            status="values that never left the client, and were read",
+        ),
+    ] = 0
+    ack_mismatch: Annotated[
+        int,
+        Count(
+            definition="acknowledged at a position at which it was not read",
+            words="not at the position at which they were acknowledged",
+            forbidden_by=EVERY,
+            rests_on=(Basis.END, Basis.OUTCOMES),
+            status="values not read where the broker said it had put them",
+            heading="ack mismatch",
+        ),
+    ] = 0
+    misplaced: Annotated[
+        int,
+        Count(
+            definition="a copy was read in another partition than the one that the message was sent to",
+            words="in another partition than they were sent to",
+            forbidden_by=EVERY,
+            status="values read in another partition than they were sent to",
+            added=True,
+            heading="misplaced",
+        ),
+    ] = 0
+    send_backwards: Annotated[
+        int,
+        Count(
+            definition="the first copy in a partition was read after a higher value of its stream: **stored in another "
+            "order** than sent",
+            words="stored after a later one",
+            forbidden_by=(EXACTLY_ONCE,),
+            rests_on=(Basis.ALL_SENT,),
+        ),
+    ] = 0
+    jump_forward: Annotated[
+        int,
+        Count(
+            definition="jumps over values, onto one not read before ([JF](#order))",
+            jump=Jump.FORWARD,
+            finding="jumps forward",
+            status="jumps over values",
+            heading="JF",
+            run_heading="JF",
+            s0=S0(column="JF", closing="Non-Duplicate Jump Forward"),
+        ),
+    ] = 0
+    jump_backward: Annotated[
+        int,
+        Count(
+            definition="jumps back, onto a value not read before ([JB](#order))",
+            words="read after a later one",
+            jump=Jump.BACKWARD,
+            forbidden_by=(EXACTLY_ONCE,),
+            rests_on=(Basis.ALL_SENT,),
+            finding="jumps backward",
+            status="jumps back, onto values not read before",
+            heading="JB",
+            run_heading="JB",
+            s0=S0(column="JB", closing="Non-Duplicate Jump Back"),
+        ),
+    ] = 0
+    duplicate_jump_forward: Annotated[
+        int,
+        Count(
+            definition="jumps over values, onto one read before ([DJF](#order))",
+            jump=Jump.DUPLICATE_FORWARD,
+            finding="jumps forward onto values read before",
+            status="jumps over values, onto one read before",
+            heading="DJF",
+            run_heading="DJF",
+            s0=S0(column="DJF", closing="Duplicate Jump Forward"),
+        ),
+    ] = 0
+    duplicate_jump_backward: Annotated[
+        int,
+        Count(
+            definition="jumps back, onto a value read before ([DJB](#order))",
+            words="read again after a later one",
+            jump=Jump.DUPLICATE_BACKWARD,
+            forbidden_by=(EXACTLY_ONCE,),
+            rests_on=(Basis.ALL_SENT,),
+            finding="jumps backward onto values read before",
+            status="jumps back, onto values read before",
+            heading="DJB",
+            run_heading="DJB",
+            s0=S0(column="DJB", closing="Duplicate Jump Back"),
+        ),
+    ] = 0
+    re_reads: Annotated[int, Count(definition="rows that repeat a position and its message: dropped first")] = 0
+    position_conflicts: Annotated[
+        int,
+        Count(
+            definition="positions at which two messages were read: the tester's error",
+            contradiction="positions that hold two messages",
+        ),
+    ] = 0
+    position_falls: Annotated[
+        int,
+        Count(
+            definition="rows read below the position that was read just before them in their partition: the reader "
+            "went back, so what it says of order is its own",
+            contradiction="messages read below a position already passed in their partition",
+        ),
+    ] = 0
+    outcomes_missing: Annotated[
+        int, Count(definition="sent, and no outcome was recorded: the tester's error if the producer finished")
+    ] = 0
+    outcomes_unsent: Annotated[
+        int,
+        Count(
+            definition="an outcome was recorded, and no send: the tester's error",
+            contradiction="outcomes of values that were never sent",
+        ),
+    ] = 0
+
+
+COUNTS: Final[Mapping[str, Count]] = {
+    name: each for name, field in Counts.model_fields.items() for each in field.metadata if isinstance(each, Count)
+}
+"""The records by name, in the order of everything that lists counts."""
+
+JUMP_COUNTS: Final[Mapping[str, Jump]] = {name: each.jump for name, each in COUNTS.items() if each.jump}
+"""The counts of order events; the others that can be witnessed are of values."""
+
+COPIES: Final = "values_with_duplicates"
+LOSS: Final = "not_received"
+
+
+def _forbidden_by(expectation: Expectation) -> tuple[str, ...]:
+    found = [name for name, each in COUNTS.items() if expectation in each.forbidden_by]
+    return tuple(sorted(found, key=lambda name: name != COPIES))
+
+
+FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {each: _forbidden_by(each) for each in Expectation}
+"""The counts that must be 0; copies come first, since they are the question. Jumps forward are never forbidden: loss
+shows in `not_received`, reordering as going back."""
+
+S0_COUNTS: Final[Mapping[str, S0]] = dict(
+    sorted(
+        ((name, each.s0) for name, each in COUNTS.items() if each.s0),
+        key=lambda count: COUNTS[count[0]].jump in (Jump.FORWARD, Jump.BACKWARD),
+    )
+)
+"""Those of S0's tables, in its order: of the jumps, those onto values read before come first."""
+
+
+def definitions() -> str:
+    """The table of all counts, in Markdown."""
+    rows = (
+        f"| `{name}` | {each.definition} | {'; '.join(basis.value for basis in each.rests_on)} |"
+        for name, each in COUNTS.items()
+    )
+    return "\n".join(("| count | meaning | it accuses only if |", "| --- | --- | --- |", *rows))
+
+
+def expectations() -> str:
+    """The table of what each expectation forbids, in Markdown."""
+    listed = {each: ", ".join(f"`{name}`" for name in names) for each, names in FORBIDDEN.items()}
+    rows = (f"| `{each}` | {names or 'nothing: the runs are counted, not judged'} |" for each, names in listed.items())
+    return "\n".join(("| `expect` | must be 0 in every run |", "| --- | --- |", *rows))
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {"counts": definitions, "expectations": expectations}
+
+
+def with_tables(page: str) -> str:
+    """A page with each table between its marks, `<!-- NAME -->` and `<!-- end -->`, as the records have it."""
+    for name, table in TABLES.items():
+        head, mark, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, tail = rest.partition("<!-- end -->")
+        assert mark and end, f"the page has no place for the table of {name}"
+        page = f"{head}{mark}{table()}\n{end}{tail}"
+    return page
+
+
+if __name__ == "__main__":
+    print(with_tables(sys.stdin.read()), end="")

@@ -1,0 +1,144 @@
+"""What a run is held against, and whether it is the run that was planned.
+
+An experiment demands of each of its runs more than clean counts: this workload, this setting of deduplication, these
+faults. A history of something else proves nothing about the experiment, whatever it shows.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import isclose
+
+from pydantic import Field
+
+from dedup.experiment.plans import Run, deduplicates
+from dedup.experiment.spec import Expectation, Experiment
+from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.judgement.anomalies import Verification
+from dedup.payloads import messages_of
+from dedup.wire.manifests import FaultRecord, Manifest, Record
+
+
+class PlannedFault(Record):
+    """A fault as the experiment asks for it; `message` None: in force for the whole run."""
+
+    name: str
+    kind: str
+    message: int | None
+    settings: dict[str, float | str] = Field(
+        default_factory=dict, description="by the names under which its injector writes them down"
+    )
+    bookie: bool = Field(False, description="it strikes a bookie, not a broker")
+
+
+class Demand(Record):
+    """What a run is held against. What is None is not known (a history without its experiment) and not checked."""
+
+    expectation: Expectation
+    planned: Run | None = None
+    kind: str | None = Field(None, description="kafka or pulsar")
+    messages: int | None = None
+    streams: int | None = None
+    spec_digest: str | None = None
+    deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
+    faults: tuple[PlannedFault, ...] | None = None
+    uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
+    trusted: bool = Field(False, description="a history without a manifest is taken at its word")
+
+
+def demand_of(experiment: Experiment, run: Run) -> Demand:
+    """What an experiment demands of one of its runs."""
+    variant = next(each for each in experiment.spec.variants if each.name == run.variant)
+    system = next(each for each in experiment.spec.systems if each.name == run.system)
+    asked_ms = system.network.latency_s * 1000
+    latency = PlannedFault(name=LATENCY_FAULT, kind=LATENCY_FAULT, message=None, settings={"latency_ms": asked_ms})
+    return Demand(
+        expectation=variant.expect,
+        planned=run,
+        kind=system.kind,
+        messages=experiment.spec.workload.messages,
+        streams=experiment.spec.workload.partitions,
+        spec_digest=experiment.digest(),
+        deduplication=deduplicates(variant),
+        faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
+    )
+
+
+def _planned(fault: Fault) -> PlannedFault:
+    return PlannedFault(
+        name=fault.name,
+        kind=fault.kind,
+        message=fault.at.message,
+        settings=fault.given.settings,
+        bookie=fault.needs_bookies,
+    )
+
+
+def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]:
+    """Where a manifest is not that of the planned run; of a run without a plan, `run_id` is its folder's."""
+    planned = demand.planned
+    pairs: list[tuple[str, object, object]] = [
+        ("run_id", manifest.run_id, run_id if planned is None else planned.run_id),
+        ("kind", manifest.kind, demand.kind),
+        ("messages", manifest.messages, demand.messages),
+        ("streams", manifest.streams, demand.streams),
+        ("spec_digest", manifest.spec_digest, demand.spec_digest),
+        ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
+    ]
+    if manifest.stream_partitions is not None and demand.streams is not None:
+        pairs.append(("partitions of streams", manifest.stream_partitions, tuple(range(demand.streams))))
+    if planned is not None:
+        pairs += [
+            ("system", manifest.system, planned.system),
+            ("variant", manifest.variant, planned.variant),
+            ("run", manifest.run, planned.number),
+            ("seed", manifest.seed, planned.seed),
+        ]
+    for name, found, wanted in pairs:
+        if wanted is not None and found != wanted:
+            yield f"{name} is {found}, planned {wanted}"
+
+
+def unplanned_sends(said: Verification, demand: Demand) -> Iterator[str]:
+    """The streams that sent what the plan does not hold: stream s of S sends 1, 2, 3, … up to its share.
+
+    That all of the plan was sent is not asked here: a producer that died has not. If it is complete, and as many values
+    were sent as planned, none outside the plan, then these are the planned ones.
+    """
+    if demand.messages is None or demand.streams is None or said.sent is None:
+        return
+    for stream, (lowest, highest) in said.sent.items():
+        last = messages_of(stream, demand.messages, demand.streams) if stream < demand.streams else 0
+        if lowest < 1 or highest > last:
+            planned = f"1 to {last:,}" if last else "nothing"
+            yield f"stream {stream} sent values from {lowest:,} to {highest:,}, planned {planned}"
+
+
+def other_faults(records: Iterable[FaultRecord], demand: Demand) -> Iterator[str]:
+    """The faults that have a planned name and are not what was planned under it.
+
+    What an injector did not write down is not known and not compared.
+    """
+    planned = {fault.name: fault for fault in demand.faults or ()}
+    for record in records:
+        if (wanted := planned.get(record.name)) is None:
+            continue
+        pairs: list[tuple[str, object, object]] = [
+            ("kind", record.kind, wanted.kind),
+            ("message asked", record.requested_message, wanted.message),
+            *((name, record.injector.get(name, value), value) for name, value in wanted.settings.items()),
+        ]
+        if record.target_witness:
+            pairs.append(("victim", _victim("ensemble" in record.target_witness), _victim(wanted.bookie)))
+        for what, found, asked in pairs:
+            if not _same(found, asked):
+                yield f"fault {record.name}: its {what} is {found}, planned {asked}"
+
+
+def _victim(bookie: bool) -> str:
+    return "a bookie" if bookie else "a broker"
+
+
+def _same(found: object, asked: object) -> bool:
+    """Equal; fractions of a second may be written down in another way."""
+    if isinstance(found, float | int) and isinstance(asked, float | int):
+        return isclose(found, asked, rel_tol=1e-9)
+    return found == asked

@@ -1,0 +1,457 @@
+"""What may be concluded from one run.
+
+A verdict is the worst of its reasons: fail > error > inconclusive > pass. So each rule here is a small function that
+yields reasons or nothing, and no rule needs to know of the others, but for one thing: whether there is a witness.
+
+A *witness* is a message that shows an anomaly against the variant's expectation. It accuses a broker, so it counts only
+if the evidence it rests on is whole. A duplicate needs only the rows that show it. A loss needs a consumer that reached
+the end: what was not read yet is not lost. A phantom needs a complete sent log: what a dead producer did not write down
+may well have been sent. And if the tester contradicts itself (two judges disagree, counts are not those of the
+manifest, a position holds two messages), nothing it says is a witness: the run is *void*, an error.
+
+Without a witness the burden turns round. A pass has to be earned: history whole, end reached, every planned fault shown
+to have struck and healed, deduplication proven from the broker, and nothing left that could hide what was looked for.
+The rules are docs/design.md §7.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from pydantic import Field
+
+from dedup.experiment.plans import Run
+from dedup.experiment.spec import Expectation
+from dedup.faults.records import struck
+from dedup.judgement import bare
+from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
+from dedup.judgement.counts import COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
+from dedup.judgement.demands import Demand as Demand
+from dedup.judgement.demands import demand_of as demand_of
+from dedup.judgement.demands import departures, other_faults, unplanned_sends
+from dedup.judgement.endings import Ending
+from dedup.judgement.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+from dedup.judgement.verdict_kinds import EXIT_CODES as EXIT_CODES
+from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
+from dedup.judgement.verdict_kinds import Verdict as Verdict
+from dedup.judgement.verdict_kinds import worst as worst
+from dedup.wire.manifests import FaultRecord, Manifest, Record
+
+ORACLE_LIMIT: Final = 1_000_000
+"""Up to so many messages a run must have been judged by the oracle, too."""
+
+UNCERTAIN_SHARE: Final = 0.01
+"""If this share of sends, or more, ended unknown or failed, a claim that nothing was lost says too little."""
+
+
+class Code(StrEnum):
+    """The name of a reason, for programs. A witness's reason has the name of its count (`Counts`)."""
+
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    ANOTHER_RUN = "another_run"
+    JUDGED_TWICE = "judged_twice"
+    UNVERIFIED = "unverified"
+    DISAGREEMENT = "disagreement"
+    SELF_CHECK = "self_check"
+    INCOMPLETE = "incomplete"
+    END_NOT_REACHED = "end_not_reached"
+    PROBLEM = "problem"
+    FAULT_MISSING = "fault_missing"
+    FAULT_UNPLANNED = "fault_unplanned"
+    FAULT_LEAKED = "fault_leaked"
+    FAULT_BROKEN = "fault_broken"
+    HEAL_UNPROVEN = "heal_unproven"
+    NOT_IN_FORCE = "deduplication_not_in_force"
+    STILL_IN_FORCE = "deduplication_still_in_force"
+    FORCE_UNPROVEN = "deduplication_unproven"
+    VARIANTS_DIFFER = "variants_differ"
+    FAULT_VACUOUS = "fault_vacuous"
+    NOTHING_SENT = "nothing_sent"
+    NOTHING_RECEIVED = "nothing_received"
+    UNCERTAIN_SENDS = "uncertain_sends"
+    CONTROL_CLEAN = "control_clean"
+    CONTROL_UNCONVINCING = "control_unconvincing"
+    NOTHING_COMPARED = "nothing_compared"
+    TOO_FEW_RUNS = "too_few_runs"
+    CLEAN = "clean"
+    FAULT_STRUCK = "fault_struck"
+    IN_FORCE_AS_ASKED = "deduplication_as_asked"
+    AGREEMENT = "agreement"
+    ONE_JUDGE = "one_judge"
+    CONTROL_CONVINCING = "control_convincing"
+    STRENGTH = "strength"
+    NO_CONTROL = "no_control"
+    CALM = "calm"
+    NO_MANIFEST = "no_manifest"
+    TRUSTED = "trusted"
+
+
+class Reason(Record):
+    """One reason, and the verdict that it would give by itself."""
+
+    verdict: Verdict
+    code: str
+    text: str
+
+
+class Evidence(Record):
+    """What is known of one attempt of a run. Without a manifest there is no history; `problem` says why."""
+
+    run_id: str
+    attempt: int = 1
+    manifest: Manifest | None = None
+    damages: tuple[str, ...] = Field((), description="dedup.history.histories.damages")
+    spark: Verification | None = None
+    oracle: Verification | None = Field(None, description=f"may be None above {ORACLE_LIMIT:,} messages only")
+    local: Verification | None = Field(None, description="Spark's method in one process, asked instead of Spark")
+    vacuous: dict[str, str | None] = Field(
+        default_factory=dict, description="fault -> why it proves nothing, None if it struck (dedup.faults.records)"
+    )
+    problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
+    ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
+    alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
+    bare: bool = Field(
+        False,
+        description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
+    )
+
+    @property
+    def judge(self) -> Engine:
+        """Whose answer the verdict rests on: Spark's, unless another judge alone was asked, or the local engine."""
+        return self.alone or (Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK)
+
+    @property
+    def said(self) -> Verification | None:
+        """The answer that the verdict rests on."""
+        return {Engine.SPARK: self.spark, Engine.LOCAL: self.local, Engine.ORACLE: self.oracle}[self.judge]
+
+
+class RunVerdict(Record):
+    """The verdict on one run.
+
+    `effective`: whatever it shows counts, since the evidence is complete, every fault provably overlapped traffic, and
+    deduplication was as asked. A failed run can be effective; one with a reason for error or doubt never is.
+    """
+
+    run_id: str
+    attempt: int
+    system: str
+    variant: str
+    run: int
+    expectation: Expectation
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    effective: bool
+    void: bool = Field(description="the tester contradicts itself or lacks evidence: its counts accuse nobody")
+    counts: Counts | None
+    copies_during: dict[str, int] = Field(default_factory=dict, description="dedup.judgement.anomalies.Verification")
+    witnesses: tuple[Witness, ...] = ()
+    backward: tuple[OrderEvent, ...] = Field((), description="the jumps backward that are witnesses, the first few")
+
+    @property
+    def with_copies(self) -> bool:
+        return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
+
+    def with_copies_during(self, fault: str) -> bool:
+        """Whether a value was read twice that was under way during this fault."""
+        return self.with_copies and self.copies_during.get(fault, 0) > 0
+
+
+WORDS: Final = {name: each.words for name, each in COUNTS.items() if each.words}
+JUDGES: Final = {Engine.SPARK: "Spark", Engine.ORACLE: "the oracle", Engine.LOCAL: "the local engine"}
+SHOWN: Final = 3
+
+
+def is_treatment(expectation: Expectation) -> bool:
+    """Whether a clean run of such a variant is a claim about the system (and not a control, or no claim at all)."""
+    return expectation not in (Expectation.DUPLICATES, Expectation.NONE)
+
+
+def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
+    """The verdict on one run. A clean control run passes; whether the control convinces is judged over all runs."""
+    manifest, said = evidence.manifest, evidence.said
+    reasons = list(_voids(evidence, demand))
+    void = bool(reasons)
+    accused = () if void or manifest is None or said is None else tuple(_accused(evidence, manifest, said, demand))
+    if manifest is not None:
+        reasons += _errors(evidence, manifest, demand)
+        reasons += () if evidence.bare else _deduplication(manifest, demand, bool(accused))
+        if said is not None:
+            reasons += [_accusation(said, name) for name in accused]
+            reasons += _doubts(evidence, said.counts, demand, bool(accused))
+            reasons += _bare_doubts(said, demand, accused, void) if evidence.bare else ()
+    idle = any(
+        reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
+        for reason in reasons
+    )
+    if not reasons and manifest is not None and said is not None:
+        reasons += _merits(evidence, manifest, said, demand)
+    planned = demand.planned or _claimed(manifest, evidence.run_id)
+    return RunVerdict(
+        run_id=evidence.run_id,
+        attempt=evidence.attempt,
+        system=planned.system,
+        variant=planned.variant,
+        run=planned.number,
+        expectation=demand.expectation,
+        verdict=worst(reason.verdict for reason in reasons),
+        reasons=tuple(sorted(reasons, key=lambda reason: PRECEDENCE.index(reason.verdict))),
+        effective=not idle,
+        void=void,
+        counts=said.counts if said else None,
+        copies_during=said.copies_during if said else {},
+        witnesses=tuple(witness for witness in said.witnesses if witness.anomaly in accused) if said else (),
+        backward=_backward(said, accused) if said else (),
+    )
+
+
+def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
+    """The verdict on a history without its experiment: of `Duplicates`, this one run has to show them.
+
+    `trusted`: one that came without a manifest may pass all the same.
+    """
+    judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
+    if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
+        return judged
+    without = [fault for fault in judged.copies_during if not judged.with_copies_during(fault)]
+    if judged.with_copies and not without:
+        return judged
+    code, what = Code.CONTROL_CLEAN, "no value was read twice"
+    if judged.with_copies:
+        code, what = Code.CONTROL_UNCONVINCING, f"copies, but none in the time of fault {_listed(without)}"
+    doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
+
+
+def _claimed(manifest: Manifest | None, run_id: str) -> Run:
+    if manifest is None:
+        return Run(run_id=run_id, system="", variant="", number=0, seed=0)
+    return Run(run_id=run_id, system=manifest.system, variant=manifest.variant, number=manifest.run, seed=manifest.seed)
+
+
+def _error(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.ERROR, code=code, text=text)
+
+
+def _inconclusive(code: Code, text: str) -> Reason:
+    return Reason(verdict=Verdict.INCONCLUSIVE, code=code, text=text)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """The first few, and how many more."""
+    found = list(parts)
+    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more
+
+
+# What makes a run void.
+
+
+def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
+    manifest, said, oracle, judge = evidence.manifest, evidence.said, evidence.oracle, JUDGES[evidence.judge]
+    if manifest is None:
+        yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
+        return
+    if differences := list(departures(manifest, evidence.run_id, demand)):
+        yield _error(Code.ANOTHER_RUN, f"the manifest is not of the planned run: {_listed(differences)}")
+    if damaged := [line for line in evidence.damages if line.startswith("received")]:
+        yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
+    if evidence.problem is not None:
+        yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
+    if said is None:
+        who = "the judge that was asked" if evidence.alone else judge
+        silent = f"{who} did not verify this history; it has to judge every history"
+        yield _error(Code.UNVERIFIED, "no judge verified it: it is damaged" if evidence.damages else silent)
+        return
+    if strays := list(unplanned_sends(said, demand)):
+        yield _error(Code.ANOTHER_RUN, f"what was sent is not what was planned: {_listed(strays)}")
+    if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
+        yield _error(
+            Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
+        )
+    if oracle is not None and (differences := list(disagreements(said, oracle))):
+        yield _error(Code.DISAGREEMENT, f"{judge} and the oracle disagree, so neither accuses: {_listed(differences)}")
+    if found := [
+        *contradictions(manifest, said, gaps=not evidence.bare),
+        *unwitnessed(said, FORBIDDEN[demand.expectation]),
+    ]:
+        who = (
+            "these files contradict themselves, so they accuse"
+            if evidence.bare
+            else "the tester contradicts itself, so it accuses"
+        )
+        yield _error(Code.SELF_CHECK, f"{who} nobody: {_listed(found)}")
+
+
+# Witnesses, and the evidence that each kind rests on.
+
+
+def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[str]:
+    """The forbidden counts above 0 whose evidence is whole. Of bare files, only trust says that they are."""
+    files = not evidence.bare or demand.trusted
+    whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
+    complete = manifest.producer.complete and files
+    there = {
+        Basis.END: manifest.consumer.reached_end and files and not (evidence.bare and said.gaps),
+        Basis.OUTCOMES: whole["outcomes"],
+        Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
+        Basis.FINISHED: complete,
+        # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
+        Basis.ALL_SENT: files or not said.counts.phantom,
+    }
+    for name in FORBIDDEN[demand.expectation]:
+        if getattr(said.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):
+            yield name
+
+
+def _accusation(said: Verification, name: str) -> Reason:
+    shown = [
+        f"{witness.stream}/{witness.value}" + (f" at {' '.join(witness.positions)}" if witness.positions else "")
+        for witness in said.witnesses
+        if witness.anomaly == name
+    ] or [
+        f"{event.stream}/{event.value} after {event.stream}/{event.last} in partition {event.partition}"
+        for event in said.events
+        if event.jump is BACKWARD.get(name)
+    ]
+    count = getattr(said.counts, name)
+    noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
+    words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
+    return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
+
+
+def _backward(said: Verification, accused: Iterable[str]) -> tuple[OrderEvent, ...]:
+    jumps = {BACKWARD[name] for name in accused if name in BACKWARD}
+    return tuple(event for event in said.events if event.jump in jumps)[:MAX_WITNESSES]
+
+
+# What a pass lacks, whether or not there is a witness.
+
+
+def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[Reason]:
+    if damaged := [line for line in evidence.damages if not line.startswith("received")]:
+        yield _error(Code.DAMAGED, f"the history is not what was recorded: {_listed(damaged)}")
+    for who, report in (("producer", manifest.producer), ("consumer", manifest.consumer)):
+        if not report.complete:
+            yield _error(
+                Code.INCOMPLETE, f"the {who} did not finish: {_listed(report.problems) or 'it does not say why'}"
+            )
+        elif report.problems:
+            yield _error(Code.PROBLEM, f"the {who} reports: {_listed(report.problems)}")
+    if not manifest.consumer.reached_end:
+        yield _error(Code.END_NOT_REACHED, "the topic was not read to its end: what was not read proves no loss")
+    if manifest.problems:
+        yield _error(Code.PROBLEM, _listed(manifest.problems))
+    recorded = [fault.name for fault in manifest.faults]
+    planned = recorded if demand.faults is None else [fault.name for fault in demand.faults]
+    for name in planned:
+        if recorded.count(name) != 1:
+            yield _error(
+                Code.FAULT_MISSING, f"fault {name} was planned and has {recorded.count(name)} records, not one"
+            )
+    for name in recorded:
+        if name not in planned:
+            yield _error(Code.FAULT_UNPLANNED, f"fault {name} was injected and not planned")
+    for text in other_faults(manifest.faults, demand):
+        yield _error(Code.FAULT_UNPLANNED, text)
+    for fault in manifest.faults:
+        yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
+
+
+def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
+    if fault.leaked:
+        yield _error(Code.FAULT_LEAKED, f"fault {fault.name} was still in force after its deadline")
+    if fault.injected_ns is not None and not fault.heal_proven:
+        yield _error(Code.HEAL_UNPROVEN, f"fault {fault.name}: that the system was whole again is not proven")
+    if fault.problems:
+        yield _error(Code.FAULT_BROKEN, f"fault {fault.name}: {_listed(fault.problems)}")
+    if not judged:
+        yield _error(Code.FAULT_BROKEN, f"fault {fault.name}: nobody judged whether it overlapped traffic")
+
+
+def _deduplication(manifest: Manifest, demand: Demand, witnessed: bool) -> Iterator[Reason]:
+    """The switch under test, as the broker proves it; `witnessed` makes an accusation of a switch that was off."""
+    found = manifest.deduplication
+    asked = found.asked if demand.deduplication is None else demand.deduplication
+    if found.in_force is None:
+        yield _error(Code.FORCE_UNPROVEN, f"whether deduplication was in force could not be proven: {found.proof}")
+    elif asked and not found.in_force:
+        verdict = Verdict.FAIL if witnessed else Verdict.ERROR
+        yield Reason(verdict=verdict, code=Code.NOT_IN_FORCE, text=f"deduplication not in force: {found.proof}")
+    elif found.in_force and not asked:
+        yield _error(Code.STILL_IN_FORCE, f"deduplication was in force though asked to be off: {found.proof}")
+
+
+def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool) -> Iterator[Reason]:
+    """Why intact evidence may prove nothing."""
+    for why in evidence.vacuous.values():
+        if why is not None:
+            yield _inconclusive(Code.FAULT_VACUOUS, why)
+    if counts.send == 0:
+        yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
+    if counts.received == 0:
+        yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
+    claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
+    too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
+    if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
+        yield _inconclusive(
+            Code.UNCERTAIN_SENDS,
+            f"{uncertainty(counts)}; from {UNCERTAIN_SHARE:.0%} on a claim that nothing was lost says too little",
+        )
+
+
+def _bare_doubts(said: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
+    for name in FORBIDDEN[demand.expectation]:
+        if getattr(said.counts, name) and name not in accused and not void:
+            why = bare.why_unproven(demand.trusted, said.gaps)
+            yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(said, name).text}: {why}")
+    if not demand.trusted and not accused:
+        yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
+
+
+def uncertain(counts: Counts) -> int:
+    """The sends of which no loss can be told: without an acknowledgement nothing was promised."""
+    return counts.unknown + counts.negative_ack
+
+
+def uncertainty(counts: Counts) -> str:
+    """How many they are, in words."""
+    share = uncertain(counts) / max(counts.send, 1)
+    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
+
+
+# Why a run that nothing speaks against may pass.
+
+
+def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[Reason]:
+    def merit(code: Code, text: str) -> Reason:
+        return Reason(verdict=Verdict.PASS, code=code, text=text)
+
+    counts, force = said.counts, manifest.deduplication
+    none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
+    allowed = [name for name in (COPIES,) if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
+    yield merit(
+        Code.CLEAN,
+        f"{counts.send:,} sent, {counts.positive_ack:,} acknowledged, {counts.received:,} read to the end"
+        + (f"; none {none_of}" if none_of else "")
+        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
+    )
+    if uncertain(counts):
+        yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")
+    for fault in manifest.faults:
+        yield merit(Code.FAULT_STRUCK, struck(fault))
+    if not manifest.faults:
+        what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
+        yield merit(Code.CALM, f"{what} says nothing about failures")
+    if evidence.bare:
+        yield merit(Code.TRUSTED, bare.why_trusted(said.gaps))
+    else:
+        on = "on" if force.in_force else "off"
+        yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")
+    if evidence.alone:
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged, as asked")
+    elif evidence.oracle:
+        yield merit(Code.AGREEMENT, f"{JUDGES[evidence.judge]} and the oracle agree")
+    else:
+        yield merit(Code.ONE_JUDGE, f"{JUDGES[evidence.judge]} alone judged (above {ORACLE_LIMIT:,} messages)")

@@ -1,0 +1,199 @@
+"""The manifest of a run, and the reports of the two runners that it is made from.
+
+A runner writes its report last; the platform writes the manifest after both. So the manifest's presence says that
+everything before it is complete, and its checksums say that it still is what was recorded.
+"""
+
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dedup.payloads import messages_of
+
+
+class Record(BaseModel):
+    """A frozen record that refuses unknown keys: a newer schema is an error, never half-read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Segment(Record):
+    """A closed file of the history. `rows` is 0 for files that are not tables."""
+
+    path: str
+    rows: int = 0
+    bytes: int
+    sha256: str
+
+
+MOST_ENTRIES: Final = 10**18
+"""No broker counts further, and judges reckon in whole numbers of 64 bits."""
+
+Entries = Annotated[int, Field(ge=0, le=MOST_ENTRIES)]
+
+
+class EndPosition(Record):
+    """How far one partition reached when it was asked.
+
+    `extents` lists what must be read: (ledger, entries) with entries 0 … entries-1 complete. Kafka: one extent
+    (0, end offset). An empty partition has none.
+    """
+
+    partition: int = Field(ge=0, lt=1 << 31)
+    extents: tuple[tuple[Entries, Entries], ...] = ()
+
+    @property
+    def entries(self) -> int:
+        return sum(entries for _, entries in self.extents)
+
+
+class ProducerReport(Record):
+    """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
+
+    FILE: ClassVar = "producer.json"
+
+    complete: bool
+    library: str
+    library_version: str
+    effective_config: dict[str, str] = Field(description="the client's own settings, no secrets")
+    sent: int
+    intended: int | None = Field(
+        None, description="rows of `sent`, each on the disk before its send; None: an older history, written after it"
+    )
+    ok: int
+    fail: int
+    unknown: int
+    segments: tuple[Segment, ...]
+    first_send_ns: int = Field(description="monotonic_ns of the first send")
+    last_acknowledgement_ns: int
+    disturbances: dict[str, int] = Field(default_factory=dict, description="client-side witnesses by kind")
+    problems: tuple[str, ...] = ()
+    max_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class Undelivered(Record):
+    """Entries below the end of a partition that no client was given, though both were given those around them."""
+
+    partition: int
+    ledger: int
+    first: int
+    last: int
+    proof: str = Field(description="what the second client saw, in words")
+
+    @property
+    def gap(self) -> str:
+        """As judges name it (`dedup.judgement.anomalies.Verification.gaps`)."""
+        return f"partition {self.partition}, ledger {self.ledger}: entries {self.first} to {self.last} were not read"
+
+
+class ConsumerReport(Record):
+    """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
+
+    FILE: ClassVar = "consumer.json"
+
+    complete: bool
+    reached_end: bool
+    library: str
+    library_version: str
+    effective_config: dict[str, str]
+    received: int
+    end: tuple[EndPosition, ...]
+    segments: tuple[Segment, ...]
+    problems: tuple[str, ...] = ()
+    undelivered: tuple[Undelivered, ...] = Field((), description="gaps that a second client has confirmed")
+    cpu_seconds: float = 0.0
+
+
+class Deduplication(Record):
+    """Deduplication as asked for, and as the broker proved it after the run (docs/design.md §7)."""
+
+    asked: bool
+    in_force: bool | None = Field(description="None: it could not be proven")
+    proof: str = Field(description="what was read from the broker, in words")
+    looks: int | None = Field(
+        None, description="how often brokers told it before the end; None: not asked, or what is stored tells it"
+    )
+    unseen_s: float | None = Field(
+        None, description="the longest time without such an answer, from before the first send until the faults healed"
+    )
+
+
+class FaultRecord(Record):
+    """One fault of the run, from the injector's lines, the producer's marks and the clients' own disturbances."""
+
+    name: str
+    kind: str
+    requested_message: int | None = Field(description="None: in force for the whole run (link latency)")
+    triggered_message: int | None = Field(None, description="the producer's counter when it pushed the trigger")
+    effect_message: int | None = Field(None, description="the producer's counter when the effect was confirmed")
+    unacknowledged: int | None = Field(None, description="messages sent and not acknowledged at the effect")
+    in_flight: int | None = Field(
+        None,
+        description="messages sent to the struck partition (to all, where the connections to all brokers are struck) "
+        "of which no outcome had reached the client, as the injector set out and at the effect, whichever is fewer; "
+        "None: not known",
+    )
+    remaining: int | None = Field(None, description="messages not yet sent at the effect")
+    injected_ns: int | None = None
+    healed_ns: int | None = None
+    target: str = ""
+    injector: dict[str, Any] = Field(default_factory=dict, description="the injector's word")
+    target_witness: dict[str, Any] = Field(default_factory=dict, description="empty: the target shows no effect")
+    client_witness: dict[str, int] = Field(default_factory=dict, description="empty: the client noticed nothing")
+    heal_proven: bool = False
+    leaked: bool = Field(False, description="still in force after its deadline")
+    problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, …")
+
+
+class Machine(Record):
+    """What recorded a run: its clients and, in the lab, its brokers."""
+
+    host: str
+    os: str = Field(description="the operating system, its version and the processor")
+    java: str = Field("", description="what the lab's brokers run on; not known in a cluster")
+
+
+class Manifest(Record):
+    """The whole of one attempt of one run."""
+
+    schema_version: int = Field(1, ge=1, le=1)
+    experiment: str
+    spec_digest: str
+    run_id: str
+    attempt: int
+    system: str
+    kind: str = Field(description="the key of its product: kafka or pulsar")
+    variant: str
+    run: int = Field(description="from 1, within its system and variant")
+    seed: int
+    messages: int
+    streams: int
+    stream_partitions: tuple[int, ...] | None = Field(
+        None,
+        description="the partition that each stream is sent to, by its number; None: not known, as in old manifests",
+    )
+    topic: str
+    versions: dict[str, str] = Field(description="of the broker, the clients, this tool")
+    producer: ProducerReport
+    consumer: ConsumerReport
+    deduplication: Deduplication
+    faults: tuple[FaultRecord, ...] = ()
+    missed: tuple[str, ...] = Field(
+        (), description="why faults tested nothing, as was known before the topic was read, if all else was in order"
+    )
+    problems: tuple[str, ...] = Field((), description="what the platform saw go wrong: a broker that died by itself, …")
+    files: tuple[Segment, ...]
+    stage_seconds: dict[str, float] = Field(default_factory=dict)
+    recorded_at: str | None = Field(None, description="when this was written: ISO 8601, UTC; older ones do not say")
+    machine: Machine | None = None
+
+    def rows(self, table: str) -> int:
+        """How many rows the runners say they recorded in `table`."""
+        outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
+        sent = self.producer.sent if self.producer.intended is None else self.producer.intended
+        return {"sent": sent, "outcomes": outcomes, "received": self.consumer.received}[table]
+
+    def planned(self, stream: int) -> int:
+        """The last value that `stream` was to send; the first is 1."""
+        return messages_of(stream, self.messages, self.streams)

@@ -1,0 +1,177 @@
+"""`dedup results`: what became of an experiment in a cluster, and its artifacts on this machine.
+
+The verdict, the sums and why are in the resource's status. All else lies in the store: the summary, the tables for S0's
+readers, what Spark said, and the histories, from which `dedup verify` judges everything again. They are fetched from S3
+with the keys of the environment; a volume only pods can reach, and a person is told how.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dedup.errors import EXIT_ERROR, EnvironmentError_, one_line
+from dedup.history.stores import Place, below, fetch, place, reached
+from dedup.judgement.counts import COUNTS
+from dedup.judgement.summaries import COLUMNS
+from dedup.judgement.verdicts import EXIT_CODES, Verdict
+from dedup_lab.cluster.access import Cluster, Object, experiment_of
+from dedup_lab.results import check_own
+from dedup_lab.terminal.reports import coloured
+
+ENDPOINT: Final = "AWS_ENDPOINT_URL"
+EXTRA: Final = {each.heading: name for name, each in COUNTS.items() if each.heading and not each.s0}
+
+
+def results(
+    cluster: Cluster,
+    name: str,
+    *,
+    as_json: bool,
+    output: Path | None,
+    histories: bool,
+    console: Console,
+    at: Callable[[str], Place] = place,
+) -> int:
+    """Print what became of the experiment; fetch its artifacts into `output`, which must be empty or new.
+
+    The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `at` gives the
+    place that a URI names.
+    """
+    found = told(experiment_of(cluster, name))
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        show(found, console)
+    if output is not None:
+        check_own(output, "--output")
+        fetched = fetch_into(output, at(uri_of(found)), histories=histories)
+        if not as_json:
+            console.print(f"files fetched into {escape(str(output))}: {fetched}", soft_wrap=True)
+    return exit_code(found)
+
+
+def told(made: Object) -> Object:
+    """What people ask of the resource, from its status."""
+    status = made.get("status") or {}
+    said = {each["type"]: each for each in status.get("conditions") or ()}
+    deciding = said.get("Finished", {})
+    if deciding.get("status") != "True":
+        deciding = said["Stalled"] if said.get("Stalled", {}).get("status") == "True" else said.get("Reconciling", {})
+    return {
+        "name": made["metadata"]["name"],
+        "namespace": made["metadata"]["namespace"],
+        "phase": status.get("phase"),
+        "progress": status.get("progress"),
+        "verdict": status.get("verdict"),
+        "reasons": [each for each in (deciding.get("message") or "").split("; ") if each],
+        "edited": said.get("SpecChanged", {}).get("status") == "True",
+        "systems": status.get("systems") or [],
+        "artifacts": status.get("artifacts"),
+    }
+
+
+def exit_code(found: Object) -> int:
+    """The verdict's; nothing that has not passed says 0."""
+    if found["verdict"] is not None:
+        return EXIT_CODES[Verdict(found["verdict"].lower())]
+    return EXIT_ERROR if found["phase"] == "Stalled" else EXIT_CODES[Verdict.INCONCLUSIVE]
+
+
+def show(found: Object, console: Console) -> None:
+    """The sums, the verdict, why, and where the artifacts lie."""
+    if found["systems"]:
+        console.print(sums_table(found["systems"]))
+    said = "none yet" if found["verdict"] is None else _judged(found["verdict"])
+    where = " ".join(part for part in (found["phase"] or "nobody has looked at it yet", found["progress"]) if part)
+    console.print(f"verdict: {said} ({escape(where)})", soft_wrap=True)
+    for reason in found["reasons"]:
+        console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
+    if found["edited"]:
+        console.print("the spec was edited since; another spec.runToken runs it again", soft_wrap=True)
+    if found["artifacts"]:
+        console.print(f"artifacts: {escape(_where(found['artifacts']))}", soft_wrap=True)
+
+
+def sums_table(systems: Sequence[Mapping[str, Any]]) -> Table:
+    """A column a variant of each system, a row a count; of what is not known yet, a dash."""
+    table = Table(title="sums over all runs", title_justify="left")
+    table.add_column("")
+    groups = [(system["name"], variant) for system in systems for variant in system.get("variants") or ()]
+    for system, variant in groups:
+        table.add_column(f"{system}\n{variant['name']}", justify="right")
+    variants = [variant for _, variant in groups]
+    table.add_row("finished runs", *(f"{each['finishedRuns']} of {each['runs']}" for each in variants))
+    table.add_row("effective runs", *(_number(each, "effectiveRuns") for each in variants))
+    table.add_row("runs with duplicates", *(_number(each, "runsWithCopies") for each in variants), end_section=True)
+    for heading, count in {**COLUMNS, **EXTRA}.items():
+        row = [_number(each.get("counts") or {}, to_camel(count)) for each in variants]
+        if set(row) != {"-"}:
+            table.add_row(heading, *row)
+    table.add_section()
+    table.add_row("verdict", *(_judged(each.get("verdict")) for each in variants))
+    return table
+
+
+def _judged(verdict: str | None) -> str:
+    return "-" if verdict is None else coloured(Verdict(verdict.lower()))
+
+
+def _number(holder: Mapping[str, Any], key: str) -> str:
+    return f"{holder[key]:,}" if key in holder else "-"
+
+
+def _where(artifacts: Mapping[str, str]) -> str:
+    if "uri" in artifacts:
+        at = f" at {artifacts['endpoint']}" if "endpoint" in artifacts else ""
+        return one_line(f"{artifacts['uri']}{at}")
+    return one_line(f"claim {artifacts.get('claimName')}, folder {artifacts.get('folder')}")
+
+
+def fetch_into(output: Path, root: Place, *, histories: bool) -> int:
+    """Copy what was concluded, and the histories if asked, from the store into a folder; how many files."""
+    with reached(root):
+        names = [each for each in below(root) if histories or "/" not in each]
+        if not names:
+            raise EnvironmentError_(
+                where=str(root),
+                got="nothing",
+                rule="the summary is written when the experiment ends",
+                todo="wait until it is Finished, or add --histories; or check AWS_ENDPOINT_URL and the keys",
+            )
+        output.mkdir(parents=True, exist_ok=True)
+        fetch(root, names, output)
+    return len(names)
+
+
+def uri_of(found: Object) -> str:
+    """Where the artifacts lie in S3. Keys go to no address but one that the environment names, or Amazon's own."""
+    artifacts = found["artifacts"]
+    if not artifacts:
+        raise EnvironmentError_(
+            where=f"DedupExperiment {found['namespace']}/{found['name']}",
+            got="no artifacts in its status",
+            rule="they are there once an execution has begun",
+            todo="wait until its phase is no longer Pending",
+        )
+    if "uri" not in artifacts:
+        raise EnvironmentError_(
+            where="--output",
+            got=f"artifacts on a volume ({_where(artifacts)})",
+            rule="only pods of its namespace reach a volume",
+            todo="mount the claim in a pod and copy the folder with `kubectl cp`, as docs/install.md shows",
+        )
+    if "endpoint" in artifacts and not os.environ.get(ENDPOINT):
+        raise EnvironmentError_(
+            where=ENDPOINT,
+            got="nothing",
+            rule=f"the store is not Amazon's; pods reach it at {artifacts['endpoint']}",
+            todo="set it to the address by which this machine reaches the store",
+        )
+    return str(artifacts["uri"])

@@ -1,0 +1,1 @@
+"""Kafka and Pulsar as processes of this machine: their jars, their keepers, the proxy before them."""

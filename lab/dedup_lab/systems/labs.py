@@ -1,0 +1,163 @@
+"""A lab: the folder and the processes of one running system, and the promise that neither outlives its owner.
+
+Keepers end with their owner by themselves. The folder says who the owner is (process id *and* creation time, since
+ids are given out again), so that the next start can sweep what an owner that was killed has left: its data, and,
+should a keeper have been killed too, its processes. Nothing is ever killed by name.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from dedup_lab.caches import remove_stale, root
+from dedup_lab.systems.keepers import Kept, Program, read_status
+
+SAME_TIME_S = 2.0
+"""Creation times of one process, read by two programs, differ by less than this."""
+
+
+class Lab:
+    """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
+
+    def __init__(self, folder: Path, logs: Path) -> None:
+        self.folder = folder
+        self.logs = logs
+        self.kept: dict[str, Kept] = {}
+        self._keepers = folder / "keepers"
+        self._keepers.mkdir(exist_ok=True)
+
+    def data(self, name: str) -> Path:
+        """A folder for the data of one process; made if need be."""
+        path = self.folder / "data" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def log(self, name: str) -> Path:
+        """Where the output of one process goes."""
+        return self.logs / f"{name}.log"
+
+    def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Kept:
+        """Start a program under a keeper. `name` is unique in this lab and names its files."""
+        if name in self.kept:
+            raise ValueError(f"{name} runs already")
+        kept = Kept(Program(name, argv, self.log(name), self.data(name), environment or {}), self._keepers)
+        self.kept[name] = kept
+        kept.wait_started()
+        return kept
+
+    def forget(self, kept: Kept) -> None:
+        """Let go of a program that was meant to end and did: `check` no longer asks about it."""
+        kept.close()
+        kept.wait_closed()
+        del self.kept[kept.program.name]
+
+    def check(self) -> None:
+        """PlatformError about the first process that is gone and will not come back."""
+        for kept in self.kept.values():
+            kept.check()
+
+    def stop(self) -> None:
+        """Kill every process and delete the data; the lab can be used again (with other ports, say)."""
+        for kept in self.kept.values():
+            kept.close()
+        for kept in self.kept.values():
+            kept.wait_closed()
+        self.kept.clear()
+        for part in ("data", "keepers"):
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        self._keepers.mkdir(exist_ok=True)
+
+    def close(self) -> None:
+        """End the lab: nothing of it is left but its logs. Safe to call twice."""
+        for kept in self.kept.values():
+            kept.close()
+        for kept in self.kept.values():
+            kept.wait_closed()
+        self.kept.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def create(logs: Path) -> Lab:
+    """A new, empty lab of this process, after sweeping what dead owners have left. `close` it at the end."""
+    sweep()
+    labs = root() / "labs"
+    labs.mkdir(parents=True, exist_ok=True)
+    unborn = Path(tempfile.mkdtemp(prefix=".new-", dir=labs))
+    me = psutil.Process()
+    owner = {"pid": me.pid, "create_time": me.create_time()}
+    (unborn / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
+    # A lab appears with its owner's name in it, so that a sweep that runs now cannot take it for an orphan.
+    folder = labs / unborn.name.removeprefix(".new-")
+    os.rename(unborn, folder)
+    return Lab(folder, logs)
+
+
+@contextmanager
+def open_lab(logs: Path) -> Iterator[Lab]:
+    """`create` and, whatever happens, `close`."""
+    lab = create(logs)
+    try:
+        yield lab
+    finally:
+        lab.close()
+
+
+def sweep() -> int:
+    """Kill what is left of labs whose owner is gone and delete their folders. Returns how many there were."""
+    labs = root() / "labs"
+    swept = 0
+    remove_stale(labs, ".new-*")
+    for folder in [*labs.glob("*")] if labs.exists() else []:
+        if folder.name.startswith(".new-") or _owned(folder):
+            continue
+        swept += 1
+        for path in (folder / "keepers").glob("*.status.json"):
+            _kill(path)
+        shutil.rmtree(folder, ignore_errors=True)
+    return swept
+
+
+def _owned(folder: Path) -> bool:
+    try:
+        owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
+        return _process(owner["pid"], owner["create_time"]) is not None
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _kill(status_file: Path) -> None:
+    try:
+        status = read_status(status_file)
+    except ValueError:
+        return
+    if status is None:
+        return
+    # The keeper first, so that it does not start again what is killed next.
+    identities = ((status.keeper_pid, status.keeper_create_time), (status.pid, status.create_time))
+    for process in [_process(*identity) for identity in identities]:
+        if process is None:
+            continue
+        try:
+            process.kill()
+            process.wait(10)
+        except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+            pass
+
+
+def _process(pid: int | None, create_time: float | None) -> psutil.Process | None:
+    if pid is None or create_time is None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - create_time) < SAME_TIME_S and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return None
+    return process if same else None

@@ -1,0 +1,268 @@
+"""Pulsar as processes: one ZooKeeper, bookies that store, brokers that serve.
+
+What decides how the system behaves under a fault is left as production has it: every entry goes to an ensemble of
+three bookies, is written to three and acknowledged by two, journals are synced to disk, and a topic has one owner.
+Made smaller is what only costs memory and start-up time. Whatever moves topics about by itself (load shedding, bundle
+splits) is off, so that a topic moves only when a fault moves it, and so is whatever deletes: messages without a
+subscription are kept, since the consumer reads them after the producer has finished, and idle topics stay.
+
+Deduplication is off for the cluster and set per namespace by whoever creates the topics.
+
+A broker has two listeners. `internal` is for the other brokers and for the tester; no proxy is ever in its path.
+`client` is what clients under test use: it is advertised at its Toxiproxy port when the lab has proxies. The REST
+interface is direct.
+
+Failover: a broker that is killed loses its topics when its ZooKeeper session of 6 s runs out (Pulsar's own default is
+30 s, and 6 s is what the lab gives Kafka); the next lookup then gives the topic a new owner.
+"""
+
+from pathlib import Path
+
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup_lab.caches import Progress, silent
+from dedup_lab.systems import toxiproxy
+from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
+from dedup_lab.systems.labs import Lab
+from dedup_lab.systems.ports import free, listening
+from dedup_runners.round_trips import pulsar_round_trip
+from dedup_runners.waiting import until
+
+CLUSTER = "dedup"
+PROVISION_S = 40.0
+SESSION_TIMEOUT_MS = 6_000
+READY_TIMEOUT_S = 300.0
+STEP_TIMEOUT_S = 180.0
+LISTENER = "client"
+_OPENED = (
+    *("java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/jdk.internal.platform"),
+    *("java.management/sun.management", "jdk.management/com.sun.management.internal", "java.base/java.util.zip"),
+)
+# As in Pulsar's own start script.
+_COMMON = (
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djute.maxbuffer=10485760",
+    "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+    "-Xshare:auto",
+)
+# The second compiler would take the cores from everybody for the first minutes: on a small machine that is every run.
+_QUICK = "-XX:TieredStopAtLevel=1"
+ZOOKEEPER_FLAGS = (*_COMMON, "-Xmx128m", "-XX:+UseSerialGC", _QUICK)
+TOOL_FLAGS = (*_COMMON, "-Xmx192m", "-XX:+UseSerialGC", _QUICK)
+BOOKIE_FLAGS = (*_COMMON, _QUICK, "-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseG1GC")
+BROKER_FLAGS = (*_COMMON, _QUICK, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseG1GC")
+
+
+def start(
+    lab: Lab, *, version: str, proxied: bool, brokers: int = 3, bookies: int = 3, progress: Progress = silent
+) -> Endpoints:
+    """Start ZooKeeper, bookies and brokers and return once a message went through the clients' path and back.
+
+    Raises DedupError: no lock for the version, no Java, a broken jar, or a process that ended (quoting its log).
+    """
+    jvm = Jvm.of("pulsar", version, progress)
+    if proxied:
+        toxiproxy.server(progress)
+    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, progress))
+
+
+class Node:
+    """One broker's number and ports."""
+
+    def __init__(self, id: int, ports: list[int], proxied: bool) -> None:
+        self.id = id
+        self.web, self.internal, self.client, proxy = ports
+        self.proxy = proxy if proxied else None
+        self.name = f"pulsar-broker-{id}"
+        self.advertised = proxy if proxied else self.client
+
+
+def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progress: Progress) -> Endpoints:
+    zookeeper, *ports = free(1 + bookies + 4 * brokers)
+    nodes = [Node(id + 1, ports[4 * id : 4 * id + 4], proxied) for id in range(brokers)]
+    steps = 2 + bookies + brokers
+    progress("start Pulsar", 0, steps)
+    _zookeeper(lab, jvm, zookeeper)
+    progress("start Pulsar", 1, steps)
+    _metadata(lab, jvm, zookeeper, nodes[0])
+    progress("start Pulsar", 2, steps)
+    for number, port in enumerate(ports[4 * brokers :], 1):
+        name = _bookie(number)
+        path = _write(lab.data(name) / "bookkeeper.conf", bookie_settings(zookeeper, port, lab.data(name)))
+        jvm.start(lab, name, BOOKIE_FLAGS, "org.apache.bookkeeper.server.Main", ["--conf", str(path)])
+    progress("start Pulsar", 2 + bookies, steps)
+    for node in nodes:
+        path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
+        jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
+    url = _proxies(lab, nodes, progress) if proxied else None
+    endpoints = _endpoints(lab, nodes, ports[4 * brokers :], url)
+    pulsar_round_trip(
+        endpoints.client_bootstrap,
+        endpoints.admin_urls,
+        listener_name=endpoints.listener_name,
+        timeout_s=READY_TIMEOUT_S,
+        check=lab.check,
+    )
+    progress("start Pulsar", steps, steps)
+    return endpoints
+
+
+def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> None:
+    name = "pulsar-zookeeper"
+    settings: dict[str, object] = {
+        "tickTime": 1_000,  # the unit of session timeouts: a third of the shortest session given out
+        "dataDir": lab.data(name) / "data",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+    }
+    path = _write(lab.data(name) / "zoo.cfg", settings)
+    kept = jvm.start(lab, name, ZOOKEEPER_FLAGS, "org.apache.zookeeper.server.quorum.QuorumPeerMain", [str(path)])
+
+    def up() -> bool:
+        kept.check()
+        return listening(port)
+
+    until(up, STEP_TIMEOUT_S, "ZooKeeper listens")
+
+
+def _metadata(lab: Lab, jvm: Jvm, zookeeper: int, node: Node) -> None:
+    arguments = {
+        "--cluster": CLUSTER,
+        "--metadata-store": f"zk:127.0.0.1:{zookeeper}",
+        "--configuration-metadata-store": f"zk:127.0.0.1:{zookeeper}",
+        "--web-service-url": f"http://127.0.0.1:{node.web}",
+        "--broker-service-url": f"pulsar://127.0.0.1:{node.internal}",
+    }
+    flat = [word for pair in arguments.items() for word in pair]
+    tool = jvm.start(lab, "pulsar-metadata", TOOL_FLAGS, "org.apache.pulsar.PulsarClusterMetadataSetup", flat)
+    wait_exit(tool, STEP_TIMEOUT_S)
+    lab.forget(tool)
+
+
+def bookie_settings(zookeeper: int, port: int, folder: Path) -> dict[str, object]:
+    """One bookie's bookkeeper.conf."""
+    return {
+        "bookiePort": port,
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "metadataServiceUri": f"metadata-store:zk:127.0.0.1:{zookeeper}",
+        "journalDirectories": folder / "journal",
+        "ledgerDirectories": folder / "ledgers",
+        "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+        "dbStorage_writeCacheMaxSizeMb": 48,
+        "dbStorage_readAheadCacheMaxSizeMb": 16,
+        "dbStorage_rocksDB_blockCacheSize": 8_388_608,
+        "journalPreAllocSizeMB": 4,
+        "journalMaxSizeMB": 256,
+        "journalMaxBackups": 0,
+        "httpServerEnabled": "false",
+        "numAddWorkerThreads": 1,
+        "numReadWorkerThreads": 2,
+        "numHighPriorityWorkerThreads": 1,
+        "serverNumIOThreads": 2,
+        # A disk that is rather full is the user's affair: a bookie turns read-only at 95 % otherwise.
+        "diskUsageThreshold": 0.99,
+        "diskUsageWarnThreshold": 0.99,
+        "minUsableSizeForIndexFileCreation": 1_048_576,
+        "minUsableSizeForEntryLogCreation": 1_048_576,
+        "minUsableSizeForHighPriorityWrites": 1_048_576,
+    }
+
+
+def broker_settings(zookeeper: int, node: Node, bookies: int) -> dict[str, object]:
+    """One broker's broker.conf."""
+    return {
+        "clusterName": CLUSTER,
+        "metadataStoreUrl": f"zk:127.0.0.1:{zookeeper}",
+        "configurationMetadataStoreUrl": f"zk:127.0.0.1:{zookeeper}",
+        "metadataStoreSessionTimeoutMillis": SESSION_TIMEOUT_MS,
+        "bindAddress": "127.0.0.1",
+        "advertisedAddress": "127.0.0.1",
+        "webServicePort": node.web,
+        "brokerServicePort": node.internal,
+        "bindAddresses": f"{LISTENER}:pulsar://127.0.0.1:{node.client}",
+        "advertisedListeners": f"internal:pulsar://127.0.0.1:{node.internal},"
+        f"{LISTENER}:pulsar://127.0.0.1:{node.advertised}",
+        "internalListenerName": "internal",
+        "managedLedgerDefaultEnsembleSize": min(3, bookies),
+        "managedLedgerDefaultWriteQuorum": min(3, bookies),
+        "managedLedgerDefaultAckQuorum": min(2, bookies),
+        "brokerDeduplicationEnabled": "false",
+        "allowAutoTopicCreation": "false",
+        # Nothing moves unless a fault moves it, and nothing written is deleted while a run may still read it.
+        "loadBalancerSheddingEnabled": "false",
+        "loadBalancerAutoBundleSplitEnabled": "false",
+        "loadBalancerAutoUnloadSplitBundlesEnabled": "false",
+        "brokerDeleteInactiveTopicsEnabled": "false",
+        "defaultRetentionTimeInMinutes": -1,
+        "defaultRetentionSizeInMB": -1,
+        # Parts that no experiment uses, each with topics, threads or start-up time of its own.
+        "functionsWorkerEnabled": "false",
+        "webSocketServiceEnabled": "false",
+        "systemTopicEnabled": "false",
+        "topicLevelPoliciesEnabled": "false",
+        # Memory and threads for three brokers on a small machine.
+        "managedLedgerCacheSizeMB": 64,
+        "numHttpServerThreads": 8,
+        "numIOThreads": 4,
+        "numOrderedExecutorThreads": 2,
+        "bookkeeperClientNumIoThreads": 2,
+        "bookkeeperClientNumWorkerThreads": 2,
+        "maxMessagePublishBufferSizeInMB": 64,
+    }
+
+
+def _write(path: Path, settings: dict[str, object]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    return path
+
+
+def _proxies(lab: Lab, nodes: list[Node], progress: Progress) -> str:
+    with toxiproxy.start(lab, progress) as client:
+        for node in nodes:
+            toxiproxy.proxy(client, node.name, listen_port=node.advertised, upstream_port=node.client)
+        return client.url
+
+
+def _bookie(number: int) -> str:
+    return f"pulsar-bookie-{number}"
+
+
+def _endpoints(lab: Lab, nodes: list[Node], bookies: list[int], toxiproxy_url: str | None) -> Endpoints:
+    def service(ports: list[int]) -> str:
+        return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    admin_urls = [f"http://127.0.0.1:{node.web}" for node in nodes]
+    return Endpoints(
+        system="pulsar",
+        client_bootstrap=service([node.advertised for node in nodes]),
+        direct_bootstrap=service([node.internal for node in nodes]),
+        admin_urls=admin_urls,
+        listener_name=LISTENER,
+        toxiproxy_url=toxiproxy_url,
+        brokers=[
+            Broker(
+                id=f"127.0.0.1:{node.web}",
+                client_port=node.client,
+                proxy=node.name if node.proxy else None,
+                proxy_port=node.proxy,
+                status_file=lab.kept[node.name].status_file,
+                hold_file=lab.kept[node.name].hold_file,
+                admin_url=admin_url,
+            )
+            for node, admin_url in zip(nodes, admin_urls, strict=True)
+        ],
+        bookies=[
+            Broker(
+                id=f"127.0.0.1:{port}",
+                client_port=port,
+                status_file=lab.kept[_bookie(number)].status_file,
+                hold_file=lab.kept[_bookie(number)].hold_file,
+            )
+            for number, port in enumerate(bookies, 1)
+        ],
+    )

@@ -1,0 +1,80 @@
+"""A system under test on this machine: its lab of processes, its endpoints, and an admin that can ask it things."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, Self
+
+from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import System
+from dedup_lab.caches import Progress
+from dedup_lab.systems import kafka, labs, pulsar
+from dedup_lab.systems.labs import Lab
+from dedup_runners.admins import Admin, connect
+from dedup_runners.chaos import sites
+from dedup_runners.chaos.sites.protocol import Site
+
+
+class Product(Protocol):
+    """The module of a product that can be started on this machine."""
+
+    PROVISION_S: float
+    """About how many seconds its processes take to start and to end, when nothing has to be fetched."""
+
+    def start(self, lab: Lab, *, version: str, proxied: bool, progress: Progress) -> Endpoints:
+        """Start its processes and return once a message went through the clients' path and back."""
+        ...
+
+
+PRODUCTS: Final[Mapping[str, Product]] = {"kafka": kafka, "pulsar": pulsar}
+
+
+class RunningSystem(NamedTuple):
+    """A started system; `close` it and nothing is left but its logs."""
+
+    lab: Lab
+    endpoints: Endpoints
+    admin: Admin
+    site: Site
+
+    @classmethod
+    def start(cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None]) -> Self:
+        """Start the system's processes and return when a message was written and read back."""
+        lab = labs.create(logs)
+        seen: set[str] = set()
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in seen:
+                seen.add(what)
+                note(f"{system.name}: {what}")
+
+        try:
+            endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)
+            admin = connect(endpoints)
+            warm_up(admin)
+            return cls(lab, endpoints, admin, sites.connect(endpoints))
+        except BaseException:
+            lab.close()
+            raise
+
+    def dead(self) -> str | None:
+        """The first process that died and will not come back, in words; None if all live or are held down."""
+        try:
+            self.lab.check()
+        except PlatformError as error:
+            return str(error)
+        return None
+
+    def close(self) -> None:
+        self.site.close()
+        self.admin.close()
+        self.lab.close()
+
+
+def warm_up(admin: Admin) -> None:
+    """Make and remove a topic, so that the first run does not pay for what a broker loads when it is first asked."""
+    topic = admin.topic_name("dedup-warm-up", deduplication=False)
+    admin.create_topic(topic, partitions=1, deduplication=False)
+    with suppress(PlatformError):  # it is in nobody's way
+        admin.delete_topic(topic)

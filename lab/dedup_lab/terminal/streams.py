@@ -1,0 +1,69 @@
+"""Standard output and standard error that the machine may refuse: a full disk, /dev/full.
+
+Without standard output there is no answer, so that is an error. What is said on standard error is lost, and the exit
+code stays the verdict's: Python's own exit code for an error that it cannot print is 1, which here means "fail".
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from dedup.process import machines
+
+
+class Stream:
+    """A standard stream; `refuse` is called when the machine does not take what is written."""
+
+    def __init__(self, stream: TextIO, refuse: Callable[[OSError], None]) -> None:
+        self._stream, self._refuse = stream, refuse
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._watched():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._watched():
+            self._stream.flush()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            discard(self._stream)
+            self._refuse(error)
+
+
+def guard() -> None:
+    """From now on standard output and standard error are of this kind; a stream that was closed stays None."""
+    if sys.stdout is not None:
+        sys.stdout = cast(TextIO, Stream(sys.stdout, _no_output))
+    if sys.stderr is not None:
+        sys.stderr = cast(TextIO, Stream(sys.stderr, _no_log))
+
+
+def flush() -> None:
+    """Find now, and not when Python ends, what standard output does not take."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def discard(stream: TextIO) -> None:
+    """Whatever is still written to the stream goes nowhere; otherwise Python's last flush changes the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _no_output(error: OSError) -> None:
+    raise machines.refusal(error, "standard output") or error
+
+
+def _no_log(_error: OSError) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""The resource DedupExperiment, made from the models: its schema, and rules in CEL."""

@@ -1,0 +1,290 @@
+"""What the API server checks of an experiment beyond types and bounds: rules in CEL, each with words for a user.
+
+The models of `dedup.experiment.spec` refuse the same, but in a cluster they can speak only when the resource is stored
+already; these rules speak at `kubectl apply`. They say everything a second time, in another language, so one table of
+wrong specs is put to both doors (tests/operator/wrong_specs.py): a rule that is missing on one side fails a test.
+
+The API server estimates what a rule costs at most from the bounds of the lists and strings it walks, and refuses a
+definition whose rules could cost too much. That is why everything is bounded.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel
+
+from dedup.experiment.artifacts import Artifacts
+from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
+from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
+from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
+from dedup.experiment.systems import EXISTING, PRODUCTS, Product
+from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
+from dedup.faults.kinds import Need
+from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
+from dedup.parts import PATTERNS
+from dedup.quantities import PATTERN, format_duration
+
+LIMITS: Final = {
+    "gt": (">", "more than"),
+    "ge": (">=", "at least"),
+    "lt": ("<", "less than"),
+    "le": ("<=", "at most"),
+}
+"""The bounds of a duration by their names in pydantic: their sign in CEL, and in words."""
+
+
+class Rule(NamedTuple):
+    """`holds` is true of a right value, which it knows as `self`; `message` says what is wrong and what to do.
+
+    `says` is CEL that makes the message from the value, but only from a short text: the API server knows no bound for
+    the length of a number as text, and refuses what could cost it too much. `field` points to where the value stands.
+    """
+
+    holds: str
+    message: str
+    says: str | None = None
+    field: str | None = None
+
+    def written(self) -> dict[str, str]:
+        """As an item of `x-kubernetes-validations`."""
+        rule = {"rule": self.holds, "message": self.message}
+        if self.says is not None:
+            rule["messageExpression"] = self.says
+        if self.field is not None:
+            rule["fieldPath"] = f".{self.field}"
+        return rule
+
+
+def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
+    """The rules that span several keys of a model."""
+    return _RULES.get(model, ())
+
+
+def matching(pattern: str, field: str | None = None) -> Rule:
+    """A text, or the text in a field of an object, matches one of the models' `PATTERNS`.
+
+    The API server itself says the expression only.
+    """
+    text = f"self.{field}" if field else "self"
+    return Rule(f"{text}.matches(r'{pattern}')", "; ".join(PATTERNS[pattern]), field=field)
+
+
+def duration(limits: Mapping[str, float]) -> Rule:
+    """A duration within `limits`, which are named as in pydantic: gt, ge, lt, le, in seconds."""
+    holds, bounds = [_is_duration("self")], []
+    for name, (sign, words) in LIMITS.items():
+        if name in limits and (name, limits[name]) != ("ge", 0):  # none is negative
+            bound = format_duration(limits[name])
+            holds.append(f"duration(self) {sign} duration('{bound}')")
+            bounds.append(f"{words} {bound}")
+    here = f", here {' and '.join(bounds)}" if bounds else ""
+    message = f"a duration is a whole number and a unit of ms, s, m or h{here}; write it like 10s"
+    return Rule(" && ".join(holds), message, says=f"'got ' + self + '; {message}'")
+
+
+def keys_within(length: int) -> Rule:
+    """The keys of a map are bounded; a structural schema cannot say it."""
+    return Rule(f"self.all(key, size(key) <= {length})", f"a key has at most {length} characters; shorten it")
+
+
+def _is_duration(text: str) -> str:
+    return f"{text}.matches('{PATTERN}')"
+
+
+def _one_of(what: str, *keys: str) -> Rule:
+    """A union: exactly one of the keys is given. A key without a value gives nothing."""
+    given = ", ".join(f"has(self.{key})" for key in keys)
+    *most, last = keys
+    return Rule(
+        f"[{given}].exists_one(given, given)",
+        f"{what} is exactly one of {', '.join(most)} and {last}; "
+        "give one of these keys, with a mapping below it, and no other",
+    )
+
+
+def _library(product: Product) -> Rule:
+    """The client library speaks the product's protocol."""
+    named = " || ".join(f"self.client.library == '{each.library}'" for each in speaking(product.protocol))
+    return Rule(
+        f"!has(self.{product.key}) || !has(self.client.library) || {named}",
+        f"it does not speak to {product.key}; write {libraries(product.protocol)} or take the key out",
+        field="client.library",
+    )
+
+
+def _existing(product: Product) -> Rule:
+    """The keys of a system of that product that is there already."""
+    at, (needed, optional) = "self.deploy.existing", EXISTING[product.protocol]
+    known = [field.alias or name for name, field in Existing.model_fields.items()]
+    foreign = [key for key in known if key not in (*needed, *optional)]
+    keys = [*(f"has({at}.{key})" for key in needed), *(f"!has({at}.{key})" for key in foreign)]
+    return Rule(
+        f"!has(self.{product.key}) || !has(self.deploy) || !has({at}) || {' && '.join(keys)}",
+        f"a {product.name} that is there already has {' and '.join(needed)}, "
+        f"and may have {' and '.join(optional)}; give these keys and no other",
+        field="deploy",
+    )
+
+
+def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
+    """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`."""
+    return Rule(
+        f"!self.variants.exists(variant, variant.expect in {others}) || "
+        f"self.variants.all(variant, !(variant.expect in {these}) || variant.deduplication == '{wanted}')",
+        f"{words} deduplication; write {wanted}, or change what the variants expect",
+        field="variants",
+    )
+
+
+def _settings(client: Client) -> Rule:
+    """The client's own settings are on its list, where it is the client: by name, or as its protocol's default."""
+    default, *others = speaking(client.protocol)
+    by_default = " && ".join(f"!has(self.{each.key})" for each in PRODUCTS.values() if each.protocol == client.protocol)
+    other = f"self.client.library != '{client.library}'"
+    if client != default:
+        is_not = f"!has(self.client.library) || {other}"
+    else:
+        is_not = f"(has(self.client.library) ? {other} : {by_default})" if others else by_default
+    known = ", ".join(f"'{name}'" for name in client.allowed)
+    return Rule(
+        f"{is_not} || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
+        f"{RULE}; {ADVICE}",
+        field="client.properties",
+    )
+
+
+def _choices(need: Need, there: str) -> Iterator[Rule]:
+    """Values of faults' settings need something; `there` is CEL that says whether a spec has it."""
+    for kind in KINDS:
+        for choice in kind.choices:
+            if choice.need is need:
+                at = f"fault.{kind.key}"
+                other = f"!has({at}) || {at}.{kind.alias(choice.field)} != '{choice.value}'"
+                yield Rule(f"{there} || self.faults.all(fault, {other})", choice.said, field="faults")
+
+
+_CONTROL: Final = f"['{Expectation.DUPLICATES}']"
+_TREATMENT: Final = str([each.value for each in Expectation if each.forbids_copies])
+
+_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
+    System: (
+        _one_of("a system", *PRODUCTS),
+        *map(_library, PRODUCTS.values()),
+        *map(_existing, PRODUCTS.values()),
+        Rule(
+            f"!has(self.deploy) || !has(self.deploy.existing) || !{_is_duration('self.network.latency')} || "
+            "duration(self.network.latency) == duration('0s')",
+            "clients of a system that is there already go straight to its brokers, where no proxy can delay them; "
+            "take network.latency out, or let the system be deployed",
+            field="network",
+        ),
+        Rule(
+            " || ".join(
+                (
+                    *(f"has(self.{product.key})" for product in PRODUCTS.values() if STRIMZI in product.charts),
+                    "!has(self.deploy) || !has(self.deploy.chart)",
+                )
+            ),
+            "Strimzi runs Kafka and nothing else; write kafka, or take deploy out",
+            field="deploy",
+        ),
+        *map(_settings, CLIENTS.values()),
+    ),
+    Deploy: (_one_of("a deployment", "existing", "chart"),),
+    Existing: (
+        Rule(
+            "!has(self.serviceUrl) && !has(self.adminUrl) || has(self.tls) == "
+            "(has(self.serviceUrl) && self.serviceUrl.startsWith('pulsar+ssl://') || "
+            "has(self.adminUrl) && self.adminUrl.startsWith('https://'))",
+            "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates; "
+            "write tls with pulsar+ssl:// or https://, and with these only",
+        ),
+        Rule(
+            "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
+            f"{PLAIN_RULE}; write tls, or a SCRAM mechanism",
+            field="sasl",
+        ),
+        Rule(
+            "!has(self.token) || (!has(self.serviceUrl) || self.serviceUrl.startsWith('pulsar+ssl://')) && "
+            "(!has(self.adminUrl) || self.adminUrl.startsWith('https://'))",
+            f"{TOKEN_RULE}; write pulsar+ssl:// and https://, or take token out",
+            field="token",
+        ),
+    ),
+    Artifacts: (_one_of("a place for artifacts", "s3", "pvc"),),
+    Workload: (
+        Rule(
+            "self.messages >= self.partitions",
+            "there are more partitions than messages, and each gets at least one message; "
+            "send more or use fewer partitions",
+            field="messages",
+        ),
+    ),
+    Fault: (
+        _one_of("a fault", *(kind.key for kind in KINDS)),
+        Rule(
+            f"self.name != '{LATENCY_FAULT}'",
+            "the system's own network latency has this name; choose another",
+            field="name",
+        ),
+    ),
+    Spec: (
+        Rule(
+            f"size(self.systems) * size(self.variants) * self.runs <= {MAX_RUNS}",
+            f"at most {MAX_RUNS:,} make an experiment, over all systems and variants; "
+            "ask for fewer runs, or make two experiments of it",
+            field="runs",
+        ),
+        Rule(
+            f"!has(self.workload.messagesPerSecond) || !{_is_duration('self.timeouts.run')} || "
+            "self.workload.messages < self.workload.messagesPerSecond * duration(self.timeouts.run).getSeconds()",
+            "a run is cancelled after timeouts.run, and so many messages take longer at workload.messagesPerSecond; "
+            "send fewer or more of them in a second, or give the run more time",
+            field="workload",
+        ),
+        Rule(
+            "self.faults.all(fault, fault.at.message <= self.workload.messages)",
+            "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
+            "name an earlier message or send more",
+            field="faults",
+        ),
+        *(
+            Rule(
+                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || "
+                f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
+                f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run))",
+                f"a run is cancelled after timeouts.run, so a fault's {kind}.{lasts} is less than that; "
+                "make the fault shorter or give the run more time",
+                field="faults",
+            )
+            for kind, lasts in ((each.key, each.alias(each.lasting)) for each in KINDS if each.lasting)
+        ),
+        *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
+        Rule(
+            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
+            f"self.faults.all(fault, {' || '.join(f'has(fault.{kind.key})' for kind in KINDS if kind.on_existing)})",
+            "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
+            f"off, and its pods are not the experiment's to hurt; write {possible_on_existing()}, or let the system be "
+            "deployed",
+            field="faults",
+        ),
+        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
+        *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
+        _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),
+        _switch(_TREATMENT, _CONTROL, "Enabled", TREATMENT_SWITCH),
+        Rule(
+            "self.systems.all(one, self.systems.all(other, one.name == other.name || "
+            "self.variants.all(this, self.variants.all(that, "
+            "one.name + '-' + this.name != other.name + '-' + that.name))))",
+            "runs are called SYSTEM-VARIANT, and two of them would be called the same, "
+            'as variant "b-c" on system "a" and variant "c" on system "a-b" would; rename one of them',
+            field="variants",
+        ),
+    ),
+}
+
+
+def written(rules: Iterable[Rule]) -> dict[str, Any]:
+    """The rules as the keyword of a schema; no keyword for no rules."""
+    validations = [rule.written() for rule in rules]
+    return {"x-kubernetes-validations": validations} if validations else {}

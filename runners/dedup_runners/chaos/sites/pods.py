@@ -1,0 +1,240 @@
+"""Brokers as containers of pods, which the kubelet starts again.
+
+A kill writes into the chart's hold folder until when the broker is to stay down, and sends SIGKILL to the process named
+there (docs/charts.md): all of it one line to a shell kept open in the container, and nothing of it needs us afterwards.
+That it was killed is the kubelet's word: this very container ended with 137. That it is back is the start script's: a
+later container has removed the hold and written its process.
+
+The clients' connections are those that come from this pod's own addresses, for clients are containers of the same pod.
+Only pods that consent by label are ever entered.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+
+import psutil
+from kubernetes.client import ApiClient
+from kubernetes.config import load_incluster_config
+from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
+
+from dedup.errors import PlatformError
+from dedup.experiment.endpoints import BrokerPod, Endpoints
+from dedup_runners.chaos import sockets
+from dedup_runners.chaos.containers import CONSENT, ApiContainers, Containers, Seen, Shell, ShellLost
+from dedup_runners.chaos.sites.protocol import Death, Victim
+from dedup_runners.chaos.sockets import Connection
+from dedup_runners.closing import Closing
+
+ANSWER_S: Final = 5.0
+OPEN_S: Final = 60.0
+"""Before a fault; a shell that is lost in the midst of one has to answer sooner."""
+FIRST_SIGN_S: Final = 10.0
+REOPEN_S: Final = 1.0
+TABLES: Final = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"
+UNDONE: Final = "nothing was done"
+
+
+class Pods(Closing):
+    """The `Site` of a system in a cluster (protocol.py). `addresses` are this pod's own."""
+
+    restart_grace_s = 330.0
+    """A kubelet waits up to five minutes before it starts a container that ends again and again."""
+
+    def __init__(self, endpoints: Endpoints, containers: Containers, addresses: Iterable[str] | None = None) -> None:
+        self._brokers = {broker.id: broker for broker in endpoints.brokers}
+        self._containers = containers
+        self._addresses = set(own_addresses() if addresses is None else addresses)
+        self._shells: dict[str, Shell] = {}
+        self._seen: dict[str, Seen] = {}
+        self._lost_at: dict[str, float] = {}
+        self._exits_of_gone_pods = 0
+
+    @classmethod
+    def of_this_cluster(cls, endpoints: Endpoints) -> Self:
+        """The site as a pod of the same cluster sees it, by its service account."""
+        if not Path(SERVICE_TOKEN_FILENAME).is_file():
+            raise PlatformError(
+                where="brokers in pods",
+                got=f"no token at {SERVICE_TOKEN_FILENAME}",
+                rule="they are reached through the API server, from a pod that has a service account",
+                todo="run it in a pod that mounts one",
+            )
+        load_incluster_config()
+        return cls(endpoints, ApiContainers(ApiClient()))
+
+    def warm_up(self) -> None:
+        """Open a shell in every broker that consents, and have each answer."""
+        for name in self._brokers:
+            if self._look(name).consents and name not in self._shells:
+                self._open(name)
+
+    def connections(self) -> dict[str, set[Connection]]:
+        return self._connections(sockets.ESTABLISHED)
+
+    def idle(self) -> bool:
+        """Where a broker cannot be looked into, our end has to tell that it has closed; else it tells that itself.
+
+        For our end alone would take the connections to a pod that is gone, which nobody closes any more, for minutes.
+        """
+        ports = {broker.client_port for broker in self._brokers.values()}
+        consenting = {name for name in self._brokers if (self._seen.get(name) or self._look(name)).consents}
+        states = sockets.ESTABLISHED if consenting == self._brokers.keys() else sockets.AT_CLIENT
+        if any(each.there[1] in ports for each in sockets.mine(os.getpid(), states)):
+            return False
+        found = self._connections(sockets.AT_BROKER)
+        return found.keys() == consenting and not any(found.values())
+
+    def victim(self, broker: str) -> Victim:
+        pod, seen = self._pod(broker), self._seen.get(broker) or self._look(broker)
+        if not seen.consents:
+            raise _refusal(pod, f"no label {'='.join(CONSENT)}", "only pods that consent are hurt", "label the pod")
+        if pod.hold is None:
+            rule = "a kill needs a chart that can hold the restart (docs/charts.md)"
+            raise _refusal(pod, "no folder for the hold", rule, "use one of our charts, or podDelete")
+        if broker in self._shells and broker not in self._ask_all("true", [broker]):
+            self._lost_at.pop(broker, None)  # what ended since we looked is not killed again
+        if broker not in self._shells and not self._reopen(broker):
+            raise _refusal(pod, "no running container", "only a living broker is killed", "read its log")
+        life = self._seen[broker].life
+        return Victim(broker, life, {"pod": pod.name, "container": life})
+
+    def kill(self, victim: Victim, down_s: float) -> None:
+        pod, shell = self._pod(victim.broker), self._shells.pop(victim.broker)
+        hold_s = math.ceil(down_s) + 1  # the second that has begun does not count
+        struck = (
+            f"read -r process <{pod.hold}/pid"
+            f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
+            f' && kill -9 "$process" || echo "{UNDONE}"'
+        )
+        try:
+            shell.send(struck)
+        except ShellLost:
+            shell.close()
+            rule = "a kill is sent to a shell that answered just now"
+            raise _refusal(pod, "a shell that is gone", rule, "read its log: the broker ended by itself") from None
+        try:
+            said = "" if shell.ended(FIRST_SIGN_S) else shell.answer(ANSWER_S)
+        except ShellLost:
+            return  # whether by our signal or for another reason, the kubelet will tell
+        finally:
+            shell.close()
+        if UNDONE in said:
+            rule = "a broker of our charts names its process there"
+            raise _refusal(pod, f"no process in {pod.hold}/pid that could be killed", rule, "read its log")
+
+    def death(self, victim: Victim) -> Death | None:
+        seen = self._look(victim.broker)
+        code = seen.ends.get(victim.life)
+        return None if code is None else Death(code, {**victim.about, "restarts": seen.restarts})
+
+    def restarted(self, victim: Victim) -> dict[str, Any] | None:
+        seen, hold = self._look(victim.broker), self._pod(victim.broker).hold
+        if not seen.running or seen.life == victim.life:
+            return None
+        if victim.broker not in self._shells and not self._reopen(victim.broker):
+            return None
+        command = f"[ ! -e {hold}/until ] && cat {hold}/pid 2>/dev/null"
+        pid = self._ask_all(command, [victim.broker]).get(victim.broker, "").strip()
+        return {"container": seen.life, "pid": int(pid)} if pid.isdigit() else None
+
+    def run(self, victim: Victim, script: str) -> str:
+        pod = self._pod(victim.broker)
+        said = self._ask_all(f"read -r process <{pod.hold}/pid && {{ {script}; }}", [victim.broker])
+        if victim.broker not in said:
+            raise _refusal(pod, "no answer", "a shell in it answers", "read its log")
+        return said[victim.broker]
+
+    def exits(self) -> int:
+        now = [self._look(name) for name in self._brokers]
+        still_down = sum(1 for seen in now if seen.life in seen.ends)
+        return self._exits_of_gone_pods + sum(seen.restarts for seen in now) + still_down
+
+    def close(self) -> None:
+        for shell in self._shells.values():
+            shell.close()
+        self._shells.clear()
+
+    def _pod(self, broker: str) -> BrokerPod:
+        pod = self._brokers[broker].pod
+        assert pod is not None
+        return pod
+
+    def _look(self, broker: str) -> Seen:
+        """Ask the API server; a pod that has taken another's place means that the other's container ended, too."""
+        now, before = self._containers.look(self._pod(broker)), self._seen.get(broker)
+        if before is not None and before.uid != now.uid:
+            self._exits_of_gone_pods += before.restarts + 1
+        self._seen[broker] = now
+        return now
+
+    def _open(self, broker: str, within_s: float = OPEN_S) -> None:
+        shell = self._containers.shell(self._pod(broker))
+        try:
+            shell.send("echo ready")
+            shell.answer(within_s)
+        except ShellLost as error:
+            shell.close()
+            raise _refusal(self._pod(broker), str(error) or "an end", "a shell in it answers", "read its log") from None
+        self._shells[broker] = shell
+
+    def _reopen(self, broker: str) -> bool:
+        """Whether there is a shell again, in whatever life the broker has now; tried once a second."""
+        if time.monotonic() < self._lost_at.get(broker, 0.0) + REOPEN_S:
+            return False
+        self._lost_at[broker] = time.monotonic()
+        try:
+            if not self._look(broker).running:
+                return False
+            self._open(broker, ANSWER_S)
+        except PlatformError:
+            return False
+        return True
+
+    def _ask_all(self, command: str, brokers: Iterable[str] | None = None) -> dict[str, str]:
+        """Each shell's answer, all asked at once; without those that are lost, which are opened again by and by."""
+        wanted = [name for name in (brokers or self._brokers) if self._has_shell(name)]
+        asked, answers = [name for name in wanted if self._sent(name, command)], {}
+        for name in asked:
+            try:
+                answers[name] = self._shells[name].answer(ANSWER_S)
+            except ShellLost:
+                self._lose(name)
+        return answers
+
+    def _has_shell(self, broker: str) -> bool:
+        consents = broker in self._seen and self._seen[broker].consents
+        return broker in self._shells or (consents and self._reopen(broker))
+
+    def _sent(self, broker: str, command: str) -> bool:
+        try:
+            self._shells[broker].send(command)
+        except ShellLost:
+            self._lose(broker)
+            return False
+        return True
+
+    def _lose(self, broker: str) -> None:
+        self._shells.pop(broker).close()
+        self._lost_at[broker] = time.monotonic()
+
+    def _connections(self, states: frozenset[str]) -> dict[str, set[Connection]]:
+        return {name: self._clients(name, rows, states) for name, rows in self._ask_all(TABLES).items()}
+
+    def _clients(self, broker: str, rows: str, states: frozenset[str]) -> set[Connection]:
+        port = self._brokers[broker].client_port
+        found = sockets.connections(rows.splitlines(), states)
+        return {each for each, _ in found if each.here[1] == port and each.there[0] in self._addresses}
+
+
+def own_addresses() -> set[str]:
+    """The addresses of this pod, by which brokers see it."""
+    found = {each.address.partition("%")[0] for card in psutil.net_if_addrs().values() for each in card}
+    return found - {"127.0.0.1", "::1"}
+
+
+def _refusal(pod: BrokerPod, got: str, rule: str, todo: str) -> PlatformError:
+    return PlatformError(where=f"pod {pod.namespace}/{pod.name}", got=got, rule=rule, todo=todo)

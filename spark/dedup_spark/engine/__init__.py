@@ -1,0 +1,1 @@
+"""The parts of the judge: from rows to counts and findings, chunk by chunk."""

@@ -1,0 +1,68 @@
+"""Re-reads and disputes: what a reader that did not go straight through a partition read more than once.
+
+Where positions rise (dedup_spark/engine/positions.py) nothing of this exists, and no row needs to be looked at. Of a
+run where they do not, all messages read are sorted by position. A row that is equal to one that arrived before it is a
+re-read and is dropped, before anything else is counted. Two messages at one position are a dispute: somebody's error.
+What is left is reduced to islands like any other history.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from dedup_spark.engine.chunks import Note, reduce_again
+from dedup_spark.engine.columns import Columns, Mask, firsts, groups, size, taken
+from dedup_spark.engine.islands import DISPUTED, ISLAND, READ
+from dedup_spark.engine.positions import Ends, gaps_within, spans_of
+
+ROW: Final = ("run", "chunk", "partition", "ledger", "entry", "batch", "stream", "value", "arrival")
+"""The columns of a row read, on its way to where its position is judged."""
+
+ENTRIES: Final = 1 << 12
+"""Rows of so many entries lie with one worker, and it tells of them together; it judges some whole entries at a time,
+for a batch may hold thousands of messages."""
+
+PORTION: Final = 1 << 18
+"""So many rows are judged at once, at some 300 bytes each, and as many more as belong to the same entry."""
+
+POSITION: Final = ("run", "partition", "ledger", "entry", "batch")
+
+
+def clean(rows: Columns, ends: Mapping[int, Ends]) -> tuple[Columns, Columns, list[Note]]:
+    """Rows without re-reads, the disputed messages as islands of their own, and a note for every ENTRIES entries.
+
+    Of entries with a row here, all rows must be here.
+    """
+    rows = taken(rows, np.lexsort([rows[name] for name in ("arrival", "value", "stream", *reversed(POSITION))]))
+    position = firsts(*(rows[name] for name in POSITION))
+    message = position | firsts(rows["stream"], rows["value"])
+    place = np.cumsum(position) - 1
+    disputed = message & (np.bincount(place[message], minlength=len(place))[place] > 1)
+    apart = firsts(rows["run"], rows["partition"], rows["ledger"], rows["entry"] // ENTRIES)
+    notes = [_note(taken(rows, some), message[some], (disputed & position)[some], ends) for some in groups(apart)]
+    return taken(rows, message), _disputes(taken(rows, disputed)), notes
+
+
+def _note(rows: Columns, message: Mask, disputes: Mask, ends: Mapping[int, Ends]) -> Note:
+    run = int(rows["run"][0])
+    still = np.zeros(len(message), np.int64)
+    at = rows | {"length": still + 1, "step": still}
+    note = Note(run, int(rows["chunk"][0]), READ)
+    note.spans, note.gaps = spans_of(at), gaps_within(at, ends[run])
+    note.re_reads, note.disputes = int(np.count_nonzero(~message)), int(np.count_nonzero(disputes))
+    return note
+
+
+def _disputes(rows: Columns) -> Columns:
+    nothing = np.zeros(len(rows["run"]), np.int64)
+    found = dict.fromkeys(ISLAND, nothing) | {name: rows[name] for name in ("run", "stream", "value")}
+    return found | {"kind": nothing + DISPUTED, "length": nothing + 1}
+
+
+def by_chunk(rows: Columns, kept: Mask | None = None) -> Iterator[tuple[Columns, Note]]:
+    """The islands of rows, sorted by chunk and arrival, with the note of each chunk; `kept`: only of those."""
+    for one in groups(firsts(rows["chunk"])):
+        clean = taken(rows, one) if kept is None else taken(taken(rows, one), kept[one])
+        if size(clean):
+            yield reduce_again(clean, int(clean["run"][0]), int(clean["chunk"][0]))

@@ -1,0 +1,253 @@
+"""Judging by value: all that was sent, told and read of the same messages, side by side.
+
+Islands of one (run, stream) are cut at each other's ends, so that two *pieces* have the same values or none in common;
+the values they share are an *interval*. Whatever is true of an interval's first value is true of all of them, and so
+the rules of docs/design.md §6 are written for intervals as if they were values that weigh `length`. Whoever judges a
+range of values needs all islands of that range and nothing else.
+
+Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
+lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
+lane is part of a duplicate block. So is told here, where sends and outcomes meet, which messages were under way during
+which fault (dedup/judgement/findings.py). Blocks and ranges go on to dedup_spark/engine/stretches.py, to be put
+together.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dedup.judgement.anomalies import MAX_WITNESSES
+from dedup.judgement.counts import JUMP_COUNTS
+from dedup.judgement.findings import RANGES
+from dedup_spark.engine import tails
+from dedup_spark.engine.borders import Carry
+from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
+from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
+from dedup_spark.engine.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, READ, SENT, TOLD, cut
+from dedup_spark.engine.stretches import of_intervals, of_repeats
+
+OK, FAIL = 0, 1
+POSITION: Final = ("partition", "ledger", "entry", "batch")
+EVERY_WINDOW: Final = -1
+
+
+def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns, Columns]:
+    """What islands show of each run, if all islands of their values are here; the stretches; and the jumps."""
+    if not len(islands["run"]):
+        return {}, dict.fromkeys(STRETCH, islands["run"]), dict.fromkeys(JUMP, islands["run"])
+    pieces, intervals = cut_at_ends(carry.applied(islands))
+    reads = taken(pieces, pieces["kind"] == READ)
+    reads = taken(reads, np.lexsort([reads[name] for name in ("place", "partition", "interval")]))
+    first = firsts(reads["interval"], reads["partition"])
+    again = ~first
+    intervals["windows"] = _windows(pieces, len(intervals["run"]))
+    reads["windows"] = intervals["windows"][reads["interval"]]
+    states = _states(pieces, reads, intervals)
+    # The highest value read before an interval's first piece is none of its own values, so it is above all or below.
+    backwards = first & (reads["highest"] > reads["value"])
+    for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
+        states[name] = np.zeros(len(intervals["run"]), dtype=bool)
+        states[name][reads["interval"][shown]] = True
+    run_starts = np.flatnonzero(firsts(intervals["run"]))
+    runs = intervals["run"][run_starts].tolist()
+    findings = {run: Findings() for run in runs}
+    for kind in (SENT, TOLD, READ):
+        own = islands["kind"] == kind
+        rows = np.zeros(len(runs), np.int64)
+        np.add.at(rows, np.searchsorted(runs, islands["run"][own]), islands["length"][own])
+        for run, number in zip(runs, rows.tolist(), strict=True):
+            findings[run].rows[kind] = number
+    for name, weight in _weights(states).items():
+        sums = np.add.reduceat(weight * intervals["length"], run_starts)
+        for run, number in zip(runs, sums.tolist(), strict=True):
+            findings[run].numbers[name] = number
+    for run in np.unique(intervals["run"][states["torn"]]).tolist():
+        findings[run].torn = True
+    anomalies = _anomalies(states)
+    for name, found in anomalies.items():
+        for run, message, positions in _witnesses(found, intervals, reads):
+            findings[run].witnesses.setdefault(name, {})[message] = positions
+    jumps = _find_events(reads, again, findings)
+    ranges = (of_intervals(taken(intervals, anomalies[name]), kind) for kind, name in enumerate(RANGES, 1))
+    return findings, joined((of_repeats(reads, first), *ranges), STRETCH), jumps
+
+
+def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
+    """Pieces, each with the number of its interval; and the intervals: run, stream, value, length, in that order."""
+    bucket = islands["value"] // BUCKET
+    order = np.lexsort((bucket, islands["stream"], islands["run"]))
+    islands, bucket = taken(islands, order), bucket[order]
+    group = np.cumsum(firsts(islands["run"], islands["stream"], bucket)) - 1
+    begin = group * BUCKET + islands["value"] % BUCKET
+    end = begin + islands["length"]
+    borders = np.unique(np.concatenate((begin, end)))
+    pieces = _between(islands, begin, end, borders)
+    several = pieces["length"] > 1
+    by_entry, by_batch = (np.unique(pieces["interval"][several & (pieces["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
+    crossing = np.intersect1d(by_entry, by_batch)
+    if len(crossing):
+        # Positions that move in different ways may agree at a single value: such pieces are cut into single values.
+        interval, part = repeated(borders[crossing + 1] - borders[crossing])
+        borders = np.union1d(borders, borders[crossing][interval] + part)
+        pieces = _between(islands, begin, end, borders)
+    present = np.zeros(len(borders), dtype=bool)
+    present[pieces["interval"]] = True
+    pieces["interval"] = (np.cumsum(present) - 1)[pieces["interval"]]
+    intervals = {}
+    for name in ("run", "stream", "value", "length"):
+        intervals[name] = np.empty(np.count_nonzero(present), np.int64)
+        intervals[name][pieces["interval"]] = pieces[name]
+    return pieces, intervals
+
+
+def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> Columns:
+    first = np.searchsorted(borders, begin)
+    island, part = repeated(np.searchsorted(borders, end) - first)
+    interval = first[island] + part
+    pieces = cut(islands, island, borders[interval] - begin[island], borders[interval + 1] - borders[interval])
+    return pieces | {"interval": interval}
+
+
+def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, Any]:
+    """Of each interval: was it sent, what was told of it, how often was it read."""
+
+    def any_of(which: Mask) -> Mask:
+        found = np.zeros(len(intervals["run"]), dtype=bool)
+        found[pieces["interval"][which]] = True
+        return found
+
+    kind, outcome = pieces["kind"], pieces["outcome"]
+    told = kind == TOLD
+    ok, unsure = any_of(told & (outcome == OK)), any_of(told & (outcome != OK) & (outcome != FAIL))
+    told_of = any_of(told)
+    copies = np.bincount(reads["interval"], minlength=len(intervals["run"]))
+    unread = _unread(pieces, told & (pieces["placed"] == 1), reads, copies)
+    return {
+        "sent": any_of(kind == SENT),
+        "told": told_of,
+        "ok": ok,
+        "fail": told_of & ~ok & ~unsure,
+        "copies": copies,
+        "elsewhere": any_of(unread) & (copies > 0),
+        "torn": any_of(unread & tails.in_batches(pieces)),
+        "disputed": any_of(kind == DISPUTED),
+    }
+
+
+def _windows(pieces: Columns, intervals: int) -> Column:
+    """The faults, as bits, during which an interval's messages were under way: sent before the end of each, and with
+    the last outcome after its beginning or none at all."""
+    sent, told = np.zeros(intervals, np.int64), np.zeros(intervals, np.int64)
+    if not pieces["windows"].any():
+        return sent
+    for bits, kind in ((sent, SENT), (told, TOLD)):
+        which = pieces["kind"] == kind
+        np.bitwise_or.at(bits, pieces["interval"][which], pieces["windows"][which])
+    ended = np.zeros(intervals, dtype=bool)
+    ended[pieces["interval"][pieces["kind"] == TOLD]] = True
+    return sent & np.where(ended, told, EVERY_WINDOW)
+
+
+def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column) -> Mask:
+    """Which of the pieces acknowledged at a position were not read there."""
+    begin = np.cumsum(copies) - copies
+    unread = np.zeros(len(acknowledged), dtype=bool)
+    pending = np.flatnonzero(acknowledged)
+    copy = 0
+    while len(pending):
+        left = copies[pieces["interval"][pending]] > copy
+        unread[pending[~left]] = True
+        pending = pending[left]
+        read = begin[pieces["interval"][pending]] + copy
+        alike = np.logical_and.reduce([pieces[name][pending] == reads[name][read] for name in POSITION])
+        pending = pending[~alike]
+        copy += 1
+    return unread
+
+
+def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
+    """The intervals that show each anomaly."""
+    sent, told, ok, fail, copies = (state[name] for name in ("sent", "told", "ok", "fail", "copies"))
+    return {
+        "ack_mismatch": state["elsewhere"],
+        "failed_but_received": fail & (copies > 0),
+        "misplaced": state["misplaced"],
+        "not_received": ok & (copies == 0),
+        "outcomes_missing": sent & ~told,
+        "outcomes_unsent": told & ~sent,
+        "phantom": (copies > 0) & ~sent,
+        "position_conflicts": state["disputed"],
+        "received_no_ack": (copies == 1) & ~ok,
+        "send_backwards": state["backwards"],
+        "values_with_duplicates": copies > 1,
+    }
+
+
+def _weights(state: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """How often a value of an interval counts in each count of values or of rows."""
+    sent, ok, fail, copies = (state[name] for name in ("sent", "ok", "fail", "copies"))
+    numbers: dict[str, npt.NDArray[Any]] = {
+        "send": sent,
+        "ack": ok | fail,
+        "positive_ack": ok,
+        "negative_ack": fail,
+        "unknown": sent & ~ok & ~fail,
+        "received": copies,
+        "extra_copies": np.maximum(copies - 1, 0),
+    }
+    numbers |= _anomalies(state)
+    del numbers["position_conflicts"]  # positions are counted, where they are compared
+    return numbers
+
+
+def _witnesses(found: Mask, intervals: Columns, reads: Columns) -> list[tuple[int, tuple[int, int], tuple[str, ...]]]:
+    """The lowest values of the intervals found, of each run, and where they were read."""
+    which = np.flatnonzero(found)
+    run = intervals["run"][which]
+    which = which[_rank(run) < MAX_WITNESSES]
+    owner, offset = repeated(np.minimum(intervals["length"][which], MAX_WITNESSES))
+    which = which[owner]
+    few = _rank(intervals["run"][which]) < MAX_WITNESSES
+    which, offset = which[few], offset[few]
+    begin, end = (np.searchsorted(reads["interval"], which, side) for side in ("left", "right"))
+    listed = zip(which.tolist(), offset.tolist(), begin.tolist(), end.tolist(), strict=True)
+    return [
+        (
+            int(intervals["run"][i]),
+            (int(intervals["stream"][i]), int(intervals["value"][i]) + past),
+            tuple(_place(reads, read, past) for read in range(first, min(final, first + MAX_WITNESSES))),
+        )
+        for i, past, first, final in listed
+    ]
+
+
+def _rank(run: Column) -> Column:
+    first = firsts(run)
+    return np.arange(len(run)) - np.flatnonzero(first)[np.cumsum(first) - 1] if len(run) else run
+
+
+def _place(reads: Columns, read: int, past: int) -> str:
+    partition, ledger, entry, batch, step = (int(reads[name][read]) for name in (*POSITION, "step"))
+    return f"{partition}/{ledger}:{entry + past * (step == BY_ENTRY)}:{batch + past * (step == BY_BATCH)}"
+
+
+def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> Columns:
+    """Tells the findings of the jumps, and returns them all."""
+    jumps = reads["value"] != reads["last"] + 1
+    found, again = taken(reads, jumps), again[jumps]
+    found["jump"] = 2 * again.astype(np.int64) + (found["value"] <= found["last"])
+    order = np.argsort(found["run"], kind="stable")
+    events = {name: found[name][order] for name in JUMP}
+    for own in groups(firsts(events["run"])):
+        part = {name: events[name][own] for name in JUMP}
+        finding = findings[int(events["run"][own.start])]
+        finding.events = earliest({name: part[name] for name in EVENT})
+        finding.jumps = widest(part)
+        counted = np.bincount(part["jump"], minlength=len(JUMP_COUNTS)).tolist()
+        finding.numbers.update(dict(zip(JUMP_COUNTS, counted, strict=True)))
+        finding.sums.update({(name, "rows"): rows for name, rows in zip(JUMP_COUNTS, counted, strict=True)})
+    for jump, name in enumerate(JUMP_COUNTS):
+        alike = {column: events[column][events["jump"] == jump] for column in ("run", "windows")}
+        count_sums(findings, name, alike | {"length": alike["run"] * 0 + 1})
+    return events
