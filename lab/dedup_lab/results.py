@@ -20,10 +20,11 @@ from dedup.errors import SpecificationError
 from dedup.experiment.plans import Run
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import State
-from dedup.history.attempts import FAILURE, LOGS, Attempt, attempts_of, folder_of, note_ending
+from dedup.history.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
 from dedup.history.reports import SUMMARY
 from dedup.history.stores import write_whole
 from dedup.judgement.endings import Kind
+from dedup.wire.files import Failure
 
 EXPERIMENT: Final = "experiment.json"
 STATE: Final = "state.json"
@@ -80,7 +81,8 @@ class Results:
 
     def note_failure(self, system: str, stage: str, reason: str) -> None:
         """Keep why a system could not be had."""
-        write(self.logs(system) / FAILURE, json.dumps({"stage": stage, "reason": reason}, indent=1))
+        said = Failure(stage=stage, reason=reason)
+        write(self.logs(system) / Failure.FILE, said.model_dump_json(indent=1, exclude_unset=True))
 
 
 def is_local(name: str) -> bool:

@@ -19,8 +19,9 @@ from dedup.errors import EXIT_ERROR, SpecificationError, one_line
 from dedup.experiment import assignments
 from dedup.experiment.assignments import LAST_WORD, MISSED, Assignment
 from dedup.experiment.stages import Stage
-from dedup.history.attempts import FAILURE, note_ending
+from dedup.history.attempts import note_ending
 from dedup.judgement.endings import Kind
+from dedup.wire.files import Failure
 from dedup.wire.manifests import Manifest
 from dedup_runners import admins, claims, lifelines, programs
 from dedup_runners.admins import Admin
@@ -116,7 +117,7 @@ def _note(folder: Path, stage: Stage, error: Exception) -> None:
     Who ends a pod from outside ends all its programs, but not at the same instant: if another one went first, then we
     go now, and leave no word. That is how an interrupted attempt is told from one that failed by itself.
     """
-    if (folder / FAILURE).exists():
+    if (folder / Failure.FILE).exists():
         return
     time.sleep(ENDED_TOGETHER_S)
     note_ending(folder, stage.value, str(error), Kind.FAILED)

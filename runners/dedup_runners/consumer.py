@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from dedup.errors import PlatformError
+from dedup.wire.clients import Metric
 from dedup.wire.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
@@ -28,7 +29,6 @@ from dedup_runners.recording.journals import Observer, save_report, usage
 from dedup_runners.recording.recorders import Recorder
 
 READ_S: Final = 0.2
-REPORT: Final = "consumer.json"
 MAX_PROBLEMS: Final = 10
 MAX_HOLES: Final = 10
 """Judges name so many gaps; where there are more, none is asked for again."""
@@ -107,13 +107,13 @@ def consume(config: ConsumerConfig) -> None:
         leaving.enter_context(
             served(
                 "consumer", config.folder, config.run_id, config.metrics_host, config.metrics_port,
-                lambda: {"dedup_messages_received": consumption.received},
+                lambda: {Metric.RECEIVED: consumption.received},
             )
         )  # fmt: skip
         with programs.without_garbage_collection():
             missing = consumption.run()
         segments = recorder.close()
-    save_report(config.folder / REPORT, _report(config, consumption, missing, segments))
+    save_report(config.folder / ConsumerReport.FILE, _report(config, consumption, missing, segments))
 
 
 def _report(

@@ -4,7 +4,6 @@ Nothing is counted twice and the hot loop does nothing for it: a scrape asks the
 port that was chosen is written to `<role>.metrics.json` in the run's folder. No judgement ever reads these numbers.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +12,18 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from dedup.wire.clients import Metric
+from dedup.wire.files import METRICS, Listening
+
 HELP = {
-    "dedup_messages_sent": "messages handed to the client",
-    "dedup_messages_acknowledged": "messages with a final outcome",
-    "dedup_messages_received": "messages read back",
+    Metric.SENT: "messages handed to the client",
+    Metric.ACKNOWLEDGED: "messages with a final outcome",
+    Metric.RECEIVED: "messages read back",
 }
 
 
 class _Counters(Collector):
-    def __init__(self, run_id: str, read: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, run_id: str, read: Callable[[], dict[Metric, int]]) -> None:
         self._run_id, self._read = run_id, read
 
     def collect(self) -> Iterable[CounterMetricFamily]:
@@ -36,7 +38,7 @@ class _Counters(Collector):
 
 @contextmanager
 def served(
-    role: str, folder: Path, run_id: str, host: str, port: int | None, read: Callable[[], dict[str, int]]
+    role: str, folder: Path, run_id: str, host: str, port: int | None, read: Callable[[], dict[Metric, int]]
 ) -> Iterator[None]:
     """Serve what `read` returns (name without `_total` → count) until the block ends; nothing if `port` is None."""
     if port is None:
@@ -46,7 +48,7 @@ def served(
     registry.register(_Counters(run_id, read))
     server, thread = start_http_server(port, host, registry)
     try:
-        (folder / f"{role}.metrics.json").write_text(json.dumps({"port": server.server_port}))
+        (folder / METRICS.format(role)).write_text(Listening(port=server.server_port).model_dump_json())
         yield
     finally:
         server.shutdown()

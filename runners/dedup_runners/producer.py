@@ -19,6 +19,8 @@ import numpy as np
 
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
+from dedup.wire.clients import Mark, Metric, Milestone
+from dedup.wire.faults import FaultEvent, FaultLine
 from dedup.wire.manifests import ProducerReport, Segment
 from dedup_runners import programs
 from dedup_runners.clients import (
@@ -43,7 +45,6 @@ from dedup_runners.triggers import TriggerClient
 CHUNK: Final = 8192
 """Messages handed to the client at once: the clock wants an entry every 10,000 rows. More is no faster."""
 CONNECT_S: Final = 60.0
-REPORT: Final = "producer.json"
 
 
 class Tally:
@@ -117,7 +118,7 @@ class Production:
         for each in self._config.triggers:
             self._triggers.append(TriggerClient(each.host, each.port, each.fault, each.message, self._on_event))
         self.intentions.cover(1)
-        self.stamp("start", None)
+        self.stamp(Milestone.START, None)
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
             for first, last in self._chunks():
@@ -125,18 +126,18 @@ class Production:
                 if not self._send(chunk_of(first, last, self._config.streams)):
                     break
             self.client.finish()
-        self.stamp("finished", None)
+        self.stamp(Milestone.FINISHED, None)
         for trigger in self._triggers:
             trigger.finish()
 
     def progress(self) -> Progress:
         return self.client.progress()
 
-    def stamp(self, event: str, fault: str | None, **detail: Any) -> None:
+    def stamp(self, event: str, fault: str | None, **more: Any) -> None:
         """A line in marks.jsonl: what happened, and how far we were."""
         now_ns = time.monotonic_ns()
         sent, acked = self.client.progress()
-        self._marks.write(event=event, fault=fault, sent=sent, acked=acked, monotonic_ns=now_ns, **detail)
+        self._marks.write(Mark(event=event, fault=fault, sent=sent, acked=acked, monotonic_ns=now_ns, **more))
 
     def _chunks(self) -> Iterator[tuple[int, int]]:
         """The messages of the plan, each chunk when it may be sent."""
@@ -162,7 +163,7 @@ class Production:
         self.tally.sent(chunk.streams[:count], chunk.values[:count])
         self.clock.tick(CLOCK_SENT, self.sent, time.monotonic_ns())
         for trigger in reached:
-            self.stamp("message", trigger.fault, requested=trigger.message)
+            self.stamp(Milestone.MESSAGE, trigger.fault, requested=trigger.message)
         return count == len(chunk.payloads)
 
     def _record(self, outcomes: Outcomes) -> None:
@@ -173,10 +174,10 @@ class Production:
         self.clock.tick(CLOCK_SENT, self.client.progress().sent, now_ns)  # a chunk may wait long for room
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
-    def _on_event(self, event: str, fault: str, detail: dict[str, Any]) -> None:
-        counted = event in ("injecting", "injected")
-        struck = {"in_flight": self.client.in_flight(detail.get("partition"))} if counted else {}
-        self.stamp(event, fault, detail=detail, **struck)
+    def _on_event(self, line: FaultLine) -> None:
+        counted = line.event in (FaultEvent.INJECTING, FaultEvent.INJECTED)
+        struck = {"in_flight": self.client.in_flight(line.detail.partition)} if counted else {}
+        self.stamp(line.event, line.fault, detail=line.detail.said(), **struck)
 
 
 def chunks(messages: int, borders: list[int | None], size: int = CHUNK) -> Iterator[tuple[int, int]]:
@@ -196,7 +197,7 @@ def produce(config: ProducerConfig) -> None:
         recorder = Recorder(config.folder)
         observer = Observer(config.folder, "producer")
         leaving.callback(observer.close)
-        marks = Journal(config.folder / "marks.jsonl")
+        marks = Journal(config.folder / Mark.FILE)
         leaving.callback(marks.close)
         production = Production(config, recorder, observer, marks)
         leaving.enter_context(programs.stopping(production.client.stop))
@@ -210,7 +211,7 @@ def produce(config: ProducerConfig) -> None:
         if production.progress().acked < production.sent:
             production.client.close()  # the last thing that can end what is left
         segments = (*recorder.close(), production.clock.save(config.folder))
-    save_report(config.folder / REPORT, _report(config, production, observer, segments))
+    save_report(config.folder / ProducerReport.FILE, _report(config, production, observer, segments))
 
 
 def _report(
@@ -243,8 +244,8 @@ def _report(
     )
 
 
-def _metrics(progress: Progress) -> dict[str, int]:
-    return {"dedup_messages_sent": progress.sent, "dedup_messages_acknowledged": progress.acked}
+def _metrics(progress: Progress) -> dict[Metric, int]:
+    return {Metric.SENT: progress.sent, Metric.ACKNOWLEDGED: progress.acked}
 
 
 def _fingerprint(streams: Any, values: Any) -> Any:

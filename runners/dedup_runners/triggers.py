@@ -6,40 +6,29 @@ pushes one line the moment its own counter passes N. It is not paused: what is i
 Afterwards the chaos process announces `injected` and `healed` on the same connection, and the producer stamps its own
 counters at those moments: that is how a run proves that the fault overlapped traffic.
 
-The protocol is JSON lines over TCP, one connection a fault:
-
-producer → chaos   {"event": "hello", "fault": F, "message": N}, {"event": "message", "actual": n, "acked": a,
-                   "monotonic_ns": t}, {"event": "finished"}
-chaos → producer   {"event": "injected" | "healed" | …, "fault": F, "monotonic_ns": t, "detail": {…}}
+The protocol is JSON lines over TCP, one connection a fault: `Push` to the chaos process, `FaultLine` to the producer.
 """
 
-import json
 import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from dedup.errors import PlatformError
+from dedup.wire.clients import Milestone, Push
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
+from dedup.wire.lines import Line
 from dedup_runners.waiting import too_long
 
 CONNECT_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 5.0
 
-OnEvent = Callable[[str, str, dict[str, Any]], None]
+OnEvent = Callable[[FaultLine], None]
 
 
 class ProducerGone(PlatformError):
     """The producer finished or vanished before it pushed its trigger: there is nothing left to strike."""
-
-
-class Pushed(NamedTuple):
-    """The trigger: `actual` messages were sent and `acked` acknowledged when the counter passed N."""
-
-    message: int | None
-    actual: int
-    acked: int
-    monotonic_ns: int
 
 
 class TriggerServer:
@@ -51,7 +40,7 @@ class TriggerServer:
         self._connection: socket.socket | None = None
         self._connected, self._pushed, self._over = threading.Event(), threading.Event(), threading.Event()
         self._finished = False
-        self._push: Pushed | None = None
+        self._push: Push | None = None
         self._message: int | None = None
         self._thread = threading.Thread(target=self._serve, name="trigger-server", daemon=True)
         self._thread.start()
@@ -61,7 +50,7 @@ class TriggerServer:
         if not self._connected.wait(timeout_s):
             raise too_long("the producer connects to the trigger", timeout_s)
 
-    def wait_message(self, timeout_s: float) -> Pushed:
+    def wait_message(self, timeout_s: float) -> Push:
         """The producer's push; ProducerGone if it finished or vanished before, WaitedTooLong after `timeout_s`."""
         if not self._pushed.wait(timeout_s):
             raise too_long("the producer reaches its trigger message", timeout_s)
@@ -74,11 +63,11 @@ class TriggerServer:
             )
         return self._push
 
-    def announce(self, event: str, fault: str, **detail: Any) -> None:
+    def announce(self, event: FaultEvent, fault: str, **detail: Any) -> None:
         """Tell the producer what has just happened. A producer that is gone already is not an error."""
-        line = {"event": event, "fault": fault, "monotonic_ns": time.monotonic_ns(), "detail": detail}
         if self._connection is not None:
-            _send(self._connection, line)
+            said, now_ns = Detail(**detail), time.monotonic_ns()
+            _send(self._connection, FaultLine(event=event, fault=fault, monotonic_ns=now_ns, detail=said))
 
     def wait_finished(self, timeout_s: float) -> bool:
         """Wait for the producer's end: True if it said that it finished, False if it vanished."""
@@ -99,29 +88,29 @@ class TriggerServer:
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._connection.makefile("rb") as lines:
                 for line in lines:
-                    self._hear(json.loads(line))
+                    self._hear(Push.model_validate_json(line))
         except (OSError, ValueError):
             pass  # closed by us, or cut in the middle of a line: either way the producer is gone
         finally:
             self._over.set()
             self._pushed.set()
 
-    def _hear(self, line: dict[str, Any]) -> None:
-        match line["event"]:
-            case "hello":
-                self._message = line["message"]
+    def _hear(self, line: Push) -> None:
+        match line.event:
+            case Milestone.HELLO:
+                self._message = line.message
                 self._connected.set()
-            case "message":
-                self._push = Pushed(self._message, line["actual"], line["acked"], line["monotonic_ns"])
+            case Milestone.MESSAGE:
+                self._push = line
                 self._pushed.set()
-            case "finished":
+            case Milestone.FINISHED:
                 self._finished = True
 
 
 class TriggerClient:
     """The producer's end of one fault's trigger. Connects at once: before the first send, or not at all.
 
-    `on_event(event, fault, detail)` is called on a background thread for every announcement, the moment it arrives.
+    `on_event` is called on a background thread for every announcement, the moment it arrives.
     """
 
     def __init__(self, host: str, port: int, fault: str, message: int | None, on_event: OnEvent) -> None:
@@ -137,18 +126,18 @@ class TriggerClient:
             ) from None
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _send(self._socket, {"event": "hello", "fault": fault, "message": message})
+        _send(self._socket, Push(event=Milestone.HELLO, fault=fault, message=message))
         self._thread = threading.Thread(target=self._listen, name=f"trigger-{fault}", daemon=True)
         self._thread.start()
 
     def push(self, actual: int, acked: int) -> None:
         """Say that message N was passed: one short line into a socket's buffer, so the producer does not wait."""
-        stamp = {"event": "message", "actual": actual, "acked": acked, "monotonic_ns": time.monotonic_ns()}
-        _send(self._socket, stamp)
+        said, now_ns = Milestone.MESSAGE, time.monotonic_ns()
+        _send(self._socket, Push(event=said, message=self.message, actual=actual, acked=acked, monotonic_ns=now_ns))
 
     def finish(self) -> None:
         """Say that the producer is done, and close."""
-        _send(self._socket, {"event": "finished"})
+        _send(self._socket, Push(event=Milestone.FINISHED))
         _shut(self._socket)
         self._thread.join(CLOSE_TIMEOUT_S)
 
@@ -156,15 +145,14 @@ class TriggerClient:
         try:
             with self._socket.makefile("rb") as lines:
                 for line in lines:
-                    heard = json.loads(line)
-                    self._on_event(heard["event"], heard["fault"], heard["detail"])
+                    self._on_event(FaultLine.model_validate_json(line))
         except (OSError, ValueError):
             return  # the chaos process is gone; its own journal says why
 
 
-def _send(connection: socket.socket, line: dict[str, Any]) -> None:
+def _send(connection: socket.socket, line: Line) -> None:
     try:
-        connection.sendall(json.dumps(line).encode() + b"\n")
+        connection.sendall(line.model_dump_json(exclude_unset=True).encode() + b"\n")
     except OSError:
         return  # the other side is gone; it is missed where it is waited for
 

@@ -15,6 +15,7 @@ import psutil
 
 from dedup.errors import DedupError
 from dedup.experiment.endpoints import Endpoints
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup_runners.admins import connect
 from dedup_runners.chaos.watchdog import append
 from dedup_runners.triggers import TriggerServer
@@ -28,7 +29,7 @@ class Agent:
     """What can be asked. Every answer is a JSON object."""
 
     def __init__(self, folder: Path, endpoints: Endpoints) -> None:
-        self._lines = str(folder / "faults.jsonl")
+        self._lines = str(folder / FaultLine.FILE)
         self._brokers = {broker.id for broker in endpoints.brokers}
         self._admin = connect(endpoints)
         self._trigger: TriggerServer | None = None
@@ -49,14 +50,14 @@ class Agent:
         assert self._trigger is not None
         pushed = self._trigger.wait_message(timeout_s)
         leader = self._admin.leader(topic)
-        append(self._lines, fault, "triggered", {"actual": pushed.actual, "acked": pushed.acked})
-        append(self._lines, fault, "injecting", {"broker": leader, "leader": leader})
+        append(self._lines, fault, FaultEvent.TRIGGERED, Detail(actual=pushed.actual, acked=pushed.acked).said())
+        append(self._lines, fault, FaultEvent.INJECTING, {"broker": leader, "leader": leader})
         return {"leader": leader}
 
     def tell(self, fault: str, event: str, detail: dict[str, Any]) -> dict[str, Any]:
         """Tell the producer, which stamps its counters, and write it down."""
         assert self._trigger is not None
-        self._trigger.announce(event, fault)
+        self._trigger.announce(FaultEvent(event), fault)
         append(self._lines, fault, event, detail)
         return {}
 
@@ -64,7 +65,7 @@ class Agent:
         """Wait until every broker says that all is whole, and a message went there and back by the clients' path."""
         until(lambda: self._admin.unhealthy(topic) is None, timeout_s, f"{topic} is whole again", 0.1)
         seconds = until(self._round_trip, timeout_s, "a message goes there and back", 0.5)
-        return self.tell(fault, "healed", {"round_trip_s": seconds})
+        return self.tell(fault, FaultEvent.HEALED, {"round_trip_s": seconds})
 
     def settle(self, topic: str, asked: bool) -> dict[str, Any]:
         """When no client is connected any more: what the stored batches show of deduplication."""

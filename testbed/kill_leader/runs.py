@@ -20,10 +20,12 @@ from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment
 from dedup.faults.records import Planned, assemble
 from dedup.history.histories import MANIFEST
+from dedup.wire.clients import Disturbance, Mark
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Manifest, ProducerReport
-from dedup_runners import chaos
 from dedup_runners.attempt.courses import other_files
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Trigger
+from dedup_runners.recording.journals import lines
 from dedup_runners.waiting import until
 from testbed import pods
 from testbed.kill_leader.sessions import Pod, Session, shells
@@ -126,12 +128,8 @@ def produce_and_kill(scene: Scene, agent: Session, config: ProducerConfig, hold_
             witness = until(
                 lambda: death(scene, leader, restarts[leader]), DIED_S, f"the death of broker {leader}", 0.1
             )
-            agent.ask(
-                "tell",
-                fault=trigger.fault,
-                event="injected",
-                detail={"witness": witness, "touched": [leader], "leader": leader},
-            )
+            shown = Detail(witness=witness, touched=[leader], leader=leader)
+            agent.ask("tell", fault=trigger.fault, event=FaultEvent.INJECTED, detail=shown.said())
             scene.note(f"{config.run_id}: broker {leader}, the leader, was killed: {witness}")
             agent.ask("heal", fault=trigger.fault, topic=config.topic, timeout_s=WHOLE_S, wait_s=3 * WHOLE_S)
             producer.succeed(timeout_s)
@@ -165,8 +163,8 @@ def fetch(pod: Pod, folder: PurePosixPath, results: Path) -> None:
 def write_manifest(scene: Scene, run: Run, folder: Path, settled: dict[str, Any]) -> None:
     """What the lab writes last, from the same parts."""
     experiment = scene.experiment
-    producer = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
-    consumer = ConsumerReport.model_validate_json((folder / "consumer.json").read_bytes())
+    producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+    consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
     manifest = Manifest(
         experiment=experiment.name,
         spec_digest=experiment.digest(),
@@ -196,8 +194,8 @@ def records(experiment: Experiment, folder: Path) -> tuple[FaultRecord, ...]:
     return assemble(
         [Planned(fault.name, fault.kind, fault.at.message)],
         messages=experiment.spec.workload.messages,
-        lines=chaos.lines(folder / "faults.jsonl"),
-        marks=chaos.lines(folder / "marks.jsonl"),
-        disturbances=chaos.lines(folder / "disturbances.jsonl"),
+        lines=lines(folder, FaultLine),
+        marks=lines(folder, Mark),
+        disturbances=lines(folder, Disturbance),
         journals={fault.name: {"status": "completed"}},
     )

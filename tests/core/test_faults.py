@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from dedup.faults.records import CLIENT_TAIL_NS, Planned, assemble, lives_ended, missed, struck, vacuous
+from dedup.wire.clients import Disturbance, Mark
+from dedup.wire.faults import FaultLine
 from dedup.wire.manifests import FaultRecord
 
 CUT = Planned("cut", "killTCP", 50)
@@ -54,15 +56,21 @@ def record(
     planned: Planned = CUT,
 ) -> FaultRecord:
     noticed = [disturbance(9)] if disturbances is None else disturbances
-    (found,) = assemble(
-        [planned],
+    return assembled([planned], lines, marks, noticed, chaos_journal)[0]
+
+
+def assembled(
+    planned: list[Planned], lines: Lines, marks: Lines, disturbances: Lines, chaos_journal: dict[str, Any] | None
+) -> tuple[FaultRecord, ...]:
+    """From what was read of files; every fault has the same journal."""
+    return assemble(
+        planned,
         messages=MESSAGES,
-        lines=lines,
-        marks=marks,
-        disturbances=noticed,
-        journals={planned.name: chaos_journal},
+        lines=[FaultLine.model_validate(each) for each in lines],
+        marks=[Mark.model_validate(each) for each in marks],
+        disturbances=[Disturbance.model_validate(each) for each in disturbances],
+        journals={each.name: chaos_journal for each in planned},
     )
-    return found
 
 
 def replaced(new: dict[str, Any]) -> Lines:
@@ -176,15 +184,7 @@ def test_what_is_noticed_after_another_fault_has_begun_is_not_of_one_that_was_he
     """The cut was healed at 20; the next one begins at 30."""
     later = {"fault": "next", "event": "injecting", "monotonic_ns": 30, "detail": {}}
     planned = [CUT, Planned("next", "kill", 70)]
-    journals = {"cut": JOURNAL, "next": JOURNAL}
-    cut, _ = assemble(
-        planned,
-        messages=MESSAGES,
-        lines=[*TOLD, later],
-        marks=STAMPED,
-        disturbances=[disturbance(at)],
-        journals=journals,
-    )
+    cut, _ = assembled(planned, [*TOLD, later], STAMPED, [disturbance(at)], JOURNAL)
     assert cut.client_witness == found
 
 

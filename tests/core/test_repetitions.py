@@ -12,13 +12,14 @@ import pytest
 from tests.core.evidences import all_evidence, duplicates, evidence, experiment
 
 from dedup.experiment.plans import plan
-from dedup.history.attempts import FAILURE, attempts_of, ending_of, folder_of, note_ending, result_of
+from dedup.history.attempts import attempts_of, ending_of, folder_of, note_ending, result_of
 from dedup.history.histories import MANIFEST
 from dedup.history.reports import gather
 from dedup.history.stores import Place
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.endings import Kind
 from dedup.judgement.verdicts import Code, Evidence, Verdict
+from dedup.wire.files import Failure
 
 MADE: Final = experiment()
 RUN: Final = next(run for run in plan(MADE) if run.run_id == "kafka-dedup-001")
@@ -91,14 +92,14 @@ def test_a_witness_in_the_later_attempt_stands(tmp_path: Path) -> None:
 def test_a_failure_of_an_unknown_kind_counts_as_failed_by_itself(tmp_path: Path) -> None:
     """Results of older versions have none."""
     folder = attempt(tmp_path, 1, sent=True)
-    (folder / FAILURE).write_text(json.dumps({"stage": "Settle", "reason": "the brokers are not whole"}))
+    (folder / Failure.FILE).write_text(json.dumps({"stage": "Settle", "reason": "the brokers are not whole"}))
     attempt(tmp_path, 2, finished=True)
     assert concluded(tmp_path).verdict is Verdict.ERROR
 
 
 @pytest.mark.parametrize("word", ["{", "[]", "{}", '{"kind": "interrupted"}'])
 def test_a_failure_that_cannot_be_read_counts_as_failed_by_itself(word: str, tmp_path: Path) -> None:
-    (attempt(tmp_path, 1) / FAILURE).write_text(word)
+    (attempt(tmp_path, 1) / Failure.FILE).write_text(word)
     attempt(tmp_path, 2, finished=True)
     found = concluded(tmp_path)
     assert found.verdict is Verdict.ERROR
@@ -179,7 +180,7 @@ def test_the_first_attempt_that_may_not_be_repeated_is_the_result(tmp_path: Path
 def test_the_first_word_of_an_ending_stands_and_a_history_needs_none(tmp_path: Path) -> None:
     folder = failed(tmp_path, 1)
     note_ending(folder, "Settle", "dedup was stopped", Kind.INTERRUPTED)
-    assert json.loads((folder / FAILURE).read_text()) == {
+    assert json.loads((folder / Failure.FILE).read_text()) == {
         "stage": "Settle",
         "reason": "Settle: the brokers are not whole",
         "kind": "failed",
@@ -187,4 +188,4 @@ def test_the_first_word_of_an_ending_stands_and_a_history_needs_none(tmp_path: P
     }
     whole = attempt(tmp_path, 2, finished=True)
     note_ending(whole, "Consume", "the topic could not be deleted", Kind.FAILED)
-    assert not (whole / FAILURE).exists()
+    assert not (whole / Failure.FILE).exists()

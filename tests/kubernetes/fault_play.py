@@ -18,11 +18,14 @@ from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
+from dedup.wire.clients import Disturbance, Mark
+from dedup.wire.faults import FaultLine
 from dedup_runners import admins, chaos, lifelines
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.recording.journals import lines
 from dedup_runners.waiting import until
 
 BOUND_S = 240.0
@@ -86,9 +89,9 @@ def play(
         "vacuous": vacuous(record),
         "codes": codes,
         "exits": exits,
-        "lines": chaos.lines(folder / "faults.jsonl"),
-        "marks": chaos.lines(folder / "marks.jsonl"),
-        "disturbances": chaos.lines(folder / "disturbances.jsonl")[:50],
+        "lines": [line.model_dump() for line in lines(folder, FaultLine)],
+        "marks": [mark.model_dump() for mark in lines(folder, Mark)],
+        "disturbances": [each.model_dump() for each in lines(folder, Disturbance)[:50]],
     }
 
 
@@ -126,10 +129,10 @@ def whole(admin: Admin, topic: str) -> bool:
     return admin.unhealthy(topic) is None
 
 
-def events(folder: Path) -> list[object]:
+def events(folder: Path) -> list[str]:
     """What the injector said; and what the producer stamped, which comes first, as "stamp EVENT"."""
-    stamps = [f"stamp {line['event']}" for line in chaos.lines(folder / "marks.jsonl")]
-    return [*(line["event"] for line in chaos.lines(folder / "faults.jsonl")), *stamps]
+    stamps = [f"stamp {mark.event}" for mark in lines(folder, Mark)]
+    return [*(line.event for line in lines(folder, FaultLine)), *stamps]
 
 
 def toxics(endpoints: Endpoints) -> list[str]:

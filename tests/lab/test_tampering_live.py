@@ -16,12 +16,13 @@ from dedup.history import reports
 from dedup.judgement.endings import Kind
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Code, Verdict
+from dedup.wire.clients import Look
 from dedup.wire.manifests import Manifest
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
 from dedup_runners.attempt.courses import Hooks
-from dedup_runners.attempt.looks import FILE, OFF
+from dedup_runners.attempt.looks import OFF
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.sessions import BYSTANDER
 from dedup_runners.configs import ProducerConfig
@@ -89,7 +90,7 @@ def off_for_a_while(config: ProducerConfig) -> ProducerConfig:
             switch = f"/admin/v2/namespaces/{NAMESPACES[True]}/deduplication"
             until(lambda: "start" in (config.folder / "marks.jsonl").read_text(), BOUND_S, "the producer sends", 0.1)
             admin._ask("POST", switch, body=False)
-            until(lambda: OFF in (config.folder / FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
+            until(lambda: OFF in (config.folder / Look.FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
             admin._ask("POST", switch, body=True)
 
     (config.folder / "marks.jsonl").touch()

@@ -15,6 +15,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
+from dedup.wire.faults import FaultEvent
 from dedup_runners import chaos
 from dedup_runners.chaos import cuts, deadlines, sessions
 from dedup_runners.chaos.clusters import Document, PodSeen
@@ -269,7 +270,7 @@ def test_rules_that_had_expired_before_the_end_are_no_partition(
     partition(stage, cluster, "NetFilter").deed.cut = netfilter_cut(stage, cluster)
     note = stage.session.note
 
-    def noted(event: str, **detail: Any) -> None:
+    def noted(event: FaultEvent, **detail: Any) -> None:
         note(event, **detail)
         if event == "injected":
             cluster.words["nft -j"] = json.dumps(EXPIRED)

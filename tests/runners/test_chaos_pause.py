@@ -16,6 +16,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup.faults.records import vacuous
 from dedup.faults.registry import Fault
+from dedup.wire.faults import FaultEvent
 from dedup_runners import chaos
 from dedup_runners.chaos import sessions
 from dedup_runners.chaos.containers import MARK, Seen
@@ -87,14 +88,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(stage: Stage) -> None:
-    assert pause.pause_broker(0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
+def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits to wake it leaves by itself: the answer that names it may be lost."""
+    run, answers = stage.session.site.run, list[str]()
+
+    def told(victim: Victim, script: str) -> str:
+        answers.append(run(victim, script))
+        return answers[-1]
+
+    monkeypatch.setattr(stage.session.site, "run", told)
+    assert pause.pause_broker(0.5, stage.configuration) == {"broker": "1", "at_end": "T"}
     assert stage.broker.status() == psutil.STATUS_STOPPED
-    waker = stage.session.recall(pause._Deed).waker
-    assert pause.wake_broker(stage.configuration)["paused_s"] >= 0.2
+    waker = int(answers[0])
+    assert psutil.pid_exists(waker)
+    assert pause.wake_broker(stage.configuration)["paused_s"] >= 0.5
     until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
     assert pause.wake_broker(stage.configuration) == {}
-    until(lambda: not psutil.pid_exists(int(waker)), BOUND_S, "nobody waits for the broker any more")
+    until(lambda: not psutil.pid_exists(waker), BOUND_S, "nobody waits for the broker any more")
     assert stage.events() == ["injecting", "injected", "effect", "cleared"]
     assert stage.reason() is None
 
@@ -103,7 +115,7 @@ def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(sta
 def test_a_broker_that_somebody_wakes_too_early_proves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     note = stage.session.note
 
-    def noted(event: str, **detail: Any) -> None:
+    def noted(event: FaultEvent, **detail: Any) -> None:
         note(event, **detail)
         if event == "injected":
             os.kill(stage.broker.pid, signal.SIGCONT)
@@ -170,6 +182,15 @@ def test_a_broker_in_a_pod_is_stopped_by_the_same_line_in_its_container(stage: S
         pause.wake_broker(stage.configuration)
     until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
     assert stage.reason() is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_broker_that_is_gone_does_not_go_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause.pause_broker(0.1, stage.configuration)
+    stage.broker.kill()
+    stage.broker.wait(BOUND_S)
+    pause.wake_broker(stage.configuration)
+    assert stage.events()[-1] == "gone"
 
 
 def test_a_broker_goes_on_though_nobody_is_left_to_wake_it(tmp_path: Path, broker: psutil.Process) -> None:

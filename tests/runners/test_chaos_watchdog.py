@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from dedup.errors import PlatformError
+from dedup.wire.faults import FaultEvent, FaultLine
+from dedup.wire.lines import parse
 from dedup_runners.chaos import guards, watchdog
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.watchdog import STREAMS, listen
@@ -175,6 +177,30 @@ def test_one_watchdog_guards_many_faults_and_starts_again_where_it_was(
     finally:
         process.kill()
         process.wait(BOUND_S)
+
+
+@pytest.mark.parametrize(
+    ("found", "event"),
+    [(["a"], FaultEvent.HEALED_BY_WATCHDOG), (OSError("no answer"), FaultEvent.WATCHDOG_FAILED)],
+)
+def test_its_lines_are_as_those_of_an_injector(
+    found: list[str] | OSError, event: FaultEvent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot use the records, for it may need nothing but the standard library."""
+
+    def remove(*_: object) -> list[str]:
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    monkeypatch.setattr(watchdog, "remove_everywhere", remove)
+    lines, reading, writing = tmp_path / FaultLine.FILE, *os.pipe()
+    os.close(writing)
+    with open(reading, "rb"):
+        watchdog.guard(watchdog.Orders("http://127.0.0.1:9", "toxic", ["a"], "cut", str(lines)), reading)
+    (line,) = parse(lines.read_text(), FaultLine)
+    assert (line.fault, line.event, line.detail.reason) == ("cut", event, "injector gone")
+    assert line.detail.error == ("no answer" if isinstance(found, OSError) else "")
 
 
 def test_without_the_pods_watchdog_no_fault_strikes(

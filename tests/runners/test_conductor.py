@@ -22,9 +22,9 @@ from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.history import stores
-from dedup.history.attempts import FAILURE
 from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup.process.orphans import EXIT_CODE
+from dedup.wire.files import Failure
 from dedup_runners import claims, conductor, lifelines
 from dedup_runners.waiting import until
 from dedup_spark import oracle
@@ -56,7 +56,7 @@ def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -
     assert manifest.recorded_at is not None and manifest.recorded_at.endswith("Z")
     assert manifest.machine is not None and manifest.machine.host and not manifest.machine.java
     assert oracle.judge(told.folder).counts.received == 20_000
-    assert not (told.folder / FAILURE).exists()
+    assert not (told.folder / Failure.FILE).exists()
 
 
 def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
             mock_brokers.conduct(told)
         assert time.monotonic() - killed_s[0] < NOTICED_S
         assert pod.ended(BOUND_S) == {"producer": -signal.SIGKILL, "consumer": EXIT_CODE}
-    said = json.loads((told.folder / FAILURE).read_text())
+    said = json.loads((told.folder / Failure.FILE).read_text())
     assert (said["stage"], said["kind"], said["sent"]) == ("Produce", "failed", True)
     assert not (told.folder / MANIFEST).exists()
 

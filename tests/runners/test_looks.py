@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from dedup.errors import PlatformError
+from dedup.wire.clients import Look
 from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
-from dedup_runners.attempt.looks import FILE, UNSEEN_S, Looks, whole_time
+from dedup_runners.attempt.looks import UNSEEN_S, Looks, whole_time
 from dedup_runners.waiting import until
 
 BOUND_S = 5.0
@@ -99,7 +100,7 @@ def looked(owner: Owner, folder: Path, turns: int) -> Deduplication:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / Look.FILE).read_text().splitlines()]
 
 
 def test_a_switch_that_was_off_for_a_while_was_not_in_force(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> 
     with looks:
         pass
     assert (owner.turns, looks.shown(AT_END)) == ([0], AT_END)
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / Look.FILE).exists()
 
 
 @pytest.mark.parametrize("late", [True, False])

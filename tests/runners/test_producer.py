@@ -20,6 +20,8 @@ import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
+from dedup.wire.clients import Metric
+from dedup.wire.faults import Detail, FaultLine
 from dedup.wire.manifests import ProducerReport
 from dedup_lab.systems.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
@@ -151,12 +153,16 @@ def test_the_trigger_is_pushed_at_exactly_message_n_and_answers_are_stamped(
     assert all(mark["acked"] <= mark["sent"] for mark in marks)
 
 
+def heard(event: str, **detail: int) -> FaultLine:
+    return FaultLine(event=event, fault="cut", monotonic_ns=1, detail=Detail(**detail))
+
+
 def test_an_announcement_is_stamped_with_the_counters_of_that_moment(
     production: Callable[..., Production], tmp_path: Path
 ) -> None:
     made = production(messages=10)
     made.run()
-    made._on_event("injected", "cut", {"connections": 2})
+    made._on_event(heard("injected", connections=2))
     last = json.loads((tmp_path / "marks.jsonl").read_text().splitlines()[-1])
     assert (last["event"], last["fault"], last["sent"], last["acked"]) == ("injected", "cut", 10, 10)
     assert last["detail"] == {"connections": 2}
@@ -187,10 +193,10 @@ def test_what_is_in_flight_are_messages_without_a_report_and_not_reports_that_no
     client._client = Unserved([lambda: client._reported.extend(reports)])
     client._sending = (10, iter(()))
     assert client.progress() == (10, 0), "as if ten were under way"
-    made._on_event("injected", "cut", {"partition": 1})
-    made._on_event("injected", "cut", {"partition": 2})
-    made._on_event("injected", "cut", {})
-    made._on_event("healed", "cut", {})
+    made._on_event(heard("injected", partition=1))
+    made._on_event(heard("injected", partition=2))
+    made._on_event(heard("injected"))
+    made._on_event(heard("healed"))
     marks = [json.loads(line) for line in (tmp_path / "marks.jsonl").read_text().splitlines()]
     assert [mark.get("in_flight") for mark in marks] == [1, 0, 1, None]
 
@@ -355,7 +361,7 @@ def test_two_outcomes_of_one_message_do_not_stand_for_another() -> None:
 
 
 def test_progress_is_served_over_http(tmp_path: Path) -> None:
-    with served("producer", tmp_path, "r1", "127.0.0.1", 0, lambda: {"dedup_messages_sent": 12}):
+    with served("producer", tmp_path, "r1", "127.0.0.1", 0, lambda: {Metric.SENT: 12}):
         port = json.loads((tmp_path / "producer.metrics.json").read_text())["port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dedup.wire.faults import FaultEvent, FaultLine
 from dedup_runners.triggers import ProducerGone, TriggerClient, TriggerServer
 from dedup_runners.waiting import WaitedTooLong
 
@@ -36,15 +37,15 @@ def test_the_push_carries_requested_and_actual_counts(server: TriggerServer) -> 
 def test_announcements_reach_the_producer_while_it_works(server: TriggerServer) -> None:
     heard, arrived = [], threading.Event()
 
-    def on_event(event: str, fault: str, detail: dict[str, Any]) -> None:
-        heard.append((event, fault, detail))
-        if event == "healed":
+    def on_event(line: FaultLine) -> None:
+        heard.append((line.event, line.fault, line.detail.said()))
+        if line.event == FaultEvent.HEALED:
             arrived.set()
 
     client = client_of(server, on_event)
     server.wait_connected(5)
-    server.announce("injected", "cut", connections=3)
-    server.announce("healed", "cut")
+    server.announce(FaultEvent.INJECTED, "cut", connections=3)
+    server.announce(FaultEvent.HEALED, "cut")
     assert arrived.wait(5)
     assert heard == [("injected", "cut", {"connections": 3}), ("healed", "cut", {})]
     client.finish()

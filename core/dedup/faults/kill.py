@@ -1,13 +1,12 @@
 """`kill`: a broker's or bookie's process gets SIGKILL, and is started again after a time."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 from pydantic import Field
 
 from dedup.faults.kinds import Choice, Docs, FaultKind, Need
 from dedup.quantities import Seconds
+from dedup.wire.faults import Detail
 
 
 class Victim(StrEnum):
@@ -67,6 +66,6 @@ class Kill(FaultKind):
         return f"kill {whom} and start it again after {self.restart_after_s:g} s"
 
     @classmethod
-    def ends_life(cls, target_witness: Mapping[str, Any]) -> bool:
+    def ends_life(cls, shown: Detail) -> bool:
         """A bookie is no broker."""
-        return "ensemble" not in target_witness
+        return shown.ensemble is None

@@ -5,11 +5,11 @@ about the kind, and its docstring is its description. Nothing else in the projec
 the kind for these facts.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from dedup.parts import Part
+from dedup.wire.faults import Detail
 
 
 class Platform(StrEnum):
@@ -126,8 +126,8 @@ class FaultKind(Part):
         raise NotImplementedError
 
     @classmethod
-    def ends_life(cls, target_witness: Mapping[str, Any]) -> bool:
-        """Whether a fault with this witness has ended a broker's process or container."""
+    def ends_life(cls, shown: Detail) -> bool:
+        """Whether a fault that has shown this has ended a broker's process or container."""
         return False
 
     @classmethod

@@ -25,7 +25,7 @@ class Pause(FaultKind):
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
         client_witness="disconnects, retries, errors, leader changes",
         undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 5 s after "
-        "the end; it leaves when the broker is gone",
+        "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
         "requests are accepted by the kernel, and nothing answers. When its session with the controllers has run out "
         "(6 s in the lab) another broker leads. The paused one does not know it: it goes on as the leader until it "

@@ -1,12 +1,12 @@
 """`podDelete`: the pod of the leader's broker is deleted, and its controller makes another."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind, Platform, Right
 from dedup.quantities import Seconds
+from dedup.wire.faults import Detail
 
 
 class PodDelete(FaultKind):
@@ -39,5 +39,5 @@ class PodDelete(FaultKind):
         return f"delete the leader's pod, which has {self.grace_period_s:g} s to end"
 
     @classmethod
-    def ends_life(cls, target_witness: Mapping[str, Any]) -> bool:
+    def ends_life(cls, shown: Detail) -> bool:
         return True

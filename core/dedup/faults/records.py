@@ -12,19 +12,32 @@ says so, and a run with such a fault is inconclusive, never a pass (docs/design.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dedup.faults.registry import LATENCY_FAULT, kind_of
+from dedup.wire.clients import Disturbance, Mark, Noticed
+from dedup.wire.faults import NEVER_TRIGGERED, PRODUCER_GONE, Detail, FaultEvent, FaultLine
+from dedup.wire.lines import Event
 from dedup.wire.manifests import FaultRecord
 
 CLIENT_TAIL_NS: Final = 5_000_000_000
 """How long after the heal a client may still be noticing: reconnecting takes its time."""
 LATENCY_SHARE: Final = 0.95
 """How much of the latency asked for every ping must take at least, for timers and clocks are not exact."""
-INTERRUPTED: Final = "interrupted"
-EXPECTED_NOT_INJECTED: Final = "producer gone"
+ENDS: Final = (
+    FaultEvent.RESTARTED,
+    FaultEvent.CLEARED,
+    FaultEvent.GONE,
+    FaultEvent.HEALED,
+    FaultEvent.HEALED_BY_WATCHDOG,
+    FaultEvent.HEAL_FAILED,
+    FaultEvent.OVER,
+)
+"""What tells how a fault ended, as far as its injector knows."""
 
-Line = Mapping[str, Any]
+ChaosJournal = Mapping[str, Any]
+"""What Chaos Toolkit says of one experiment, in its own keys."""
+E = TypeVar("E", bound=Event)
 
 
 class Planned(NamedTuple):
@@ -39,30 +52,25 @@ def assemble(
     planned: Sequence[Planned],
     *,
     messages: int,
-    lines: Iterable[Line],
-    marks: Iterable[Line],
-    disturbances: Iterable[Line],
-    journals: Mapping[str, Line | None],
+    lines: Sequence[FaultLine],
+    marks: Sequence[Mark],
+    disturbances: Sequence[Disturbance],
+    journals: Mapping[str, ChaosJournal | None],
 ) -> tuple[FaultRecord, ...]:
     """One record a planned fault, in that order.
 
-    `messages` is how many the producer was to send. `lines`, `marks` and `disturbances` are the parsed lines of
-    faults.jsonl, marks.jsonl and disturbances.jsonl; `journals` the chaos journals by fault, None where there is none.
+    `messages` is how many the producer was to send; `journals` are by fault, None where there is none.
     """
-    lines, marks, disturbances = list(lines), list(marks), list(disturbances)
-    others = [
-        (str(line["fault"]), int(line["monotonic_ns"]))
-        for line in lines
-        if line.get("event") == "injecting" and any(each.name == line.get("fault") for each in planned if each.message)
-    ]
+    begun = {fault.name for fault in planned if fault.message}
+    others = [line for line in lines if line.event == FaultEvent.INJECTING and line.fault in begun]
     return tuple(
         _record(
             fault,
             messages,
-            _first_by_event(line for line in lines if line.get("fault") == fault.name),
-            _first_by_event(mark for mark in marks if mark.get("fault") == fault.name),
+            _first_by_event(line for line in lines if line.fault == fault.name),
+            _first_by_event(mark for mark in marks if mark.fault == fault.name),
             disturbances,
-            [at_ns for name, at_ns in others if name != fault.name],
+            [line.monotonic_ns for line in others if line.fault != fault.name],
             journals.get(fault.name),
         )
         for fault in planned
@@ -72,7 +80,8 @@ def assemble(
 def vacuous(record: FaultRecord) -> str | None:
     """None if the fault provably overlapped traffic; else why it proves nothing, in words."""
     if record.injected_ns is None:
-        return f"fault {record.name} never took effect: {record.injector.get('not_injected') or 'no target shows one'}"
+        why = Detail.model_validate(record.injector).not_injected or "no target shows one"
+        return f"fault {record.name} never took effect: {why}"
     if not record.target_witness:
         return f"fault {record.name}: the injector claims it, but the target shows no effect"
     if record.kind == LATENCY_FAULT:
@@ -130,17 +139,16 @@ def lives_ended(records: Iterable[FaultRecord]) -> int:
             for record in records
             if record.injected_ns is not None
             and (kind := kind_of(record.kind)) is not None
-            and kind.ends_life(record.target_witness)
+            and kind.ends_life(Detail.model_validate(record.target_witness))
         }
     )
 
 
 def _life(record: FaultRecord) -> tuple[str, object]:
     """What a fault has ended: a container or a process by its own name; without one, a life of its own."""
-    for kind in ("container", "pid"):
-        if (life := record.target_witness.get(kind)) is not None:
-            return kind, life
-    return record.kind, record.name
+    shown = Detail.model_validate(record.target_witness)
+    life = shown.container or shown.pid
+    return (record.kind, record.name) if life is None else ("", life)
 
 
 def _not_to_the_end(record: FaultRecord) -> str | None:
@@ -148,10 +156,9 @@ def _not_to_the_end(record: FaultRecord) -> str | None:
 
     One that another fault holds down answers nobody, and so it answered no client early.
     """
-    over = record.injector.get("over") or {}
-    asked_ms = record.injector.get("latency_ms")
-    pings = over.get("round_trips_ms") or {}
-    if not over.get("producer_finished") or asked_ms is None or not pings:
+    word = Detail.model_validate(record.injector)
+    over, asked_ms = word.over or Detail(), word.latency_ms
+    if not over.producer_finished or asked_ms is None or not (pings := over.round_trips_ms):
         return f"fault {record.name}: that it lasted to the producer's end is not shown"
     if min(pings.values()) < asked_ms * LATENCY_SHARE:
         return f"fault {record.name}: at the producer's end pings took only {pings} ms of {asked_ms:g}"
@@ -161,119 +168,105 @@ def _not_to_the_end(record: FaultRecord) -> str | None:
 def _record(
     fault: Planned,
     messages: int,
-    said: Mapping[str, Line],
-    stamped: Mapping[str, Line],
-    disturbances: Sequence[Line],
+    said: Mapping[str, FaultLine],
+    stamped: Mapping[str, Mark],
+    disturbances: Sequence[Disturbance],
     others_ns: Sequence[int],
-    journal: Line | None,
+    journal: ChaosJournal | None,
 ) -> FaultRecord:
-    injected = _detail(said, "injected")
-    noticed = [each for each in disturbances if _is_its_doing(fault, injected, each)]
-    struck = "injected" in said
-    began_ns = _time(said, "injecting") if struck else None
-    ended_ns = _time(said, "healed") or _time(said, "healed_by_watchdog")
-    mark = stamped.get("injected") if struck else None
-    sent = None if mark is None else int(mark["sent"])
+    injected, effect = _detail(said, FaultEvent.INJECTED), _detail(said, FaultEvent.EFFECT)
+    shown = Detail(**(injected.witness | effect.said()), touched=injected.touched, leader=injected.leader)
+    noticed = [each for each in disturbances if _is_its_doing(fault, shown, each)]
+    struck = FaultEvent.INJECTED in said
+    began_ns = _time(said, FaultEvent.INJECTING) if struck else None
+    ended_ns = _time(said, FaultEvent.HEALED) or _time(said, FaultEvent.HEALED_BY_WATCHDOG)
+    mark = stamped.get(FaultEvent.INJECTED) if struck else None
     return FaultRecord(
         name=fault.name,
         kind=fault.kind,
         requested_message=fault.message,
-        triggered_message=_detail(said, "triggered").get("actual"),
-        effect_message=sent,
-        unacknowledged=None if mark is None or sent is None else sent - int(mark["acked"]),
-        in_flight=_in_flight(stamped) if struck else None,
-        remaining=None if sent is None else messages - sent,
+        triggered_message=_detail(said, FaultEvent.TRIGGERED).actual,
+        effect_message=mark and mark.sent,
+        unacknowledged=mark and mark.sent - mark.acked,
+        in_flight=mark and _in_flight(mark, stamped.get(FaultEvent.INJECTING)),
+        remaining=mark and messages - mark.sent,
         injected_ns=began_ns,
         healed_ns=ended_ns,
-        target=_target(injected),
+        target=_target(shown),
         injector=_injectors_word(said),
-        target_witness=_target_witness(injected, _detail(said, "effect")),
+        target_witness=shown.said() if injected.witness else {},
         client_witness=_noticed(fault, noticed, began_ns, ended_ns, others_ns) | _noticed_by_brokers(said),
-        heal_proven="healed" in said and "heal_failed" not in said,
+        heal_proven=FaultEvent.HEALED in said and FaultEvent.HEAL_FAILED not in said,
         leaked=_leaked(said),
         problems=tuple(_problems(said, journal)),
     )
 
 
-def _in_flight(stamped: Mapping[str, Line]) -> int | None:
+def _in_flight(effect: Mark, before: Mark | None) -> int | None:
     """The fewer messages in flight to what is struck, as the injector set out and at the effect; None if not counted.
 
     What a client keeps while a leader moves is counted at the effect, whether or not anything was in flight before.
     """
-    at_effect = stamped.get("injected", {}).get("in_flight")
-    before = stamped.get("injecting", {}).get("in_flight")
-    return at_effect if at_effect is None or before is None else min(before, at_effect)
+    if effect.in_flight is None or before is None or before.in_flight is None:
+        return effect.in_flight
+    return min(before.in_flight, effect.in_flight)
 
 
 def _missed(record: FaultRecord) -> str | None:
     """Words if the fault did not touch whoever led the topic's partition at the effect, or stored what was sent."""
-    ensemble, touched = record.target_witness.get("ensemble"), record.target_witness.get("touched", [])
-    if ensemble is None:
-        return _missed_leader(record)
-    if not set(touched) & set(ensemble):
-        hit, stored = ", ".join(touched) or "none", ", ".join(ensemble) or "nobody"
+    shown = Detail.model_validate(record.target_witness)
+    hit = ", ".join(shown.touched) or "none"
+    if shown.ensemble is not None:
+        if set(shown.touched) & set(shown.ensemble):
+            return None
+        stored = ", ".join(shown.ensemble) or "nobody"
         return f"fault {record.name}: it touched bookie {hit}, but what was sent was stored by {stored}"
+    if shown.leader is None:
+        return f"fault {record.name}: who led the topic at the effect is not known"
+    if shown.leader not in shown.touched:
+        return f"fault {record.name}: it touched broker {hit}, but the topic's leader was broker {shown.leader}"
     return None
 
 
 def _ended_early(record: FaultRecord, effect: str) -> str | None:
     """Words unless the broker that led the topic at the effect, in one word, showed it to the end."""
-    at_end = record.target_witness.get("at_end", [])
-    if record.target_witness["leader"] in at_end:
+    shown = Detail.model_validate(record.target_witness)
+    if shown.leader in shown.at_end:
         return None
-    who = ", ".join(at_end) or "nobody"
+    who = ", ".join(shown.at_end) or "nobody"
     return f"fault {record.name}: at its end the topic's leader was not {effect} any more, but {who}"
 
 
-def _missed_leader(record: FaultRecord) -> str | None:
-    leader, touched = record.target_witness.get("leader"), record.target_witness.get("touched", [])
-    if leader is None:
-        return f"fault {record.name}: who led the topic at the effect is not known"
-    if leader not in touched:
-        hit = ", ".join(touched) or "none"
-        return f"fault {record.name}: it touched broker {hit}, but the topic's leader was broker {leader}"
-    return None
+def _target(shown: Detail) -> str:
+    what = "broker" if shown.ensemble is None else "bookie"
+    return f"{what} {', '.join(shown.touched)}" if shown.touched else ""
 
 
-def _target_witness(injected: Line, effect: Line) -> dict[str, Any]:
-    """The target's own signs, with who was hit and who led; empty if the target gave none."""
-    witness = injected.get("witness")
-    if not witness:
-        return {}
-    return {**witness, **effect, "touched": injected.get("touched", []), "leader": injected.get("leader")}
-
-
-def _target(injected: Line) -> str:
-    touched = injected.get("touched") or []
-    what = "bookie" if "ensemble" in (injected.get("witness") or {}) else "broker"
-    return f"{what} {', '.join(touched)}" if touched else ""
-
-
-def _injectors_word(said: Mapping[str, Line]) -> dict[str, Any]:
+def _injectors_word(said: Mapping[str, FaultLine]) -> dict[str, Any]:
     """What it set out to do, and how that ended as far as it knows."""
-    word = dict(_detail(said, "injecting"))
-    for event in ("not_injected", "no_effect"):
+    word = _detail(said, FaultEvent.INJECTING).said()
+    for event in (FaultEvent.NOT_INJECTED, FaultEvent.NO_EFFECT):
         if event in said:
-            word["not_injected"] = _detail(said, event).get("reason", event)
-    for event in ("restarted", "cleared", "healed", "healed_by_watchdog", "heal_failed", "over"):
-        if event in said:
-            word[event] = dict(_detail(said, event))
-    return word
+            word[FaultEvent.NOT_INJECTED.value] = _detail(said, event).reason or event.value
+    return word | {event.value: _detail(said, event).said() for event in ENDS if event in said}
 
 
-def _is_its_doing(fault: Planned, injected: Line, disturbance: Line) -> bool:
+def _is_its_doing(fault: Planned, shown: Detail, disturbance: Disturbance) -> bool:
     """Whether the fault can cause a disturbance of this kind, of that broker; where no broker is known, of any."""
     kind = kind_of(fault.kind)
-    if disturbance["kind"] == "leader" and kind is not None and not kind.moves_leader:
+    if disturbance.kind == Noticed.LEADER and kind is not None and not kind.moves_leader:
         return False
-    of_bookie = "ensemble" in (injected.get("witness") or {})
-    broker = disturbance.get("broker")
-    of_any_broker = kind is None or not kind.of_one_broker or of_bookie or broker is None
-    return of_any_broker or broker in (injected.get("touched") or [])
+    of_bookie = shown.ensemble is not None
+    of_any_broker = kind is None or not kind.of_one_broker or of_bookie or disturbance.broker is None
+    return of_any_broker or disturbance.broker in shown.touched
 
 
 def _noticed(
-    fault: Planned, disturbances: Sequence[Line], began_ns: int | None, ended_ns: int | None, others_ns: Sequence[int]
+    fault: Planned,
+    disturbances: Sequence[Disturbance],
+    began_ns: int | None,
+    ended_ns: int | None,
+    others_ns: Sequence[int],
 ) -> dict[str, int]:
     """The clients' own signs from the first deed until a while after the heal, by kind. Latency disturbs nobody.
 
@@ -286,67 +279,61 @@ def _noticed(
     if ended_ns is not None:
         until_ns = min([ended_ns + CLIENT_TAIL_NS, *(other_ns for other_ns in others_ns if other_ns > ended_ns)])
     found = Counter(
-        str(each["kind"])
+        each.kind
         for each in disturbances
-        if began_ns <= each.get("since_ns", each["monotonic_ns"])
-        and (until_ns is None or each["monotonic_ns"] <= until_ns)
+        if began_ns <= (each.monotonic_ns if each.since_ns is None else each.since_ns)
+        and (until_ns is None or each.monotonic_ns <= until_ns)
     )
     return dict(sorted(found.items()))
 
 
-def _noticed_by_brokers(said: Mapping[str, Line]) -> dict[str, int]:
+def _noticed_by_brokers(said: Mapping[str, FaultLine]) -> dict[str, int]:
     """A bookie's clients are brokers: that one gave up on it counts, though no producer was told."""
-    return {"broker": 1} if "noticed" in said and "injecting" in said else {}
+    return {Noticed.BROKER.value: 1} if {FaultEvent.NOTICED, FaultEvent.INJECTING} <= said.keys() else {}
 
 
-def _leaked(said: Mapping[str, Line]) -> bool:
+def _leaked(said: Mapping[str, FaultLine]) -> bool:
     """Something was done and is not known to be undone: neither the injector nor its watchdog saw it healed."""
-    if {"heal_failed", "watchdog_failed"} & said.keys():
+    if {FaultEvent.HEAL_FAILED, FaultEvent.WATCHDOG_FAILED} & said.keys():
         return True
-    return "injecting" in said and not {"healed", "healed_by_watchdog"} & said.keys()
+    healed = {FaultEvent.HEALED, FaultEvent.HEALED_BY_WATCHDOG} & said.keys()
+    return FaultEvent.INJECTING in said and not healed
 
 
-def _problems(said: Mapping[str, Line], journal: Line | None) -> Iterable[str]:
+def _problems(said: Mapping[str, FaultLine], journal: ChaosJournal | None) -> Iterable[str]:
     """What went wrong with the tool. A producer that ended before its message is not the tool's failure."""
-    expected = _detail(said, "not_injected").get("reason") == EXPECTED_NOT_INJECTED
-    if "not_injected" in said and not expected:
-        yield str(_detail(said, "not_injected").get("error") or "never triggered")
-    if "healed_by_watchdog" in said:
-        yield f"healed by its watchdog, not by its injector: {_detail(said, 'healed_by_watchdog').get('reason')}"
-    if "watchdog_failed" in said:
-        yield f"its watchdog could not heal it: {_detail(said, 'watchdog_failed').get('error')}"
+    never = _detail(said, FaultEvent.NOT_INJECTED)
+    expected = never.reason == PRODUCER_GONE
+    if FaultEvent.NOT_INJECTED in said and not expected:
+        yield never.error or NEVER_TRIGGERED
+    if FaultEvent.HEALED_BY_WATCHDOG in said:
+        why = _detail(said, FaultEvent.HEALED_BY_WATCHDOG).reason
+        yield f"healed by its watchdog, not by its injector: {why}"
+    if FaultEvent.WATCHDOG_FAILED in said:
+        yield f"its watchdog could not heal it: {_detail(said, FaultEvent.WATCHDOG_FAILED).error}"
     if journal is None:
         yield "no chaos journal: the chaos process did not end by itself"
         return
-    yield from _failed_activities(journal, expected)
-    if journal.get("status") not in ("completed", INTERRUPTED if expected else "completed"):
+    in_order = ("interrupted",) if expected else ()
+    for called in (*(journal.get("run") or ()), *(journal.get("rollbacks") or ())):
+        if (status := called.get("status", "interrupted")) not in ("succeeded", *in_order):
+            why = (called.get("exception") or [""])[-1].strip()
+            yield f"{called.get('activity', {}).get('name', 'an activity')} {status}" + (f": {why}" if why else "")
+    if journal.get("status") not in ("completed", *in_order):
         yield f"the chaos experiment ended {journal.get('status')}"
 
 
-def _failed_activities(journal: Line, interruption_expected: bool) -> Iterable[str]:
-    for phase in ("run", "rollbacks"):
-        for run in journal.get(phase) or ():
-            status = run.get("status", INTERRUPTED)
-            if status == "succeeded" or (status == INTERRUPTED and interruption_expected):
-                continue
-            why = (run.get("exception") or [""])[-1].strip()
-            name = run.get("activity", {}).get("name", "an activity")
-            yield f"{name} {status}" + (f": {why}" if why else "")
-
-
-def _first_by_event(lines: Iterable[Line]) -> dict[str, Line]:
+def _first_by_event(lines: Iterable[E]) -> dict[str, E]:
     """The first line of each event: later ones are repetitions."""
-    found: dict[str, Line] = {}
+    found: dict[str, E] = {}
     for line in lines:
-        found.setdefault(str(line.get("event")), line)
+        found.setdefault(line.event, line)
     return found
 
 
-def _detail(said: Mapping[str, Line], event: str) -> Line:
-    line = said.get(event)
-    return (line.get("detail") or {}) if line is not None else {}
+def _detail(said: Mapping[str, FaultLine], event: FaultEvent) -> Detail:
+    return said[event].detail if event in said else Detail()
 
 
-def _time(said: Mapping[str, Line], event: str) -> int | None:
-    line = said.get(event)
-    return None if line is None else int(line["monotonic_ns"])
+def _time(said: Mapping[str, FaultLine], event: FaultEvent) -> int | None:
+    return said[event].monotonic_ns if event in said else None

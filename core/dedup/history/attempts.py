@@ -6,22 +6,23 @@ says why in `failure.json`, and whether it was interrupted or failed by itself (
 either was interrupted: its writer was killed. A system that could not be had says so in `logs/SYSTEM/`.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from pydantic import ValidationError
+
 from dedup.errors import EvidenceError
 from dedup.history.histories import MANIFEST, read_manifest
 from dedup.history.stores import Place, below, reached, write_whole
 from dedup.judgement.endings import Ending, Kind
+from dedup.wire.clients import Mark, Milestone
+from dedup.wire.files import Failure
+from dedup.wire.lines import Event
 
 RUNS: Final = "runs"
 LOGS: Final = "logs"
-FAILURE: Final = "failure.json"
-MARKS: Final = "marks.jsonl"
-"""The producer's stamps; `start` comes before its first message."""
 _ATTEMPT: Final = re.compile(r"attempt-([1-9][0-9]*)")
 
 
@@ -63,14 +64,13 @@ def ending_of(attempt: Attempt) -> Ending:
     sent = attempt.rows or _started(attempt.folder)
     with reached(attempt.folder):
         try:
-            said = json.loads((attempt.folder / FAILURE).read_bytes())
-            interrupted = said.get("kind") == Kind.INTERRUPTED
-            kind, reason = Kind.INTERRUPTED if interrupted else Kind.FAILED, str(said["reason"])
-            return Ending(kind=kind, sent=sent or said.get("sent") is True, reason=reason)
+            said = Failure.model_validate_json((attempt.folder / Failure.FILE).read_bytes())
+            kind = Kind.INTERRUPTED if said.kind == Kind.INTERRUPTED else Kind.FAILED
+            return Ending(kind=kind, sent=sent or said.sent, reason=said.reason)
         except FileNotFoundError:
             return Ending(kind=Kind.INTERRUPTED, sent=sent)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            unread = f"{attempt.folder / FAILURE} cannot be read"
+        except ValidationError:
+            unread = f"{attempt.folder / Failure.FILE} cannot be read"
             return Ending(kind=Kind.FAILED, sent=True, reason=unread)
 
 
@@ -96,13 +96,13 @@ def missed_of(attempt: Attempt) -> tuple[str, ...]:
 
 def note_ending(folder: Path, stage: str, reason: str, kind: Kind) -> None:
     """Say beside what an attempt recorded why it has no history. What was said first stands."""
-    path = folder / FAILURE
+    path = folder / Failure.FILE
     if path.exists() or (folder / MANIFEST).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     rows = any((folder / "sent").glob("*"))
-    said = {"stage": stage, "reason": reason, "kind": kind, "sent": rows or _started(folder)}
-    write_whole(path, json.dumps(said, indent=1))
+    said = Failure(stage=stage, reason=reason, kind=kind, sent=rows or _started(folder))
+    write_whole(path, said.model_dump_json(indent=1))
 
 
 def failure_of_system(root: Place, system: str) -> str | None:
@@ -110,24 +110,21 @@ def failure_of_system(root: Place, system: str) -> str | None:
     folder = root / LOGS / system
     with reached(folder):
         try:
-            return str(json.loads((folder / FAILURE).read_bytes())["reason"])
+            return Failure.model_validate_json((folder / Failure.FILE).read_bytes()).reason
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
-            return f"{folder / FAILURE} cannot be read"
+        except ValidationError:
+            return f"{folder / Failure.FILE} cannot be read"
 
 
 def _started(folder: Place) -> bool:
     """Whether the producer's stamps say that it began to send, or might say so."""
     with reached(folder):
         try:
-            lines = (folder / MARKS).read_text(errors="replace").splitlines()
+            lines = (folder / Mark.FILE).read_text(errors="replace").splitlines()
         except (FileNotFoundError, NotADirectoryError):
             return False
-    for line in lines:
-        try:
-            if json.loads(line)["event"] == "start":
-                return True
-        except (ValueError, KeyError, TypeError):
-            return True
-    return False
+    try:
+        return any(Event.model_validate_json(line).event == Milestone.START for line in lines)
+    except ValidationError:
+        return True

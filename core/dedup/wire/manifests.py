@@ -4,7 +4,7 @@ A runner writes its report last; the platform writes the manifest after both. So
 everything before it is complete, and its checksums say that it still is what was recorded.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,6 +50,8 @@ class EndPosition(Record):
 class ProducerReport(Record):
     """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
 
+    FILE: ClassVar = "producer.json"
+
     complete: bool
     library: str
     library_version: str
@@ -87,6 +89,8 @@ class Undelivered(Record):
 
 class ConsumerReport(Record):
     """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
+
+    FILE: ClassVar = "consumer.json"
 
     complete: bool
     reached_end: bool

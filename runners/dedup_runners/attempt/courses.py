@@ -133,7 +133,7 @@ class Course:
 
     def _split_producing(self) -> None:
         """Tell the time between first send and last acknowledgement from the producer's own starting and ending."""
-        report = ProducerReport.model_validate_json((self._.folder / "producer.json").read_bytes())
+        report = ProducerReport.model_validate_json((self._.folder / ProducerReport.FILE).read_bytes())
         producing_s = max(0.0, (report.last_acknowledgement_ns - report.first_send_ns) / 1e9)
         self._stage_seconds["produce"] = round(producing_s, 3)
         around = self._stage_seconds["start and end the producer"]
@@ -220,8 +220,8 @@ class Course:
     def _manifest(self) -> Manifest:
         assert self._deduplication is not None
         folder, run, experiment = self._.folder, self._.run, self._.experiment
-        producer = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
-        consumer = ConsumerReport.model_validate_json((folder / "consumer.json").read_bytes())
+        producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+        consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
         return Manifest(
             experiment=experiment.name,
             spec_digest=experiment.digest(),

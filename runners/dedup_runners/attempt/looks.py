@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dedup.wire.clients import Look
 from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
 from dedup_runners.recording.journals import Journal
@@ -30,7 +31,6 @@ UNSEEN_S: Final = 120.0
 A killed owner's topic is silent until its session in the metadata store has ended (30 s by default) and another broker
 has loaded the topic (seconds to tens of seconds). This is room for both, twice over: an honest outage ends within it.
 """
-FILE: Final = "deduplication.jsonl"
 LOADING: Final = frozenset({"Initialized", "Recovering"})
 ON: Final = "Enabled"
 OFF: Final = "Disabled"
@@ -42,7 +42,7 @@ class Looks:
     """Asks what is said of a topic's deduplication: when it `begin`s, and then for as long as its block lasts."""
 
     def __init__(self, admin: Admin, topic: str, folder: Path, every_s: float = LOOK_S) -> None:
-        self._admin, self._topic, self._path, self._every_s = admin, topic, folder / FILE, every_s
+        self._admin, self._topic, self._path, self._every_s = admin, topic, folder / Look.FILE, every_s
         self._said: dict[str, int] = {}
         self._answers, self._last_ns, self._unseen_ns = 0, 0, 0
         self._needed, self._ended = True, False
@@ -100,7 +100,7 @@ class Looks:
             self._note_time()
             self._answers += 1
             journal = Journal(self._path)
-            journal.write(monotonic_ns=time.monotonic_ns(), statuses=found)
+            journal.write(Look(monotonic_ns=time.monotonic_ns(), statuses=found))
             journal.close()
             for status in found.values():
                 self._said[status] = self._said.get(status, 0) + 1

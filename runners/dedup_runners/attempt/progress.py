@@ -4,13 +4,17 @@ The numbers are for people to watch; no judgement reads them. A runner that cann
 numbers that it gave.
 """
 
-import json
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from dedup.wire.clients import Metric
+from dedup.wire.faults import FaultLine
+from dedup.wire.files import METRICS, Listening
+from dedup_runners.recording.journals import lines
 
 TIMEOUT_S: Final = 0.5
 
@@ -41,7 +45,7 @@ class Watch:
 
     def _ask(self) -> Progress:
         try:
-            port = json.loads((self._folder / f"{self._role}.metrics.json").read_bytes())["port"]
+            port = Listening.model_validate_json((self._folder / METRICS.format(self._role)).read_bytes()).port
             text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S, trust_env=False).text
         except (OSError, ValueError, httpx.HTTPError):
             return self.last._replace(faults=self._fault_states())
@@ -52,22 +56,11 @@ class Watch:
             if sample.name.startswith("dedup_")
         }
         return Progress(
-            sent=values.get("dedup_messages_sent_total", 0),
-            acknowledged=values.get("dedup_messages_acknowledged_total", 0),
-            received=values.get("dedup_messages_received_total", 0),
+            sent=values.get(f"{Metric.SENT}_total", 0),
+            acknowledged=values.get(f"{Metric.ACKNOWLEDGED}_total", 0),
+            received=values.get(f"{Metric.RECEIVED}_total", 0),
             faults=self._fault_states(),
         )
 
     def _fault_states(self) -> tuple[tuple[str, str], ...]:
-        states: dict[str, str] = {}
-        try:
-            lines = (self._folder / "faults.jsonl").read_text().splitlines()
-        except OSError:
-            return ()
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # a line that is being written
-            states[event.get("fault", "?")] = event.get("event", "?")
-        return tuple(states.items())
+        return tuple({line.fault: line.event for line in lines(self._folder, FaultLine)}.items())

@@ -11,15 +11,18 @@ from pathlib import Path
 
 from dedup.faults.records import Planned, assemble
 from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.wire.clients import Disturbance, Mark
+from dedup.wire.faults import FaultLine
+from dedup.wire.files import Listening
 from dedup.wire.manifests import FaultRecord
 from dedup_runners.chaos.experiments import STOP_SIGNAL, command, render, write
-from dedup_runners.chaos.sessions import ARMED, LINES
+from dedup_runners.chaos.sessions import ARMED
+from dedup_runners.recording.journals import lines
 
 __all__ = [
     "STOP_SIGNAL",
     "armed_port",
     "command",
-    "lines",
     "records",
     "render",
     "write",
@@ -29,7 +32,7 @@ __all__ = [
 def armed_port(folder: Path, fault_name: str) -> int | None:
     """The port at which the fault waits for its producer; None while it is not armed."""
     path = folder / "chaos" / fault_name / ARMED
-    return int(json.loads(path.read_bytes())["port"]) if path.is_file() else None
+    return Listening.model_validate_json(path.read_bytes()).port if path.is_file() else None
 
 
 def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> tuple[FaultRecord, ...]:
@@ -43,24 +46,11 @@ def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> t
     return assemble(
         planned,
         messages=messages,
-        lines=lines(folder / LINES),
-        marks=lines(folder / "marks.jsonl"),
-        disturbances=lines(folder / "disturbances.jsonl"),
+        lines=lines(folder, FaultLine),
+        marks=lines(folder, Mark),
+        disturbances=lines(folder, Disturbance),
         journals={each.name: _journal(folder / "chaos" / each.name / "journal.json") for each in planned},
     )
-
-
-def lines(path: Path) -> list[dict[str, object]]:
-    """The lines of a JSON lines file; a line cut short by a crash is left out, a missing file is empty."""
-    if not path.is_file():
-        return []
-    found = []
-    for line in path.read_text().splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
 
 
 def _journal(path: Path) -> dict[str, object] | None:

@@ -10,6 +10,7 @@ without the topic cannot pass for one that mattered.
 from typing import Any
 
 from dedup.errors import PlatformError
+from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.sessions import Session, current
 
@@ -17,8 +18,8 @@ from dedup_runners.chaos.sessions import Session, current
 def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
     """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
     session = triggered(configuration)
-    session.announce("injecting", pretended=True)
-    session.announce("injected", witness={}, touched=[], leader=session.leader())
+    session.announce(FaultEvent.INJECTING, pretended=True)
+    session.announce(FaultEvent.INJECTED, witness={}, touched=[], leader=session.leader())
     return {"pretended": True}
 
 
@@ -30,9 +31,9 @@ def clear(configuration: dict[str, Any]) -> dict[str, Any]:
     try:
         left = session.guard.release()
     except OSError as error:
-        session.note("heal_failed", error=str(error))
+        session.note(FaultEvent.HEAL_FAILED, error=str(error))
         raise
-    session.note("cleared", proxies=left)
+    session.note(FaultEvent.CLEARED, proxies=left)
     return {"proxies": left}
 
 
@@ -46,7 +47,12 @@ def leave(configuration: dict[str, Any]) -> None:
 def inject(session: Session, *, touched: list[str], leader: str | None, **witness: Any) -> None:
     """Announce that the target has shown the effect: who was hit, and who led the topic then."""
     session.effective = True
-    session.announce("injected", witness=witness, touched=touched, leader=leader)
+    session.announce(FaultEvent.INJECTED, witness=witness, touched=touched, leader=leader)
+
+
+def no_effect(session: Session, reason: str) -> None:
+    """Note that the target has shown none, and why that is said."""
+    session.note(FaultEvent.NO_EFFECT, reason=reason)
 
 
 def triggered(configuration: dict[str, Any]) -> Session:

@@ -18,7 +18,7 @@ from typing import Final
 
 from dedup.errors import PlatformError
 from dedup_runners.chaos import watchdog
-from dedup_runners.chaos.watchdog import DOWNSTREAM, Toxiproxy, remove_everywhere
+from dedup_runners.chaos.watchdog import DOWNSTREAM, Orders, Toxiproxy, remove_everywhere
 from dedup_runners.waiting import until
 
 START_TIMEOUT_S: Final = 60.0
@@ -35,13 +35,7 @@ class Guard:
     ) -> None:
         self.toxic, self.proxies = f"dedup-{fault}-{time.monotonic_ns()}", list(proxies)
         self.toxiproxy = Toxiproxy(url)
-        orders: dict[str, object] = {
-            "url": url,
-            "toxic": self.toxic,
-            "proxies": self.proxies,
-            "fault": fault,
-            "lines": str(lines),
-        }
+        orders = Orders(url, self.toxic, self.proxies, fault, str(lines))
         self._line = _own_watchdog(orders) if watchdog_socket is None else _sidecar(orders, watchdog_socket)
         self._released = False
 
@@ -78,25 +72,25 @@ class Guard:
         self._line.sendall(line.encode() + b"\n")
 
 
-def _own_watchdog(orders: dict[str, object]) -> socket.socket:
+def _own_watchdog(orders: Orders) -> socket.socket:
     """Start a watchdog that outlives this process."""
     ours, theirs = socket.socketpair()
     with theirs:
-        program = [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(orders)]
+        program = [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(orders._asdict())]
         null = subprocess.DEVNULL
         starter = subprocess.Popen(program, stdin=theirs.fileno(), stdout=null, stderr=null, start_new_session=True)
     starter.wait(START_TIMEOUT_S)  # it forks at once, and its child is the watchdog
     return ours
 
 
-def _sidecar(orders: dict[str, object], path: Path) -> socket.socket:
+def _sidecar(orders: Orders, path: Path) -> socket.socket:
     """Have the pod's watchdog guard us; PlatformError if it does not say so."""
     until(path.is_socket, START_TIMEOUT_S, f"the pod's watchdog to listen at {path}")
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(START_TIMEOUT_S)
     try:
         line.connect(str(path))
-        line.sendall(json.dumps(orders).encode() + b"\n")
+        line.sendall(json.dumps(orders._asdict()).encode() + b"\n")
         said = line.recv(len(watchdog.ACCEPTED), socket.MSG_WAITALL)
     except OSError as error:
         said = str(error).encode()

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from dedup.errors import DedupError
 from dedup.faults.records import LATENCY_SHARE
+from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
-from dedup_runners.chaos.actions import clear, guarded
+from dedup_runners.chaos.actions import clear, guarded, no_effect
 from dedup_runners.chaos.injections import Activity, action, probe
 from dedup_runners.chaos.probes import END_WITH_ROLLBACKS
 from dedup_runners.chaos.sessions import Session, current
@@ -35,7 +36,7 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
     guard = guarded(session)
     before = measured(session, PINGS_BEFORE)
     guard.protect(session.scene.timeout_s)
-    session.announce("injecting", proxies=guard.proxies, latency_ms=latency_ms)
+    session.announce(FaultEvent.INJECTING, proxies=guard.proxies, latency_ms=latency_ms)
     guard.set("latency", {"latency": round(latency_ms), "jitter": 0})
     after = measured(session, PINGS_AFTER)
     gained = {broker: round(after[broker] - before[broker], 2) for broker in before if broker in after}
@@ -46,9 +47,10 @@ def slow_down(latency_ms: float, configuration: dict[str, Any]) -> dict[str, Any
         and min(gained.values()) >= latency_ms * GAIN_SHARE
     ):
         session.effective = True
-        session.note("injected", witness={"before_ms": before, "after_ms": after}, touched=sorted(gained), leader=None)
+        witness = {"before_ms": before, "after_ms": after}
+        session.note(FaultEvent.INJECTED, witness=witness, touched=sorted(gained), leader=None)
     else:
-        session.note("no_effect", reason=f"pings gained {gained} ms of {latency_ms:g}")
+        no_effect(session, f"pings gained {gained} ms of {latency_ms:g}")
     return {"before_ms": before, "after_ms": after}
 
 
@@ -59,12 +61,13 @@ def wait_for_producer(latency_ms: float, configuration: dict[str, Any]) -> dict[
     try:
         server.wait_connected(session.scene.timeout_s)
         if session.effective:
-            server.announce("injected", session.scene.fault)
+            server.announce(FaultEvent.INJECTED, session.scene.fault)
         finished = server.wait_finished(session.scene.timeout_s)
     except DedupError as error:
-        session.note("producer_lost", error=str(error))
+        session.note(FaultEvent.PRODUCER_LOST, error=str(error))
         raise SystemExit(END_WITH_ROLLBACKS) from None
-    session.note("over", producer_finished=finished, round_trips_ms=pings_at_the_end(session, latency_ms))
+    pings_ms = pings_at_the_end(session, latency_ms)
+    session.note(FaultEvent.OVER, producer_finished=finished, round_trips_ms=pings_ms)
     return {"producer_finished": finished}
 
 
@@ -77,7 +80,7 @@ def measured(session: Session, attempts: int, pick: Callable[[list[float]], floa
             for ms in pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts, pick):
                 found[broker.id] = round(ms, 2)
         except OSError as error:
-            session.note("ping_failed", broker=broker.id, error=str(error))
+            session.note(FaultEvent.PING_FAILED, broker=broker.id, error=str(error))
     return found
 
 

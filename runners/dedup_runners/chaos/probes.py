@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dedup.errors import DedupError
 from dedup.faults.registry import kind_of
+from dedup.wire.faults import NEVER_TRIGGERED, PRODUCER_GONE, FaultEvent
 from dedup_runners.chaos.injections import injection_of
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.triggers import ProducerGone
@@ -34,12 +35,12 @@ def wait_for_message(configuration: dict[str, Any]) -> dict[str, int | None]:
     try:
         pushed = server.wait_message(session.scene.timeout_s)
     except DedupError as error:
-        reason = "producer gone" if isinstance(error, ProducerGone) else "never triggered"
-        session.note("not_injected", reason=reason, error=str(error))
+        reason = PRODUCER_GONE if isinstance(error, ProducerGone) else NEVER_TRIGGERED
+        session.note(FaultEvent.NOT_INJECTED, reason=reason, error=str(error))
         raise SystemExit(END_WITH_ROLLBACKS) from None
     session.triggered = True
     found: dict[str, int | None] = {"message": pushed.message, "actual": pushed.actual, "acked": pushed.acked}
-    session.note("triggered", **found, pushed_ns=pushed.monotonic_ns)
+    session.note(FaultEvent.TRIGGERED, **found, pushed_ns=pushed.monotonic_ns)
     return found
 
 
@@ -58,10 +59,10 @@ def healed(timeout_s: float, configuration: dict[str, Any]) -> dict[str, float]:
         until(whole, timeout_s, f"{session.scene.topic} to be whole again", RETRY_S)
         seconds = _round_trip(session, max(1.0, timeout_s - (time.monotonic() - began)))
     except DedupError as error:
-        session.note("heal_failed", unhealthy=problem, error=str(error))
+        session.note(FaultEvent.HEAL_FAILED, unhealthy=problem, error=str(error))
         raise
     waited = time.monotonic() - began
-    session.announce("healed", round_trip_s=round(seconds, 4), waited_s=round(waited, 4))
+    session.announce(FaultEvent.HEALED, round_trip_s=round(seconds, 4), waited_s=round(waited, 4))
     return {"round_trip_s": seconds, "waited_s": waited}
 
 

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.registry import kind_of
 from dedup.process.orphans import leave_with_parent
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
+from dedup.wire.files import Listening
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
@@ -28,7 +30,6 @@ from dedup_runners.triggers import TriggerServer
 if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults that need pods spend
     from dedup_runners.chaos.clusters import Cluster
 
-LINES: Final = "faults.jsonl"
 ARMED: Final = "armed.json"
 BYSTANDER: Final = "bystander"
 """Instead of a broker's id, for tests of the tester: any broker that does not lead the topic."""
@@ -88,7 +89,7 @@ class Session:
         if scene.endpoints.toxiproxy_url:
             proxies = [broker.proxy for broker in scene.targets() if broker.proxy]
             self.guard = Guard(
-                scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / LINES, scene.watchdog
+                scene.endpoints.toxiproxy_url, scene.fault, proxies, scene.folder / FaultLine.FILE, scene.watchdog
             )
 
     def watch_leader(self) -> None:
@@ -115,21 +116,21 @@ class Session:
         self.triggers = TriggerServer()
         path = self.scene.folder / "chaos" / self.scene.fault / ARMED
         temporary = path.with_suffix(".open")
-        temporary.write_text(json.dumps({"port": self.triggers.port}))
+        temporary.write_text(Listening(port=self.triggers.port).model_dump_json())
         os.replace(temporary, path)
-        self.note("armed", port=self.triggers.port, kind=self.scene.kind, message=self.scene.message)
+        self.note(FaultEvent.ARMED, port=self.triggers.port, kind=self.scene.kind, message=self.scene.message)
         return self.triggers
 
-    def note(self, event: str, **detail: Any) -> None:
-        """Append one line to the run's faults.jsonl."""
-        watchdog.append(str(self.scene.folder / LINES), self.scene.fault, event, detail)
+    def note(self, event: FaultEvent, **detail: Any) -> None:
+        """Append one line to the run's faults.jsonl; the keys are those of a `Detail`, or the kind of fault's own."""
+        watchdog.append(str(self.scene.folder / FaultLine.FILE), self.scene.fault, event, Detail(**detail).said())
 
-    def announce(self, event: str, **detail: Any) -> None:
+    def announce(self, event: FaultEvent, **detail: Any) -> None:
         """Append the line, and tell the producer, which stamps its counters at this moment."""
         self.stamp(event)
         self.note(event, **detail)
 
-    def stamp(self, event: str) -> None:
+    def stamp(self, event: FaultEvent) -> None:
         """Tell the producer alone: its first stamp of an event counts, and only once the line is there, too."""
         if self.triggers is not None:
             kind = kind_of(self.scene.kind)

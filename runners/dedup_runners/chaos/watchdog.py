@@ -6,8 +6,8 @@ time.monotonic_ns(), which is the same clock in every process of a host; `healed
 watchdog leaves. If the deadline passes, or the pipe ends without that word (its injector is gone), every toxic of the
 fault is removed and the deed appended to faults.jsonl.
 
-It runs as `python -I -S watchdog.py '{"url": …, "toxic": …, "proxies": […], "fault": …, "lines": …}'`: standard library
-only, in a session of its own and forked away from its parent, so that whatever ends the injector does not end it.
+It runs as `python -I -S watchdog.py ORDERS` (`Orders`, as JSON): standard library only, in a session of its own and
+forked away from its parent, so that whatever ends the injector does not end it.
 
 In a pod a process cannot outlive its container. There it is a sidecar, `python -I -S watchdog.py --serve SOCKET`, for
 all faults of the pod: an injector connects to the Unix socket, its first line is those orders, and it goes on as above.
@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import time
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 CALL_TIMEOUT_S = 10.0
@@ -133,20 +134,28 @@ def append(lines: str, fault: str, event: str, detail: dict[str, object]) -> Non
         os.close(descriptor)
 
 
-def guard(orders: dict[str, object], stream: int) -> None:
+class Orders(NamedTuple):
+    """What to guard: the toxic of a fault on these proxies of Toxiproxy; `lines` is the run's faults.jsonl."""
+
+    url: str
+    toxic: str
+    proxies: list[str]
+    fault: str
+    lines: str
+
+
+def guard(orders: Orders, stream: int) -> None:
     """Guard one fault until it is healed, by its injector or by us."""
     reason, in_force = listen(stream)
     if reason == "healed":
         return
-    lines, fault, proxies = str(orders["lines"]), str(orders["fault"]), orders["proxies"]
-    assert isinstance(proxies, list)
     try:
-        held = remove_everywhere(Toxiproxy(str(orders["url"])), str(orders["toxic"]), proxies, HEAL_TIMEOUT_S)
+        held = remove_everywhere(Toxiproxy(orders.url), orders.toxic, orders.proxies, HEAL_TIMEOUT_S)
     except OSError as error:
-        append(lines, fault, "watchdog_failed", {"reason": reason, "error": str(error)})
+        append(orders.lines, orders.fault, "watchdog_failed", {"reason": reason, "error": str(error)})
         return
     if held or in_force:
-        append(lines, fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
+        append(orders.lines, orders.fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
 
 
 def attend(injector: socket.socket) -> None:
@@ -159,7 +168,7 @@ def attend(injector: socket.socket) -> None:
                 return
             first += byte
         injector.sendall(ACCEPTED)
-        guard(json.loads(first), injector.fileno())
+        guard(Orders(**json.loads(first)), injector.fileno())
 
 
 def serve(path: str) -> None:
@@ -177,5 +186,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve(sys.argv[2])
     if os.fork() == 0:
-        guard(json.loads(sys.argv[1]), 0)
+        guard(Orders(**json.loads(sys.argv[1])), 0)
     os._exit(0)

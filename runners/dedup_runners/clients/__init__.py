@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
+from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
@@ -93,7 +94,7 @@ class Witnesses(Protocol):
 
     def disturbed(
         self,
-        kind: str,
+        kind: Noticed,
         detail: str,
         monotonic_ns: int | None = None,
         *,

@@ -26,6 +26,7 @@ import numpy as np
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.payloads import PAYLOAD_BYTES
+from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
 from dedup_runners.clients import (
@@ -246,7 +247,7 @@ class Producer:
         self._drain()
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
-        self._witnesses.disturbed("error", f"produce refused: {error}")
+        self._witnesses.disturbed(Noticed.ERROR, f"produce refused: {error}")
         self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
         fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)
@@ -269,7 +270,7 @@ class Producer:
             error = reported[index].error()
             outcomes[index] = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
             partitions[index] = streams[index]
-            self._witnesses.disturbed("error", f"delivery failed: {error.name()}: {error.str()}")
+            self._witnesses.disturbed(Noticed.ERROR, f"delivery failed: {error.name()}: {error.str()}")
         self._report(streams, values, outcomes, partitions, np.where(outcomes == Outcome.OK, offsets, -1))
         with self._counting:
             self._acked += len(reported)
@@ -315,7 +316,7 @@ class Consumer:
         messages = self._client.consume(READ_MESSAGES, timeout_s)
         if any(map(_ERROR, messages)):
             for error in filter(None, map(_ERROR, messages)):
-                self._witnesses.disturbed("error", f"{error.name()}: {error.str()}")
+                self._witnesses.disturbed(Noticed.ERROR, f"{error.name()}: {error.str()}")
             messages = [message for message in messages if message.error() is None]
         if not messages:
             self._next.update(self._positions())
@@ -366,8 +367,8 @@ class Consumer:
 
 
 _COUNTERS: Final = {
-    "txretries": ("retry", "requests sent again"),
-    "disconnects": ("disconnect", "connections ended"),
+    "txretries": (Noticed.RETRY, "requests sent again"),
+    "disconnects": (Noticed.DISCONNECT, "connections ended"),
 }
 """librdkafka's statistics of a broker that grow when something is wrong. A connection that the other side closes in
 order is counted, but no error: such is the end of one whose bytes were lost on the way."""
@@ -391,9 +392,8 @@ class _Watch:
     def _on_error(self, error: ck.KafkaError) -> None:
         lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
         named = _OF_BROKER.match(error.str())
-        self._witnesses.disturbed(
-            "disconnect" if lost else "error", f"{error.name()}: {error.str()}", broker=named[1] if named else None
-        )
+        kind, broker = Noticed.DISCONNECT if lost else Noticed.ERROR, named[1] if named else None
+        self._witnesses.disturbed(kind, f"{error.name()}: {error.str()}", broker=broker)
 
     def _on_statistics(self, text: str) -> None:
         statistics = json.loads(text)
@@ -413,7 +413,7 @@ class _Watch:
                 if number != "-1" and leader >= 0 and leader != led:
                     if led is not None:
                         words = f"partition {number}: {led} -> {leader}"
-                        self._witnesses.disturbed("leader", words, at_ns, broker=str(led))
+                        self._witnesses.disturbed(Noticed.LEADER, words, at_ns, broker=str(led))
                     self._leaders[number] = leader
 
 

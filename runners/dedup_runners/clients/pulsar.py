@@ -31,6 +31,7 @@ import pulsar
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES
+from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, under_way
@@ -91,10 +92,10 @@ SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
 
 DISTURBANCES: Final = (
     (
-        "disconnect",
+        Noticed.DISCONNECT,
         re.compile(r"Connection closed|Connection reset|Read failed|Failed to establish|disconnected", re.I),
     ),
-    ("retry", re.compile(r"Re-?Sending|Schedule re-?connection|Reconnecting", re.I)),
+    (Noticed.RETRY, re.compile(r"Re-?Sending|Schedule re-?connection|Reconnecting", re.I)),
 )
 """What the client's own log lines witness."""
 
@@ -259,7 +260,7 @@ class Producer:
         outcomes = np.zeros(rows, np.int8)
         for index in np.nonzero(codes)[0].tolist():
             outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
-            self._witnesses.disturbed("error", f"send ended: {results[index]}")
+            self._witnesses.disturbed(Noticed.ERROR, f"send ended: {results[index]}")
         partitions = np.array(streams, np.int32)
         ledgers = np.fromiter(map(_LEDGER, positions), np.int64, rows)
         entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from pydantic import BaseModel
 
+from dedup.wire.clients import Disturbance, Noticed
+from dedup.wire.lines import L, Line, parse
 from dedup_runners.recording.recorders import unwritable
 
 MAX_LINES_A_KIND: Final = 10_000
@@ -33,8 +35,9 @@ class Journal:
         self._file: TextIO = path.open("a", buffering=1)
         self._lock = threading.Lock()
 
-    def write(self, **line: Any) -> None:
-        self.write_text(json.dumps(line))
+    def write(self, line: Line) -> None:
+        """Write what is set of a record."""
+        self.write_text(json.dumps(line.model_dump(mode="json", exclude_unset=True)))
 
     def write_text(self, text: str) -> None:
         with self._lock:
@@ -62,12 +65,12 @@ class Observer:
 
     def __init__(self, folder: Path, role: str) -> None:
         self.counts: Counter[str] = Counter()
-        self._disturbances = Journal(folder / "disturbances.jsonl") if role == "producer" else None
+        self._disturbances = Journal(folder / Disturbance.FILE) if role == "producer" else None
         self._log = Journal(folder / f"{role}.log")
 
     def disturbed(
         self,
-        kind: str,
+        kind: Noticed,
         detail: str,
         monotonic_ns: int | None = None,
         *,
@@ -79,8 +82,8 @@ class Observer:
         if self._disturbances is not None and self.counts[kind] <= MAX_LINES_A_KIND:
             at_ns = time.monotonic_ns() if monotonic_ns is None else monotonic_ns
             known = {"broker": broker, "since_ns": since_ns}
-            told = {name: value for name, value in known.items() if value is not None}
-            self._disturbances.write(kind=kind, detail=detail, monotonic_ns=at_ns, **told)
+            told: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+            self._disturbances.write(Disturbance(kind=kind, detail=detail, monotonic_ns=at_ns, **told))
 
     def log(self, line: str) -> None:
         self._log.write_text(f"{time.strftime('%H:%M:%S')} {line}")
@@ -89,6 +92,12 @@ class Observer:
         self._log.close()
         if self._disturbances is not None:
             self._disturbances.close()
+
+
+def lines(folder: Path, kind: type[L]) -> list[L]:
+    """The records of that kind in a run's folder, so far; none without their file."""
+    path = folder / kind.FILE
+    return parse(path.read_text(), kind) if path.is_file() else []
 
 
 class Usage(NamedTuple):

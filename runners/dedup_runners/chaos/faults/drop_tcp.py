@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from dedup.experiment.systems import Protocol
 from dedup.faults.drop_tcp import DropTCP
+from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
-from dedup_runners.chaos.actions import clear, guarded, inject, triggered
+from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.watchdog import DOWNSTREAM, UPSTREAM
@@ -47,7 +48,7 @@ def drop_bytes(
     session = triggered(configuration)
     guard = guarded(session)
     guard.protect(duration_s + 2 * silence_s)
-    session.announce("injecting", proxies=guard.proxies, direction=direction, duration_s=duration_s)
+    session.announce(FaultEvent.INJECTING, proxies=guard.proxies, direction=direction, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
     guard.set("timeout", {"timeout": 0}, STREAMS[direction])
     silent = _silent(session, silence_s)
@@ -58,9 +59,9 @@ def drop_bytes(
     time.sleep(max(0.0, deadline - silence_s - time.monotonic()))
     # Twice, if need be: a broker that is slow to answer the tester at one moment says nothing about the clients' path.
     at_end = _silent(session, silence_s) or _silent(session, silence_s)
-    session.note("effect", at_end=at_end)
+    session.note(FaultEvent.EFFECT, at_end=at_end)
     if not silent:
-        session.note("no_effect", reason="no broker was silent to the clients while it answered the tester")
+        no_effect(session, "no broker was silent to the clients while it answered the tester")
     return {"silent": silent, "at_end": at_end}
 
 

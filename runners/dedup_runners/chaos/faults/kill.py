@@ -15,9 +15,10 @@ from typing import Any, Final
 from dedup.errors import PlatformError
 from dedup.faults.kill import Kill
 from dedup.faults.kill import Victim as Target
+from dedup.wire.faults import FaultEvent
 from dedup_runners.admins import Ensemble
 from dedup_runners.chaos import keepers
-from dedup_runners.chaos.actions import inject, triggered
+from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current, target_of
 from dedup_runners.chaos.sites.protocol import Victim
@@ -54,7 +55,7 @@ def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
     leader = session.known_leader()
     target = target_of(session, leader)
     if target is None:
-        session.note("no_effect", reason="nobody leads the topic")
+        no_effect(session, "nobody leads the topic")
         return {"effective": False}
     return strike(session, target, restart_after_s, leader=leader)
 
@@ -65,12 +66,14 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
     `leader` led when that was last asked. It is asked again at once: leadership outlasts a killed leader by seconds.
     """
     victim = session.site.victim(target)
-    session.announce("injecting", broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about)
+    session.announce(
+        FaultEvent.INJECTING, broker=target, leader=leader, restart_after_s=restart_after_s, **victim.about
+    )
     done = session.recall(_Deed)
     done.struck_ns = time.monotonic_ns()
     session.site.kill(victim, restart_after_s)
     done.victim = victim
-    session.stamp("injected")
+    session.stamp(FaultEvent.INJECTED)
     leader = session.leader() or leader
     death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
     assert death is not None
@@ -78,7 +81,7 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
         witness = {**death.about, **seen, "exit_code": death.exit_code}
         inject(session, broker=target, touched=[target], leader=leader, **witness)
     else:
-        session.note("no_effect", reason=f"broker {target} ended with exit code {death.exit_code}, not by our signal")
+        no_effect(session, f"broker {target} ended with exit code {death.exit_code}, not by our signal")
     return {"broker": target, "exit_code": death.exit_code, **death.about}
 
 
@@ -93,7 +96,7 @@ def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict
     again = until(lambda: site.restarted(victim), bound_s, f"broker {victim.broker} runs again", 0.1)
     assert again is not None
     down_s = round((time.monotonic_ns() - done.struck_ns) / 1e9, 3)
-    session.note("restarted", broker=victim.broker, down_s=down_s, **again)
+    session.note(FaultEvent.RESTARTED, broker=victim.broker, down_s=down_s, **again)
     return {"down_s": down_s, **again}
 
 
@@ -106,7 +109,7 @@ def kill_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[s
     ours = [bookie.id for bookie in scene.endpoints.bookies]
     target = next((each for each in ensemble if each in ours), None)
     if target is None:
-        session.note("no_effect", reason=f"what is sent is stored by {', '.join(ensemble) or 'nobody'}, none of ours")
+        no_effect(session, f"what is sent is stored by {', '.join(ensemble) or 'nobody'}, none of ours")
         return {"effective": False}
     return strike(session, target, restart_after_s, leader=None, ensemble=list(ensemble))
 
@@ -124,7 +127,7 @@ def await_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[
     except WaitedTooLong:
         return found
     assert after is not None
-    session.note("noticed", by="broker", before=list(before), after=list(after))
+    session.note(FaultEvent.NOTICED, by="broker", before=list(before), after=list(after))
     return {**found, "ledger": after.ledger}
 
 

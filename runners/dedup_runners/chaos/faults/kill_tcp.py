@@ -4,7 +4,8 @@ import time
 from typing import Any, Final
 
 from dedup.faults.kill_tcp import KillTCP
-from dedup_runners.chaos.actions import clear, guarded, triggered
+from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.sockets import Connection
@@ -37,7 +38,7 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
     guard = guarded(session)
     watch = _Connections(session)
     guard.protect(duration_s)
-    session.announce("injecting", proxies=guard.proxies, duration_s=duration_s)
+    session.announce(FaultEvent.INJECTING, proxies=guard.proxies, duration_s=duration_s)
     deadline, pulses = time.monotonic() + duration_s, 0
     try:
         while (left_s := deadline - time.monotonic()) > 0:
@@ -49,10 +50,10 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
             time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     finally:
         guard.unset()
-        session.note("effect", pulses=pulses, **watch.counts())
+        session.note(FaultEvent.EFFECT, pulses=pulses, **watch.counts())
     _believe(session, watch.counts(), anyone=True)
     if not session.effective:
-        session.note("no_effect", reason="no broker lost a connection that a client held through the proxy")
+        no_effect(session, "no broker lost a connection that a client held through the proxy")
     return {"pulses": pulses, "effective": session.effective}
 
 
@@ -99,8 +100,7 @@ def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) ->
         return
     leader = session.leader()
     if anyone or leader in touched:
-        session.effective = True
-        session.announce("injected", witness=seen, touched=touched, leader=leader)
+        inject(session, touched=touched, leader=leader, **seen)
 
 
 INJECTION: Final = Injection(_prepare, _method)

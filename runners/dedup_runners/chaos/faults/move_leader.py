@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from dedup.faults.move_leader import MoveLeader
-from dedup_runners.chaos.actions import inject, triggered
+from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session
 
@@ -20,12 +21,12 @@ def move_leader(configuration: dict[str, Any]) -> dict[str, Any]:
     """Give the topic's partition another leader, or the topic another owner, without any failure."""
     session = triggered(configuration)
     scene = session.scene
-    session.announce("injecting", topic=scene.topic, partition=scene.partition)
+    session.announce(FaultEvent.INJECTING, topic=scene.topic, partition=scene.partition)
     before, after = session.admin.move_leader(scene.topic, scene.partition, scene.broker)
     if before != after:
         inject(session, touched=[before, after], leader=before, moved_from=before, moved_to=after)
     else:
-        session.note("no_effect", reason=f"broker {before} leads {scene.topic}/{scene.partition} as before")
+        no_effect(session, f"broker {before} leads {scene.topic}/{scene.partition} as before")
     return {"from": before, "to": after}
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dedup.faults.partition import Means, Partition
-from dedup_runners.chaos.actions import inject, triggered
+from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.cuts import Cut, NetFilterCut, PolicyCut
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
@@ -50,12 +51,12 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     session = triggered(configuration)
     cut, leader, by = _cut(session), session.known_leader(), session.scene.settings["by"]
     if leader is None:
-        session.note("no_effect", reason="nobody leads the topic")
+        no_effect(session, "nobody leads the topic")
         return {"effective": False}
-    session.announce("injecting", broker=leader, leader=leader, by=by, duration_s=duration_s)
+    session.announce(FaultEvent.INJECTING, broker=leader, leader=leader, by=by, duration_s=duration_s)
     deadline = time.monotonic() + duration_s
     session.recall(Deed).broker = leader
-    session.note("cut", **cut.begin(leader, duration_s))
+    session.note(FaultEvent.CUT, **cut.begin(leader, duration_s))
     led = session.leader() or leader  # leadership outlasts the cut by seconds
     shown = cut.effect(leader)
     while not shown and time.monotonic() < deadline - AT_END_S:
@@ -64,10 +65,10 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     if shown:
         inject(session, touched=[leader], leader=led, **shown)
     else:
-        session.note("no_effect", reason=f"{by}: broker {leader} reaches the others as before")
+        no_effect(session, f"{by}: broker {leader} reaches the others as before")
     time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))
     at_end = cut.effect(leader)
-    session.note("effect", at_end=[leader] if at_end else [], **at_end)
+    session.note(FaultEvent.EFFECT, at_end=[leader] if at_end else [], **at_end)
     time.sleep(max(0.0, deadline - time.monotonic()))
     return {"broker": leader, **at_end}
 
@@ -81,7 +82,7 @@ def join_again(configuration: dict[str, Any]) -> dict[str, Any]:
     cut = _cut(session)
     until(lambda: cut.end(leader), GONE_S, f"the cut around broker {leader} to be gone")
     session.recall(Deed).broker = None
-    session.note("cleared", broker=leader, by=session.scene.settings["by"])
+    session.note(FaultEvent.CLEARED, broker=leader, by=session.scene.settings["by"])
     return {"broker": leader}
 
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from dedup.experiment.endpoints import BrokerPod
 from dedup.faults.pod_delete import PodDelete
-from dedup_runners.chaos.actions import inject, triggered
+from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
@@ -52,18 +53,19 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     session = triggered(configuration)
     cluster, leader = session.cluster(), session.known_leader()
     if leader is None:
-        session.note("no_effect", reason="nobody leads the topic")
+        no_effect(session, "nobody leads the topic")
         return {"effective": False}
     pod = pod_of(session.scene.endpoints, leader)
     uid = consenting(cluster, pod).uid
-    session.announce("injecting", broker=leader, leader=leader, pod=pod.name, uid=uid, grace_period_s=grace_period_s)
+    about = {"broker": leader, "leader": leader, "pod": pod.name, "uid": uid}
+    session.announce(FaultEvent.INJECTING, **about, grace_period_s=grace_period_s)
     deed = session.recall(_Deed)
     deed.struck_ns = time.monotonic_ns()
     with ThreadPoolExecutor(1) as beside:
         led = beside.submit(session.leader)  # asked while it is done: afterwards another one may lead already
         deleted = cluster.delete(pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
     if deleted != [pod.name]:
-        session.note("no_effect", reason=f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
+        no_effect(session, f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
         return {"deleted": deleted}
     deed.pod, deed.uid = pod, uid
 
@@ -75,7 +77,7 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
 
     bound_s = grace_period_s + END_S
     until(lambda: handed_over() or ended(), bound_s, f"pod {pod.name} to give up the topic", LOOK_EVERY_S)
-    session.stamp("injected")
+    session.stamp(FaultEvent.INJECTED)
     until(ended, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
     inject(session, touched=[leader], leader=led.result() or leader, pod=pod.name, uid=uid, ended=True)
     return {"deleted": deleted}
@@ -90,7 +92,7 @@ def await_pod(configuration: dict[str, Any]) -> dict[str, Any]:
     until(lambda: _life(cluster, pod) not in ("", deed.uid), NEW_POD_S, f"a new pod {pod.name} runs", LOOK_EVERY_S)
     seen = cluster.pod(pod)
     down_s = round((time.monotonic_ns() - deed.struck_ns) / 1e9, 3)
-    session.note("restarted", broker=pod.name, uid=seen and seen.uid, down_s=down_s)
+    session.note(FaultEvent.RESTARTED, broker=pod.name, uid=seen and seen.uid, down_s=down_s)
     return {"down_s": down_s}
 
 

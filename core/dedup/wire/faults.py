@@ -1,0 +1,80 @@
+"""What is said of a fault: by its injector, by its watchdog, and to the producer.
+
+One program writes lines without this module: the watchdog, which may need nothing but the standard library. A test
+holds its lines against these records.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dedup.wire.lines import Event
+
+
+class FaultEvent(StrEnum):
+    """All that is said of faults; what each means: docs/faults.md."""
+
+    ARMED = "armed"
+    TRIGGERED = "triggered"
+    NOT_INJECTED = "not_injected"
+    INJECTING = "injecting"
+    INJECTED = "injected"
+    CUT = "cut"
+    NO_EFFECT = "no_effect"
+    EFFECT = "effect"
+    NOTICED = "noticed"
+    RESTARTED = "restarted"
+    OVER = "over"
+    PRODUCER_LOST = "producer_lost"
+    PING_FAILED = "ping_failed"
+    CLEARED = "cleared"
+    GONE = "gone"
+    HEALED = "healed"
+    HEAL_FAILED = "heal_failed"
+    HEALED_BY_WATCHDOG = "healed_by_watchdog"
+    WATCHDOG_FAILED = "watchdog_failed"
+
+
+PRODUCER_GONE: Final = "producer gone"
+NEVER_TRIGGERED: Final = "never triggered"
+
+
+class Detail(BaseModel):
+    """What is said with an event: all that anybody interprets, and whatever else a kind of fault has to say.
+
+    The target's witness and the injector's word in a manifest are put together from details, and read as one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    reason: str = Field("", description="of not_injected, no_effect and the watchdog's: why")
+    error: str = ""
+    actual: int | None = Field(None, description="triggered: how many messages were sent by then")
+    latency_ms: float | None = Field(None, description="injecting: the latency of the link that is asked for")
+    partition: int | None = Field(None, description="to the producer: whose messages in flight count; None: of all")
+    witness: dict[str, Any] = Field(default_factory=dict, description="injected: the target's own signs")
+    touched: list[str] = Field(default_factory=list, description="injected: who was hit")
+    leader: str | None = Field(None, description="injected: who led the topic then")
+    at_end: list[str] = Field(default_factory=list, description="effect: who showed it just before the end")
+    producer_finished: bool = Field(False, description="over: the producer ended in order")
+    round_trips_ms: dict[str, float] = Field(default_factory=dict, description="over: of a ping to each broker")
+    ensemble: list[str] | None = Field(None, description="a witness: the bookies that stored what was sent")
+    container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
+    pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
+    over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
+    not_injected: str = Field("", description="the injector's word: why it did not strike, or in vain")
+
+    def said(self) -> dict[str, Any]:
+        """What is set, to be written."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class FaultLine(Event):
+    """One line, from the injector or the watchdog of a fault, or from the injector to the producer."""
+
+    FILE: ClassVar = "faults.jsonl"
+
+    fault: str
+    monotonic_ns: int
+    detail: Detail = Detail()
