@@ -58,7 +58,7 @@ def _ours(name: str, *parts: Part) -> Image:
 
 def _broker(system: str, version: str, *files: str) -> Image:
     folder = f"{OURS}/{system}"
-    common = (Jars("jars", system, version), Tree("lab/dedup_lab/log4j2.properties", "log4j2.properties"))
+    common = (Jars("jars", system, version), Tree("lab/dedup_lab/systems/log4j2.properties", "log4j2.properties"))
     scripts = tuple(Tree(f"{folder}/{file}", file) for file in files)
     return Image(f"dedup-test-{system}", version, f"{folder}/Dockerfile", (*common, *scripts), JAVA)
 

@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from dedup.errors import PlatformError
 from dedup.wire.clients import Disturbance, Mark, Milestone
 from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup.wire.lines import Line, parse
@@ -11,6 +14,14 @@ from dedup.wire.lines import Line, parse
 def test_a_line_that_is_being_written_is_not_read_yet() -> None:
     text = '{"kind": "retry", "detail": "", "monotonic_ns": 7}\n{"kind": "ret'
     assert parse(text, Disturbance) == [Disturbance(kind="retry", detail="", monotonic_ns=7)]
+
+
+def test_json_that_is_no_such_record_is_an_error_and_not_left_out() -> None:
+    """The line may be the one that says that a fault was not healed."""
+    line = '{"fault": "cut", "event": "heal_failed", "monotonic_ns": "late"}'
+    with pytest.raises(PlatformError, match=r"faults\.jsonl: monotonic_ns: got .*heal_failed.* is a FaultLine"):
+        parse(line, FaultLine)
+    assert parse(line.replace('"late"', "7"), FaultLine)[0].event == FaultEvent.HEAL_FAILED
 
 
 def test_keys_and_events_of_other_versions_are_no_hindrance() -> None:
