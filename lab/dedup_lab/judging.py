@@ -2,8 +2,8 @@
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
 message at a time and is left out above a million messages a run. The local engine is Spark's method in this process:
-for histories that are small it may stand for Spark, of which the start alone takes most of a minute. Each can be asked
-alone. What they said is kept next to the history (dedup/history/reports.py), so that a report can be made again without
+for small histories it may replace Spark, whose start alone takes most of a minute. Each can be asked alone.
+Their reports are kept next to the history (dedup/history/reports.py), so that a report can be made again without
 judging again.
 """
 
@@ -30,7 +30,7 @@ from dedup_spark.opinions import Answers, second_opinion
 
 OUTPUT: Final = "spark.json"
 LOCAL_ROWS: Final = 20_000_000
-"""Up to so many rows sent and read in all, the local engine may stand for Spark: it keeps what it reduces in memory."""
+"""Up to so many rows sent and read in all, the local engine may replace Spark: it keeps its data in memory."""
 LOG: Final = "spark.log"
 
 Note = Callable[[str], None]
@@ -47,11 +47,11 @@ def judge(
     *,
     by_size: bool = False,
 ) -> list[Evidence]:
-    """What can be said of each history, in their order: by both judges, or by one `alone`.
+    """The evidence of each history, in their order: by both judges, or by one `alone`.
 
-    `by_size`: of the two, the local engine stands for Spark where all histories are small.
-    The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding, if somebody wants them,
-    to the folder `findings` (not by the oracle alone).
+    `by_size`: the local engine replaces Spark if all histories are small.
+    The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding to
+    the folder `findings`, if given (the oracle alone makes none).
     """
     opened = [_open(folder, work / f"pair-{number}", alone) for number, folder in enumerate(folders)]
     sound = [
