@@ -1,4 +1,4 @@
-"""A cluster for the operator's tests: a store of objects, and a player who does what controllers would do.
+"""A cluster for the operator's tests: a store of objects, and a player that simulates the controllers.
 
 The player is the same before the fake store and before a real API server: it sets the status of Jobs, StatefulSets
 and SparkApplications as Kubernetes, its Job controller and Spark's operator would, and plays Helm with the objects that
@@ -53,16 +53,16 @@ def store_secret(namespace: str, name: str = STORE) -> Object:
 
 
 FIRST_S: Final = 1_800_000_000.0
-"""When time begins, in seconds since 1970."""
+"""The clock's start, in seconds since 1970."""
 STAMP: Final = "2026-11-21T12:00:00Z"
 
 
 class Crash(Exception):
-    """The operator is gone."""
+    """The operator crashed."""
 
 
 class Played(Cluster, Protocol):
-    """A cluster whose controllers a test plays."""
+    """A cluster whose controllers a test simulates."""
 
     def set_status(self, made: Object, status: Object) -> None: ...
 
@@ -74,7 +74,7 @@ class FakeCluster:
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     versions: int = 0
     unknown: set[str] = field(default_factory=set)
-    """Kinds that nobody has installed."""
+    """Kinds whose definitions are not installed."""
     clock: Callable[[], float] = lambda: FIRST_S
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -290,7 +290,7 @@ class Player:
             self.cluster.set_status(made, observed)
 
     def _end_pods(self) -> None:
-        """As Kubernetes does when their Job is gone, in their own time."""
+        """Ends pods as Kubernetes does when their Job is gone, some moves later."""
         there = {made["metadata"]["name"] for made in self.cluster.list("Job", self.namespace, "")}
         for pod in self.cluster.list("Pod", self.namespace, ""):
             name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("batch.kubernetes.io/job-name")

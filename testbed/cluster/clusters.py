@@ -64,7 +64,7 @@ USERS: Final = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as tests see it: the way in. `inside` is None when it is somebody else's (kind, k3d)."""
+    """A cluster as tests see it: the way in. `inside` is None if another tool started it (kind, k3d)."""
 
     kubeconfig: Path
     inside: Namespaces | None
@@ -77,7 +77,7 @@ class Cluster:
     def load(self, archive: Path) -> None:
         """Have the node know the images in an OCI archive by their names; at once if it does already.
 
-        To a cluster of somebody else's nothing is done: images are loaded as its makers say (docs/kubernetes.md).
+        Does nothing for another tool's cluster: load images as that tool says (docs/kubernetes.md).
         """
         if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
             return
@@ -94,7 +94,7 @@ class Running(NamedTuple):
 
 
 def at(kubeconfig: Path) -> Cluster:
-    """The cluster to which a kubeconfig file leads, whoever started it."""
+    """The cluster of a kubeconfig file, whichever tool started it."""
     try:
         pid = int((kubeconfig.parent / PROCESS_1).read_text(encoding="ascii"))
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _ctr(inside: Namespaces, *argv: str | Path) -> str:
 
 
 def replaced(listing: str) -> list[str]:
-    """The images, in what `ctr images list` says, that had a name until another image got it: nobody will want them.
+    """The images, in what `ctr images list` says, that had a name until another image got it: they are not needed.
 
     A node also calls each image by the digest of its configuration, and that name stays.
     """
@@ -219,7 +219,7 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
 
 
 def _acting(client: Pair, kubelet: Path) -> list[str]:
-    """What an API server is told besides when there are nodes: who they are, and how kubelets are talked to."""
+    """An API server's further options with nodes: who they are, and how it reaches kubelets."""
     return [
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
@@ -231,7 +231,7 @@ def _acting(client: Pair, kubelet: Path) -> list[str]:
 
 
 def controller_manager(kubeconfig: Path, trusted: Path) -> list[str]:
-    """Each controller with the rights of its own account; pods are told to trust the API server by `trusted`."""
+    """Each controller with the rights of its own account; pods trust the API server by `trusted`."""
     return [
         str(KUBE_CONTROLLER_MANAGER.path),
         f"--kubeconfig={kubeconfig}",

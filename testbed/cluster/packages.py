@@ -1,7 +1,7 @@
 """What a cluster needs of the machine: programs that Debian packages, found or installed.
 
-Kubernetes itself is built from its modules (binaries.py). What stands between it and the kernel is better taken from
-the distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian,
+Kubernetes itself is built from its modules (binaries.py). The programs between it and the kernel come from the
+distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian,
 root installs what is missing; on any other Linux the same programs do, wherever they come from.
 """
 
