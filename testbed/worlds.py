@@ -26,7 +26,7 @@ from testbed import copies as copy
 NAMESPACE: Final = "lab"
 MAX_LOOKS: Final = 400
 STORE: Final = "store"
-"""The Secret with the keys of the administrator's store, which every namespace of experiments has."""
+"""The Secret with the store's keys, which every namespace of experiments has."""
 SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
@@ -241,7 +241,7 @@ Fails = Callable[[Object], bool]
 
 
 def rests(again_s: float | None) -> bool:
-    """Whether nothing is left to do but, much later, to take away what is there, or to wait for others."""
+    """Whether nothing is left to do now: at most a later cleanup, or a wait for other experiments."""
     return again_s is None or again_s > LOOK_AGAIN_S
 
 
@@ -263,7 +263,7 @@ class Player:
     says: Callable[[], str | None] = lambda: document(TOLD)
     """The bulletin that a report leaves; None: it leaves none."""
     jobs: dict[str, str] = field(default_factory=dict)
-    """Which Jobs were ever seen to start: their names, and the runs that they are of."""
+    """The Jobs that ever started, by name, with their runs."""
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     """Jobs of runs that began while a pod of another run had not ended."""
     ending: dict[str, int] = field(default_factory=dict)
@@ -376,7 +376,7 @@ def _pod(job: Object, namespace: str, labels: dict[str, str]) -> Object:
 
 @dataclass
 class World:
-    """An operator, its cluster and its player; time goes on with each of the player's moves."""
+    """An operator, its cluster and its player; each of the player's moves advances the clock."""
 
     cluster: Played
     namespace: str = NAMESPACE
@@ -387,7 +387,7 @@ class World:
     installed: list[str] = field(default_factory=list)
     moments: int = 0
     settings: Settings = SETTINGS
-    """The administrator's, as an operator finds them when it begins."""
+    """The administrator's settings, as an operator reads them when it begins."""
 
     def __post_init__(self) -> None:
         self.player = Player(self.cluster, self.namespace, self.fails)
@@ -441,7 +441,7 @@ class World:
             if again_s:
                 self.player.move()
                 self.now_s += self.move_s
-        raise AssertionError(f"going round in circles: {self.status()}")
+        raise AssertionError(f"the course does not end: {self.status()}")
 
     def orphans(self) -> list[str]:
         """What would stay if the experiment were deleted now, pods apart, which belong to Jobs."""

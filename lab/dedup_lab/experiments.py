@@ -39,16 +39,16 @@ def check(experiment: Experiment) -> None:
             raise SpecificationError(
                 where=f"spec.faults[{index}].{fault.kind}",
                 got=f"fault {fault.name}",
-                rule="it needs brokers in pods, and here they are processes",
-                todo="kubectl apply the experiment, or write a kill or a dropTCP",
+                rule="it needs brokers in pods; here they are processes",
+                todo="kubectl apply the experiment, or use a kill or a dropTCP",
             )
     for index, system in enumerate(experiment.spec.systems):
         if system.existing is not None:
             raise SpecificationError(
                 where=f"spec.systems[{index}].deploy",
-                got=f"system {system.name}, which is there already",
+                got=f"the unmanaged system {system.name}",
                 rule="here brokers are processes that the experiment starts; Secrets are in a cluster",
-                todo="kubectl apply the experiment, or take deploy out",
+                todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
         for variant in experiment.spec.variants:
@@ -221,8 +221,8 @@ def _alone(folder: Results) -> Iterator[None]:
         except OSError:
             raise SpecificationError(
                 where=f"--out {folder.root}",
-                got="a folder in which another dedup run is at work",
-                rule="one process at a time writes results",
+                got="a folder that another dedup run is using",
+                rule="only one process at a time may write results",
                 todo="wait for it to end, or name another folder",
             ) from None
         yield

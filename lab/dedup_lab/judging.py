@@ -108,7 +108,7 @@ def _start_spark(folders: Sequence[Place], children: Children, work: Path, findi
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
-    """Where a history's tables lie, and what is known of it; those of a CSV pair are made in `scratch`."""
+    """The place of a history's tables, and its evidence; the tables of a CSV pair are made in `scratch`."""
     if not holds_pair(folder):
         return folder, open_folder(folder).model_copy(update={"alone": alone})
     try:
@@ -122,7 +122,7 @@ def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Ev
             where=str(folder),
             got=str(error),
             rule="a CSV pair is judged from tables made of it, in a temporary folder",
-            todo="make room there, or let TMPDIR name a folder on another disk",
+            todo="free space there, or set TMPDIR to a folder on another disk",
         ) from None
     bare = not (folder / MANIFEST).exists()
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
@@ -151,6 +151,6 @@ def _read(output: Path) -> Report:
         raise PlatformError(
             where="Spark verification",
             got=str(error).splitlines()[0],
-            rule="it must leave its report",
+            rule="it must write its report",
             todo=f"read {output.with_name(LOG)}",
         ) from None

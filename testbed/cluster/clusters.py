@@ -1,15 +1,15 @@
 """A whole Kubernetes on this machine: a control plane that also acts, and one node that runs pods.
 
-To what stores and answers (control_plane.py) come the two that act, both mere clients of the API server:
+The control plane (control_plane.py) stores and answers. Two clients of the API server act:
 
-- **kube-controller-manager** makes what is follow what was asked for: pods of a Deployment, endpoints of a service, the
-  emptying of a namespace that is deleted;
+- **kube-controller-manager** makes the actual state follow the desired one: pods of a Deployment, endpoints of a
+  service, the emptying of a namespace that is deleted;
 - **kube-scheduler** binds each new pod to a node;
 
 and a node, on which pods run (nodes.py). Everything lives in one set of namespaces (namespaces.py), so that any number
-of clusters run side by side and each leaves whole. What it takes of the machine besides has a number (slots.py).
+of clusters run side by side and nothing of one remains. Its other resources on the machine have a number (slots.py).
 
-Everyone comes to the API server with a token, as a user to whom Kubernetes' own roles give what its part needs.
+Each program has a token for the API server, as a user with the rights of Kubernetes' own roles.
 """
 
 import json
@@ -59,7 +59,7 @@ USERS: Final = {
     "system:kube-scheduler": "",
     "system:kube-proxy": "",
 }
-"""Who comes to the API server, and the group of each, if it needs one."""
+"""The users of the API server, and the group of each, if it needs one."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def check_machine() -> None:
 
 
 def prepare(progress: Progress = silent, *, bare: bool = False) -> None:
-    """Get what a cluster is made of, and its addons. DedupError: something cannot be had, or a build fails."""
+    """Get a cluster's programs and addons. DedupError: a download or a build fails."""
     check_machine()
     packages.install(packages.CLUSTER)
     with ThreadPoolExecutor(1) as beside:
@@ -167,7 +167,7 @@ def running(folder: Path, progress: Progress = silent, *, bare: bool = False) ->
 
 
 def _published(cluster: Cluster, folder: Path) -> Cluster:
-    """The same cluster, by files that others may use. The kubeconfig file comes last: who sees it can begin."""
+    """The same cluster, by files that others may use. The kubeconfig file comes last, when all is ready."""
     assert cluster.inside is not None
     (folder / PROCESS_1).write_text(f"{cluster.inside.pid}\n", encoding="ascii")
     write_private(folder / KUBECONFIG, cluster.kubeconfig.read_text())

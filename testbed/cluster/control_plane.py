@@ -13,7 +13,7 @@ How the two are put together:
 - **Who may do what**: there is one user, `admin`, known by a random token and a member of `system:masters`; all others
   are refused (401). RBAC decides about users that come later, such as service accounts.
 
-Both stand under keepers (dedup_lab.systems.keepers): they leave with the process that started them, however it ends.
+Both run under keepers (dedup_lab.systems.keepers): they end with the process that started them, however it ends.
 """
 
 import base64
@@ -94,7 +94,7 @@ def check_machine() -> None:
 
 
 def prepare(progress: Progress = silent) -> None:
-    """Get what a control plane is made of. DedupError: no Go, or a build that fails."""
+    """Build a control plane's programs. DedupError: no Go, or a build that fails."""
     check_machine()
     binaries.find_all((ETCD, KUBE_APISERVER), progress)
 
@@ -146,7 +146,7 @@ def etcd_flags(folder: Path) -> list[str]:
         # Of the peers' URL etcd takes what stands where a host would, so a socket's name works and a path does not.
         f"--listen-client-urls=unix://{CLIENTS}",
         "--listen-peer-urls=unix://peers",
-        # What it would tell clients that ask where its members are. It must be an address; ours do not ask.
+        # The address that clients get when they ask for its members. It must be valid; ours do not ask.
         "--advertise-client-urls=http://localhost:2379",
         "--unsafe-no-fsync",
         "--log-level=warn",
@@ -177,7 +177,7 @@ def _socket(path: Path) -> str:
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise EnvironmentError_(
             where="cache folder",
-            got=f"one so deep that a socket in it would be {path}",
+            got=f"a folder so deep that a socket in it would be {path}",
             rule=f"the path of a Unix socket has at most {SOCKET_PATH_BYTES} bytes",
             todo="name a shorter folder in DEDUP_CACHE",
         )

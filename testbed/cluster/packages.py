@@ -46,7 +46,7 @@ def check(programs: Mapping[str, str]) -> None:
         raise EnvironmentError_(
             where="cluster",
             got=f"user {os.geteuid()} on {sys.platform}",
-            rule="pods are run by root on Linux only",
+            rule="only root on Linux can run pods",
             todo="run as root on Linux, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
     if not (lacking := _lacking(programs)):
@@ -55,7 +55,7 @@ def check(programs: Mapping[str, str]) -> None:
         raise EnvironmentError_(
             where="cluster",
             got=f"no {', '.join(lacking)}",
-            rule=f"it is made of what Debian has in {', '.join(_packages(lacking))}",
+            rule=f"it needs the Debian packages {', '.join(_packages(lacking))}",
             todo="install them, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
     if os.environ.get(INSTALL) == REFUSED:

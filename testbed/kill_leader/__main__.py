@@ -112,7 +112,7 @@ def installed(helm: Helm, client: ApiClient, target: Target, values: Values, *, 
         until(lambda: target.is_ready(client, *place), READY_S, ready, 1.0)
         note(f"{ready} after {time.monotonic() - began:.0f} s")
         helm.test(ROUND_TRIP_S)
-        note("helm test: a message went there and back")
+        note("helm test: a message was written and read back")
         target.keep_still(client, *place)
         yield
         helm.uninstall()

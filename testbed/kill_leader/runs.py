@@ -95,7 +95,7 @@ def carry_out(scene: Scene, run: Run, results: Path) -> Path:
             triggers=(Trigger(fault=fault.name, message=fault.at.message, port=port),),
         )
         produce_and_kill(scene, agent, config, fault.lasts_s)
-        scene.note(f"{run.run_id}: the producer is done, and the system is whole again")
+        scene.note(f"{run.run_id}: the producer is done, and the system is healthy again")
         settled = agent.ask("settle", topic=topic, asked=deduplicates(variant), wait_s=WHOLE_S)
     finally:
         agent.close()

@@ -23,7 +23,7 @@ def show(results: Results, console: Console) -> int:
     summary = _read(results)
     show_summary(summary, console)
     console.print(
-        f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
+        f"\nall results are in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
         soft_wrap=True,
     )
     return summary.exit_code
@@ -40,14 +40,14 @@ def _read(results: Results) -> Summary:
     try:
         return Summary.model_validate_json(results.summary.read_bytes())
     except OSError as error:
-        got, rule = error.strerror or type(error).__name__, "it is written when all runs of the experiment are judged"
+        got, rule = error.strerror or type(error).__name__, "it is written after all runs of the experiment are judged"
     except ValidationError as error:
-        got, rule = str(error).splitlines()[0], "it is as this dedup writes it"
+        got, rule = str(error).splitlines()[0], "it must have the format of this version of dedup"
     raise EvidenceError(
         where=str(results.summary),
         got=got,
         rule=rule,
-        todo=f"finish the experiment (dedup run … --resume), or judge what is there: dedup verify {results.root}",
+        todo=f"finish the experiment (dedup run … --resume), or judge the finished runs: dedup verify {results.root}",
     )
 
 
@@ -69,7 +69,7 @@ def show_summary(summary: Summary, console: Console) -> None:
 def show_repetitions(summary: Summary, console: Console) -> None:
     """Every attempt that is not its run's result, and why: no repetition is hidden."""
     if summary.repetitions:
-        console.print("\nruns that were done again:")
+        console.print("\nruns that were repeated:")
     for each in summary.repetitions:
         console.print(f"  - {escape(str(each))}", soft_wrap=True)
 
