@@ -1,6 +1,6 @@
-"""A real API server whose controllers are played: for tests of the operator, and for the campaign (`make campaign`).
+"""A real API server with simulated controllers: for tests of the operator, and for the campaign (`make campaign`).
 
-It says what it thinks of every object and of every status. No pod runs: whoever uses this does what controllers would.
+The server validates every object and every status. No pod runs: the caller does what controllers would do.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ spec:
 
 
 class PlayedCluster(LiveCluster):
-    """A real API server whose controllers a test plays."""
+    """A real API server whose controllers a test simulates."""
 
     def __init__(self, client: ApiClient) -> None:
         super().__init__(client)
@@ -60,7 +60,7 @@ class PlayedCluster(LiveCluster):
 
 @contextmanager
 def playing(api_server: ApiServer) -> Iterator[PlayedCluster]:
-    """An API server that knows both kinds of resources. On a cluster of others, what was there before stays."""
+    """An API server that knows both kinds of resources. On another cluster, what was there before stays."""
     with api_server.client() as client, ExitStack() as kinds:
         kinds.enter_context(known(client, OURS, crd.definition(), path_of("DedupExperiment", "default")))
         if ask(client, "GET", SPARKS)[0] == 404:
@@ -71,7 +71,7 @@ def playing(api_server: ApiServer) -> Iterator[PlayedCluster]:
 
 @contextmanager
 def namespace_on(cluster: PlayedCluster) -> Iterator[str]:
-    """A new one, and gone afterwards."""
+    """A new one, deleted afterwards."""
     made = new_namespace(cluster)
     try:
         yield made

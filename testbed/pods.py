@@ -1,4 +1,4 @@
-"""Commands in running pods, as `kubectl exec` runs them, and what the kubelet says of a container."""
+"""Commands in running pods, as `kubectl exec` runs them, and the kubelet's status of a container."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ TIMEOUT_S: Final = 120
 
 
 class Failed(Exception):
-    """A command in a pod ended with an error; the text is its exit code and what it said."""
+    """A command in a pod ended with an error; the text is its exit code and output."""
 
 
 def execute(
@@ -34,27 +34,27 @@ def execute(
         return str(said)
     finally:
         channel.close()
-        channel.sock.shutdown()  # `close` leaves the connection open when the other side was the first to say goodbye
+        channel.sock.shutdown()  # `close` leaves the connection open when the other side closed first
 
 
 def _code(channel: Any) -> int | str:
-    """A command's exit code, or what became of it instead."""
+    """A command's exit code, or why there is none."""
     if channel.is_open():
         return "no end"
     try:
         return int(channel.returncode)
-    except (TypeError, ValueError, KeyError, IndexError):  # the connection ended without a word of how
+    except (TypeError, ValueError, KeyError, IndexError):  # the connection ended without an exit code
         return "no exit code"
 
 
 def container(client: ApiClient, namespace: str, pod: str, name: str) -> Any:
-    """The kubelet's word on a container (V1ContainerStatus); None while it has not spoken."""
+    """The kubelet's status of a container (V1ContainerStatus); None while there is none."""
     found = CoreV1Api(client).read_namespaced_pod(pod, namespace).status.container_statuses or []
     return next((each for each in found if each.name == name), None)
 
 
 def ready(client: ApiClient, namespace: str, selector: str) -> int:
-    """How many of the pods that a label selector finds are ready, those that leave not counted."""
+    """How many of the pods that a label selector finds are ready, without terminating ones."""
     pods = CoreV1Api(client).list_namespaced_pod(namespace, label_selector=selector).items
     return sum(1 for pod in pods if pod.metadata.deletion_timestamp is None and _is_ready(pod))
 

@@ -26,7 +26,7 @@ def ask(
 ) -> Answer:
     """One request, as it is written; the answer's HTTP status and its JSON.
 
-    For a kind that it does not know, or not yet, an API server has a page of words: they are the message.
+    For an unknown kind an API server answers with plain text: it becomes the message.
     """
     request = client.param_serialize(
         method,
@@ -47,7 +47,7 @@ def ask(
 def try_to_apply(client: ApiClient, path: str, document: Mapping[str, Any], *, force: bool = True) -> Answer:
     """What `kubectl apply --server-side` asks; unknown and repeated keys are refused.
 
-    Without `force` so is a field that somebody else has written (409).
+    Without `force`, a field of another field manager is refused too (409).
     """
     headers = {"Content-Type": "application/apply-patch+yaml"}
     query = {"fieldManager": "dedup-tests", "fieldValidation": "Strict", "force": str(force).lower()}
@@ -55,7 +55,7 @@ def try_to_apply(client: ApiClient, path: str, document: Mapping[str, Any], *, f
 
 
 def apply(client: ApiClient, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Create the object, or make it so; what is stored now."""
+    """Create or replace the object; returns what is stored now."""
     status, said = try_to_apply(client, path, document)
     assert status in (200, 201), said["message"]
     return said
@@ -63,7 +63,7 @@ def apply(client: ApiClient, path: str, document: Mapping[str, Any]) -> dict[str
 
 @contextmanager
 def known(client: ApiClient, path: str, definition: Mapping[str, Any], objects: str) -> Iterator[None]:
-    """A kind that the API server knows, at `path`: its `objects` can be listed. On a cluster of others it stays."""
+    """A kind that the API server knows, at `path`: its `objects` can be listed. On another cluster it stays."""
     before, _ = ask(client, "GET", path)
     apply(client, path, definition)
     until(lambda: ask(client, "GET", objects)[0] == 200, KNOWN_S, f"{objects} can be listed")

@@ -1,4 +1,4 @@
-"""A small experiment that is right, and ways to change it: what the tests of the experiment file share."""
+"""A small valid experiment, and ways to change it, for the tests of the experiment file."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A cluster for the operator's tests: a store of objects, and a player who does what controllers would do.
+"""A cluster for the operator's tests: a store of objects, and a player that simulates the controllers.
 
 The player is the same before the fake store and before a real API server: it sets the status of Jobs, StatefulSets
 and SparkApplications as Kubernetes, its Job controller and Spark's operator would, and plays Helm with the objects that
@@ -26,7 +26,7 @@ from testbed import copies as copy
 NAMESPACE: Final = "lab"
 MAX_LOOKS: Final = 400
 STORE: Final = "store"
-"""The Secret with the keys of the administrator's store, which every namespace of experiments has."""
+"""The Secret with the store's keys, which every namespace of experiments has."""
 SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
@@ -53,16 +53,16 @@ def store_secret(namespace: str, name: str = STORE) -> Object:
 
 
 FIRST_S: Final = 1_800_000_000.0
-"""When time begins, in seconds since 1970."""
+"""The clock's start, in seconds since 1970."""
 STAMP: Final = "2026-11-21T12:00:00Z"
 
 
 class Crash(Exception):
-    """The operator is gone."""
+    """The operator crashed."""
 
 
 class Played(Cluster, Protocol):
-    """A cluster whose controllers a test plays."""
+    """A cluster whose controllers a test simulates."""
 
     def set_status(self, made: Object, status: Object) -> None: ...
 
@@ -74,7 +74,7 @@ class FakeCluster:
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     versions: int = 0
     unknown: set[str] = field(default_factory=set)
-    """Kinds that nobody has installed."""
+    """Kinds whose definitions are not installed."""
     clock: Callable[[], float] = lambda: FIRST_S
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -241,7 +241,7 @@ Fails = Callable[[Object], bool]
 
 
 def rests(again_s: float | None) -> bool:
-    """Whether nothing is left to do but, much later, to take away what is there, or to wait for others."""
+    """Whether nothing is left to do now: at most a later cleanup, or a wait for other experiments."""
     return again_s is None or again_s > LOOK_AGAIN_S
 
 
@@ -263,7 +263,7 @@ class Player:
     says: Callable[[], str | None] = lambda: document(TOLD)
     """The bulletin that a report leaves; None: it leaves none."""
     jobs: dict[str, str] = field(default_factory=dict)
-    """Which Jobs were ever seen to start: their names, and the runs that they are of."""
+    """The Jobs that ever started, by name, with their runs."""
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     """Jobs of runs that began while a pod of another run had not ended."""
     ending: dict[str, int] = field(default_factory=dict)
@@ -290,7 +290,7 @@ class Player:
             self.cluster.set_status(made, observed)
 
     def _end_pods(self) -> None:
-        """As Kubernetes does when their Job is gone, in their own time."""
+        """Ends pods as Kubernetes does when their Job is gone, some moves later."""
         there = {made["metadata"]["name"] for made in self.cluster.list("Job", self.namespace, "")}
         for pod in self.cluster.list("Pod", self.namespace, ""):
             name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("batch.kubernetes.io/job-name")
@@ -376,7 +376,7 @@ def _pod(job: Object, namespace: str, labels: dict[str, str]) -> Object:
 
 @dataclass
 class World:
-    """An operator, its cluster and its player; time goes on with each of the player's moves."""
+    """An operator, its cluster and its player; each of the player's moves advances the clock."""
 
     cluster: Played
     namespace: str = NAMESPACE
@@ -387,7 +387,7 @@ class World:
     installed: list[str] = field(default_factory=list)
     moments: int = 0
     settings: Settings = SETTINGS
-    """The administrator's, as an operator finds them when it begins."""
+    """The administrator's settings, as an operator reads them when it begins."""
 
     def __post_init__(self) -> None:
         self.player = Player(self.cluster, self.namespace, self.fails)
@@ -441,7 +441,7 @@ class World:
             if again_s:
                 self.player.move()
                 self.now_s += self.move_s
-        raise AssertionError(f"going round in circles: {self.status()}")
+        raise AssertionError(f"the course does not end: {self.status()}")
 
     def orphans(self) -> list[str]:
         """What would stay if the experiment were deleted now, pods apart, which belong to Jobs."""

@@ -1,8 +1,7 @@
-"""Where the lab keeps what it may lose: jars, Toxiproxy's server, and the labs that are running now.
+"""Where the lab keeps files that it can make again: jars, Toxiproxy's server, and the running labs.
 
-Everything lies under one folder of the user's cache (`DEDUP_CACHE` names another), so that deleting it costs a
-download and nothing else. `progress` is how long work tells a terminal where it stands, without knowing that there is
-one.
+Everything is in one folder of the user's cache (`DEDUP_CACHE` names another); deleting it costs only a download.
+`progress` lets long work report its progress without knowing whether there is a terminal.
 """
 
 import os
@@ -17,13 +16,13 @@ import platformdirs
 from dedup.process import machines
 
 STALE_S = 3_600.0
-"""No half-made thing in the cache takes this long to be finished."""
+"""An unfinished folder in the cache is stale after this time."""
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, in words, and how many of how many parts are done."""
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """The progress of those who do not want to know."""
+    """Ignore progress."""
 
 
 def root() -> Path:
@@ -44,11 +43,11 @@ def check() -> None:
 
 
 def remove_stale(folder: Path, pattern: str) -> None:
-    """Delete the folders of `folder` that were begun more than `STALE_S` ago by somebody who never finished them."""
+    """Delete the folders of `folder` that were begun more than `STALE_S` ago and never finished."""
     for path in folder.glob(pattern):
         try:
             stale = time.time() - path.stat().st_mtime > STALE_S
-        except FileNotFoundError:  # finished this moment
+        except FileNotFoundError:  # renamed or deleted meanwhile
             continue
         if stale:
             shutil.rmtree(path, ignore_errors=True)

@@ -99,7 +99,7 @@ def run(
 Judge = Annotated[
     Engine | None,
     typer.Option(
-        help="Ask one judge alone, with nobody to check it. local: Spark's method without Java, and the quickest. "
+        help="Ask one judge alone; no other judge checks it. local: Spark's method without Java, and the quickest. "
         "oracle: slow, and 1.5 GB of memory for a million messages.  "
         r"\[default: two judges compared, local and the oracle; above a million messages a run Spark alone]",
         show_default=False,
@@ -121,7 +121,7 @@ def verify(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Run folders, folders with a CSV pair, or what holds some of either, s3://BUCKET/PREFIX too.",
+            help="Run folders, folders with a CSV pair, or folders that hold some of them; s3://BUCKET/PREFIX too.",
             show_default=False,
         ),
     ],
@@ -140,8 +140,8 @@ def verify(
         bool,
         typer.Option(
             "--trust-csv",
-            help="Take a CSV pair without a manifest.json at its word: all that was sent and could be read is in it. "
-            "Otherwise nothing shows that the files are whole: copies and order may fail it, but losses and phantoms "
+            help="Trust a CSV pair without a manifest.json to hold all that was sent and could be read. "
+            "Otherwise nothing proves that the files are whole: copies and order may fail it, but losses and phantoms "
             "are inconclusive, and it never passes.",
         ),
     ] = False,
@@ -215,7 +215,7 @@ def results(
         typer.Argument(
             metavar="NAME|FOLDER",
             help="A DedupExperiment in a cluster; or a results folder here: one that holds a summary.json or an "
-            "experiment.json, and whatever is written as a path (./NAME).",
+            "experiment.json, or any name written as a path (./NAME).",
             show_default=False,
         ),
     ],
@@ -225,13 +225,13 @@ def results(
     output_format: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Fetch what was concluded from S3 into this folder.", show_default=False),
+        typer.Option(metavar="FOLDER", help="Fetch the results from S3 into this folder.", show_default=False),
     ] = None,
     histories: Annotated[bool, typer.Option("--histories", help="With --output: the histories too.")] = False,
 ) -> None:
-    """Show what became of an experiment, here or in a cluster, and fetch a cluster's artifacts.
+    """Show the result of an experiment, here or in a cluster, and fetch a cluster's artifacts.
 
-    The exit code is the verdict's; while there is none 3, and 4 if the experiment cannot go on.
+    The exit code is the verdict's; without a verdict yet it is 3, or 4 if the experiment cannot go on.
 
         dedup results results/kafka-kill-tcp-20261121-120000
         dedup results kafka-kill-tcp --namespace lab
@@ -269,7 +269,7 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until every container has ended.")] = False,
 ) -> None:
-    """Show what the programs of a run say in the cluster, each line after its pod and container.
+    """Show the logs of a run's programs in the cluster; each line begins with its pod and container.
 
     dedup logs kafka-kill-tcp --namespace lab --follow
     dedup logs kafka-kill-tcp --run kafka-dedup-001
@@ -286,7 +286,7 @@ def logs(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of an experiment file, for editors and for the curious."""
+    """Print the JSON schema of an experiment file, for editors and readers."""
     print(json.dumps(json_schema(), indent=2))
 
 
@@ -311,7 +311,7 @@ def list_faults(
 
 @listing.command("clients")
 def list_clients() -> None:
-    """List the client libraries: what each speaks to, and the settings that an experiment may give it."""
+    """List the client libraries: each one's systems, and the settings that an experiment may give it."""
     from rich.table import Table
 
     from dedup.experiment.clients import CLIENTS, products
@@ -323,7 +323,7 @@ def list_clients() -> None:
 
 
 class _Console(Console):
-    """A console that falls silent when nobody reads it: the exit code must still be the verdict's."""
+    """A console that stops printing when its pipe is closed: the exit code must still be the verdict's."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -334,7 +334,7 @@ def _console(*, stderr: bool = True) -> Console:
 
 
 def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
-    """The command that ran this very experiment, to be given again with --resume."""
+    """The command that ran this experiment; the user repeats it with --resume."""
     numbers = [f"--{name} {value}" for name, value in (("runs", runs), ("messages", messages)) if value is not None]
     return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *(f"--system {name}" for name in systems)])
 
@@ -344,7 +344,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """The entry point: every error of ours becomes one line and exit code 4."""
+    """The entry point: every error becomes one line and exit code 4."""
     for each in (signal.SIGTERM, signal.SIGINT):  # a shell starts background jobs with SIGINT ignored
         signal.signal(each, _interrupt)
     streams.guard()
@@ -364,12 +364,12 @@ def main() -> None:
         _fail(_missing(error) or error)
     except OSError as error:
         _fail(machines.refusal(error) or error)
-    except Exception as error:  # exit code 1 means "fail": a crash of ours must never say that
+    except Exception as error:  # exit code 1 means "fail": a crash of dedup must never exit with it
         _fail(error)
 
 
 def _missing(error: ModuleNotFoundError) -> EnvironmentError_ | None:
-    """A Python package of an extra that was not installed; None if what is missing is ours."""
+    """The error for a package of an extra that was not installed; None if the missing module is dedup's own."""
     name = str(error.name).partition(".")[0]
     if name.startswith("dedup"):
         return None

@@ -1,7 +1,7 @@
 """How long an experiment takes: guessed before it begins, from stated speeds; later from the runs that are finished.
 
-The speeds are those of `make demo` on a machine with two cores, rounded. Another machine is quicker or slower; the
-guess tells minutes from hours, and promises nothing.
+The speeds are those of `make demo` on a machine with two cores, rounded. Another machine is faster or slower; the
+estimate only separates minutes from hours.
 """
 
 import statistics

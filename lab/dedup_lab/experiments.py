@@ -1,4 +1,4 @@
-"""An experiment on this machine from start to finish: check, run, judge, report, and leave nothing behind."""
+"""An experiment on this machine from start to finish: check, run, judge, report, clean up."""
 
 import fcntl
 from collections.abc import Iterator
@@ -33,22 +33,22 @@ from dedup_runners import clients
 
 
 def check(experiment: Experiment) -> None:
-    """Everything that can be known to be wrong before a broker is started; raises a one-line error."""
+    """Find what is wrong before a broker is started; raises a one-line error."""
     for index, fault in enumerate(experiment.spec.faults):
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
                 where=f"spec.faults[{index}].{fault.kind}",
                 got=f"fault {fault.name}",
-                rule="it needs brokers in pods, and here they are processes",
-                todo="kubectl apply the experiment, or write a kill or a dropTCP",
+                rule="it needs brokers in pods; here they are processes",
+                todo="kubectl apply the experiment, or use a kill or a dropTCP",
             )
     for index, system in enumerate(experiment.spec.systems):
         if system.existing is not None:
             raise SpecificationError(
                 where=f"spec.systems[{index}].deploy",
-                got=f"system {system.name}, which is there already",
+                got=f"the unmanaged system {system.name}",
                 rule="here brokers are processes that the experiment starts; Secrets are in a cluster",
-                todo="kubectl apply the experiment, or take deploy out",
+                todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
         for variant in experiment.spec.variants:
@@ -82,8 +82,8 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
-        if told := java.fallback():
-            reporter.note(told)
+        if fallback := java.fallback():
+            reporter.note(fallback)
         finish = Finish(experiment, folder, reporter)
         trial = SparkTrial(folder.root / "verification")
         platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=trial.demand)
@@ -105,7 +105,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
 
 
 def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> State:
-    """Where the experiment stands; what had failed before it tested anything is done again."""
+    """The state to go on from; runs that failed before their first message are done again."""
     results = {run.run_id: result_of(folder.attempts(run)) for run in plan(experiment)}
     over = {run_id for run_id, result in results.items() if result is not None}
     for run_id, result in results.items():
@@ -142,7 +142,7 @@ def plan_document(experiment: Experiment) -> dict[str, Any]:
 
 
 def warn(experiment: Experiment, console: Console) -> None:
-    """Say at once that the verdict cannot be pass; who only wants to see the runs may have them."""
+    """Warn at the start that the verdict cannot be pass; the runs are done all the same."""
     if why := out_of_reach(experiment):
         console.print(f"[yellow]warning[/] the verdict cannot be pass: {escape(why)}", soft_wrap=True)
 
@@ -171,7 +171,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     console.print(
         f"estimated: {estimates.words(guess.seconds)} on two cores ({estimates.words(guess.provision_s)} to start, "
         f"{estimates.words(guess.runs_s)} of runs, {estimates.words(guess.verify_s)} to judge), "
-        f"and what has to be fetched the first time",
+        f"and downloads the first time",
         soft_wrap=True,
     )
     if experiment.spec.replacements:
@@ -221,8 +221,8 @@ def _alone(folder: Results) -> Iterator[None]:
         except OSError:
             raise SpecificationError(
                 where=f"--out {folder.root}",
-                got="a folder in which another dedup run is at work",
-                rule="one process at a time writes results",
+                got="a folder that another dedup run is using",
+                rule="only one process at a time may write results",
                 todo="wait for it to end, or name another folder",
             ) from None
         yield

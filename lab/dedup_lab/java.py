@@ -1,8 +1,7 @@
-"""The Java that brokers and Spark run on: found on this machine, never brought along.
+"""The Java that brokers and Spark run on: found on this machine, never installed by dedup.
 
-JAVA_HOME's is used if it is there and new enough. A JAVA_HOME that names none (a Java that was removed, an old one) is
-passed over for the Java on PATH; `fallback` says so in one line, and `environment` tells Spark, which would otherwise
-insist on JAVA_HOME.
+JAVA_HOME's is used if it exists and is new enough. Otherwise the Java on PATH is used; `fallback` reports that in one
+line, and `environment` unsets JAVA_HOME for Spark, which would otherwise use it.
 """
 
 import os
@@ -42,7 +41,7 @@ def fallback() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """What a process that looks for Java itself (Spark) must be told."""
+    """The environment variables for a process that looks for Java itself (Spark)."""
     return {} if fallback() is None else {"JAVA_HOME": ""}
 
 
@@ -67,7 +66,7 @@ def _lack(where: str, java: str | None) -> EnvironmentError_ | None:
 
 @cache
 def version() -> str:
-    """The full version of the Java that `find` finds, such as 17.0.12; empty if it cannot be told."""
+    """The full version of the Java that `find` finds, such as 17.0.12; empty if it is unknown."""
     done = subprocess.run([find(), "-version"], capture_output=True, text=True, check=False, timeout=60)
     match = re.search(r'version "([^"]+)"', done.stderr)
     return match[1] if match else ""

@@ -2,8 +2,8 @@
 
 They share no code, so an error in one shows as a disagreement (and makes the verdict *error*). The oracle reads one
 message at a time and is left out above a million messages a run. The local engine is Spark's method in this process:
-for histories that are small it may stand for Spark, of which the start alone takes most of a minute. Each can be asked
-alone. What they said is kept next to the history (dedup/history/reports.py), so that a report can be made again without
+for small histories it may replace Spark, whose start alone takes most of a minute. Each can be asked alone.
+Their reports are kept next to the history (dedup/history/reports.py), so that a report can be made again without
 judging again.
 """
 
@@ -30,7 +30,7 @@ from dedup_spark.opinions import Answers, second_opinion
 
 OUTPUT: Final = "spark.json"
 LOCAL_ROWS: Final = 20_000_000
-"""Up to so many rows sent and read in all, the local engine may stand for Spark: it keeps what it reduces in memory."""
+"""Up to so many rows sent and read in all, the local engine may replace Spark: it keeps its data in memory."""
 LOG: Final = "spark.log"
 
 Note = Callable[[str], None]
@@ -47,11 +47,11 @@ def judge(
     *,
     by_size: bool = False,
 ) -> list[Evidence]:
-    """What can be said of each history, in their order: by both judges, or by one `alone`.
+    """The evidence of each history, in their order: by both judges, or by one `alone`.
 
-    `by_size`: of the two, the local engine stands for Spark where all histories are small.
-    The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding, if somebody wants them,
-    to the folder `findings` (not by the oracle alone).
+    `by_size`: the local engine replaces Spark if all histories are small.
+    The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding to
+    the folder `findings`, if given (the oracle alone makes none).
     """
     opened = [_open(folder, work / f"pair-{number}", alone) for number, folder in enumerate(folders)]
     sound = [
@@ -108,7 +108,7 @@ def _start_spark(folders: Sequence[Place], children: Children, work: Path, findi
 
 
 def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Evidence]:
-    """Where a history's tables lie, and what is known of it; those of a CSV pair are made in `scratch`."""
+    """The place of a history's tables, and its evidence; the tables of a CSV pair are made in `scratch`."""
     if not holds_pair(folder):
         return folder, open_folder(folder).model_copy(update={"alone": alone})
     try:
@@ -122,7 +122,7 @@ def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Ev
             where=str(folder),
             got=str(error),
             rule="a CSV pair is judged from tables made of it, in a temporary folder",
-            todo="make room there, or let TMPDIR name a folder on another disk",
+            todo="free space there, or set TMPDIR to a folder on another disk",
         ) from None
     bare = not (folder / MANIFEST).exists()
     return scratch, open_folder(scratch).model_copy(update={"alone": alone, "bare": bare})
@@ -151,6 +151,6 @@ def _read(output: Path) -> Report:
         raise PlatformError(
             where="Spark verification",
             got=str(error).splitlines()[0],
-            rule="it must leave its report",
+            rule="it must write its report",
             todo=f"read {output.with_name(LOG)}",
         ) from None

@@ -1,9 +1,9 @@
-"""The local platform: the stage machine's hands on one machine.
+"""The local platform: does the stage machine's actions on one machine.
 
-A stage is a plain function that takes as long as it takes. It runs in a background thread, one at a time; the main
-thread keeps the stage machine turning and stays free for Ctrl-C. What a new process cannot see (a run that an earlier
-process had begun) is *absent*, and the stage machine does it again. A stage that fails by itself says so beside its
-history before anybody else learns of it, so that a run which failed is never taken for one that was interrupted.
+A stage is a plain function. It runs in a background thread, one at a time; the main thread drives the stage machine
+and handles Ctrl-C. What a new process cannot see (a run that an earlier process had begun) is *absent*, and the stage
+machine does it again. A stage that fails first writes the reason beside its history, so that a failed run is never
+taken for an interrupted one.
 """
 
 import threading
@@ -29,11 +29,11 @@ from dedup_runners.attempt.progress import Progress
 
 CANCEL_S = 60.0
 WHOLE_S: Final = 60.0
-"""How long a system whose processes live may take to be whole again."""
+"""How long a system whose processes live may take to be healthy again."""
 
 
 class Reporter(Protocol):
-    """Who is told what happens, for people to see."""
+    """Shows the events of an experiment to people."""
 
     def stage(self, task: Task, attempt: int) -> None: ...
     def note(self, text: str) -> None: ...
@@ -119,7 +119,7 @@ class LocalPlatform:
         attempts, missed = (found := self._attempts(task)), self._missed(found)
         result = result_of(attempts)
         if result is not None and not (missed and attempt > result.number):
-            # By an earlier process. What has its result is never repeated, but for a run that this attempt replaces.
+            # An earlier process did it. A run with a result is repeated only when this attempt replaces it.
             return Observation(status=Status.DONE, attempts=_last(attempts), missed=missed)
         if task.system not in self._systems:
             return Observation(status=Status.UNPROVISIONED)
@@ -146,7 +146,7 @@ class LocalPlatform:
         return "; ".join(missed_of(result))
 
     def _done_or_noted(self, task: Task, attempt: int, children: Children) -> None:
-        """Do a stage; why it is not done is noted beside the history at once, with the kind of its ending."""
+        """Do a stage; if it fails, write the reason and the kind of its ending beside the history at once."""
         try:
             self._do(task, attempt)
         except BaseException as error:
@@ -154,7 +154,7 @@ class LocalPlatform:
             words = "dedup was stopped" if stopped else f"{task}: {_words(error)}"
             kind = Kind.INTERRUPTED if stopped else Kind.FAILED
             if task.run_id is not None:
-                with suppress(OSError):  # of a full disk the error tells that led here
+                with suppress(OSError):  # the error that led here already reports a full disk
                     self._results.note_ending(task.run_id, attempt, task.stage, words, kind)
             raise
 
@@ -206,8 +206,8 @@ class LocalPlatform:
             raise PlatformError(
                 where=f"system {system.name}",
                 got=lack,
-                rule="a run begins on a whole system",
-                todo=f"read {self._results.logs(system.name)}; the next run starts the system afresh",
+                rule="a run begins on a healthy system",
+                todo=f"read {self._results.logs(system.name)}; the next run starts the system again",
             )
         folder = self._results.attempt(run.run_id, attempt)
         folder.mkdir(parents=True)
@@ -238,7 +238,7 @@ class LocalPlatform:
             running.close()
 
     def _end_job(self) -> None:
-        """Cancel what runs. It keeps the children it began with, so whatever it still does, it starts nothing more."""
+        """Cancel the running stage. It keeps its own set of children, which is closed: it can start nothing more."""
         old, self._children = self._children, Children()
         old.end_all()
         if self._job is not None:
@@ -253,7 +253,7 @@ class _Job:
     def __init__(self, task: Task, attempt: int, work: Callable[[], None]) -> None:
         self.task, self._attempt = task, attempt
         self.over = threading.Event()
-        self._failure: str | None = "the stage ended without a word"
+        self._failure: str | None = "the stage ended without a reason"
         threading.Thread(target=self._run, args=(work,), name=str(task), daemon=True).start()
 
     def is_for(self, task: Task, attempt: int) -> bool:
@@ -272,7 +272,7 @@ class _Job:
             self._failure = None
         except Cancelled:
             self._failure = "cancelled"
-        except Exception as error:  # a stage that crashed is a failed stage, whatever it was that crashed
+        except Exception as error:  # a stage that crashed is a failed stage
             self._failure = _words(error)
         finally:
             self.over.set()
@@ -289,7 +289,7 @@ def _last(attempts: Sequence[Attempt]) -> int:
 
 
 def _lack(running: RunningSystem) -> str | None:
-    """What a run would miss, in words. A process that died stays dead; a broker that is slow is asked again."""
+    """Why the system is not healthy, in words. A process that died stays dead; a slow broker is asked again."""
     deadline = time.monotonic() + WHOLE_S
     while (dead := running.dead()) is None:
         if (lack := running.admin.unhealthy(None)) is None or time.monotonic() > deadline:
@@ -299,7 +299,7 @@ def _lack(running: RunningSystem) -> str | None:
 
 
 def _told(manifest: Manifest) -> str:
-    """What a finished run looks like before it is judged, in a few words."""
+    """A finished run in a few words, before it is judged."""
     extra = manifest.consumer.received - manifest.producer.ok
     faults = [f"{fault.name} at message {fault.effect_message:,}" for fault in manifest.faults if fault.effect_message]
     return ", ".join(

@@ -1,7 +1,7 @@
-"""The jars of later systems are fetched while the first system is tested, so that nobody waits for them twice.
+"""Fetches the jars of later systems while the first system is tested, so that they are there when needed.
 
-A process of the lowest priority does it, so that it takes no processor from brokers and clients. What it cannot fetch
-is fetched, and refused, when its system starts: an error here ends nothing.
+A process of the lowest priority does it, so that it takes no processor from brokers and clients. A failure here ends
+nothing: the jar is fetched again when its system starts.
 """
 
 import os
@@ -20,7 +20,7 @@ NICENESS: Final = 19
 
 
 class Prefetch:
-    """A context manager: entered it fetches in the background, left it is gone."""
+    """A context manager that fetches in the background until it is left."""
 
     def __init__(self, experiment: Experiment, logs: Path) -> None:
         self._log, self._children = logs / "prefetch.log", Children()

@@ -3,7 +3,7 @@
 experiment.json   the experiment as it is run, after the command line's changes
 state.json        where the stage machine stands
 runs/RUN/attempt-N/   one history each (dedup.history.histories)
-logs/SYSTEM/      what the brokers said
+logs/SYSTEM/      the brokers' logs
 summary.json, *_dedup_output.txt, *_order_output.txt   written by the last stage
 
 A folder belongs to one experiment: another one is refused, and so is running a finished one again.
@@ -40,7 +40,7 @@ class Results:
     """One experiment's folder on disk."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()  # the processes that are told these paths stand elsewhere
+        self.root = root.absolute()  # processes that get these paths have other working folders
 
     @property
     def summary(self) -> Path:
@@ -76,11 +76,11 @@ class Results:
         return attempts_of(self.root, run.run_id)
 
     def note_ending(self, run_id: str, number: int, stage: str, reason: str, kind: Kind) -> None:
-        """Keep why an attempt has no history; what was said first stands."""
+        """Keep why an attempt has no history; the first reason stays."""
         note_ending(self.attempt(run_id, number), stage, reason, kind)
 
     def note_failure(self, system: str, stage: str, reason: str) -> None:
-        """Keep why a system could not be had."""
+        """Keep why a system could not be provisioned or removed."""
         said = Failure(stage=stage, reason=reason)
         write(self.logs(system) / Failure.FILE, said.model_dump_json(indent=1, exclude_unset=True))
 
@@ -97,7 +97,7 @@ def default_root(experiment: Experiment) -> Path:
 
 
 def latest_root(experiment: Experiment) -> Path | None:
-    """The newest results folder below `results/` that holds this very experiment."""
+    """The newest results folder below `results/` that holds this experiment."""
     roots = sorted(Path("results").glob(f"{experiment.name}-*/{STATE}"), key=lambda path: path.stat().st_mtime)
     return next((path.parent for path in reversed(roots) if _digest_in(path.parent) == experiment.digest()), None)
 
@@ -132,7 +132,7 @@ def check_own(root: Path, option: str) -> None:
 
 
 def resume(root: Path, experiment: Experiment) -> Results:
-    """An existing results folder of this very experiment; SpecificationError if it is another's."""
+    """An existing results folder of this experiment; SpecificationError if it belongs to another one."""
     found = _digest_in(root)
     if found is None:
         raise SpecificationError(

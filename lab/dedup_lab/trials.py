@@ -1,6 +1,6 @@
-"""Spark tried before the first run: who cannot verify learns of it in seconds, not after hours of runs.
+"""Tries Spark before the first run: a machine that cannot verify is found in seconds, not after hours of runs.
 
-The trial is a process beside the brokers that start meanwhile, so that it costs no time of its own.
+The trial runs while the brokers start, so that it costs no time of its own.
 """
 
 import shutil
@@ -15,7 +15,7 @@ TIMEOUT_S: Final = 300.0
 
 
 class SparkTrial:
-    """A context manager: entered it starts a Spark session in the background, left it is gone, but for its log."""
+    """A context manager that starts a Spark session in the background; leaving it ends all but the log."""
 
     def __init__(self, folder: Path) -> None:
         self._log, self._scratch = folder / "spark-trial.log", folder / "spark-trial"

@@ -1,4 +1,4 @@
-"""`dedup verify`: judge recorded histories again, each on its own, with no broker in sight."""
+"""`dedup verify`: judge recorded histories again, each on its own, without brokers."""
 
 import shutil
 import tempfile
@@ -41,8 +41,8 @@ def verify(
     """Judge every history at or below the paths; prints and returns the exit code of the verdict.
 
     A results folder is judged by its own experiment, unless `expect` says otherwise; bare histories one by one. Two
-    judges are asked: the oracle, and for small histories the local engine, else Spark. With one judge `alone` nobody
-    checks the judge, which is said; only Spark needs Java. All findings go to the folder `findings`, if there is one.
+    judges are asked: the oracle, and for small histories the local engine, else Spark. With one judge `alone` no other
+    checks it, and the output says so. Only Spark needs Java. All findings go to the folder `findings`, if given.
     """
     if findings is not None and alone is Engine.ORACLE:
         raise SpecificationError(

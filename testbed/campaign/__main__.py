@@ -1,7 +1,7 @@
-"""`make campaign`: every point there is, tried, and a table of what came of it (docs/campaign.md).
+"""`make campaign`: tries every point and writes a table of the results (docs/campaign.md).
 
-First before the fake cluster, then before a real API server, each point until it is on the calm course again; then on a
-whole cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--to-the-end` follows
+First on the fake cluster, then on a real API server, each point until it is on the calm course again; then on a whole
+cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--to-the-end` follows
 each point to its end before the fake cluster (hours more); `--sample N` tries N points before the API server, chosen by
 DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
 (DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page
@@ -34,7 +34,7 @@ from testbed.campaign.whole import Case
 OUT: Final = Path(__file__).parents[2] / "docs" / "campaign.md"
 TELL_S: Final = 10.0
 AT_ONCE: Final = 2 * (os.cpu_count() or 1)
-"""Points on their way before the API server: what asks it waits for it half of the time."""
+"""Concurrent points on the API server: a client waits for its answers half of the time."""
 HEAD: Final = """# The campaign
 
 Made by `make campaign` (testbed/campaign), not by hand. Every request that the operator makes on an experiment's way,
@@ -57,8 +57,8 @@ REAL: Final = (
 )
 
 
-def told(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
-    """All of them, with word of how far it is; Ctrl-C ends it with those that were tried."""
+def collected(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]:
+    """All outcomes, with progress messages; Ctrl-C ends it with those that were tried."""
     done: list[Outcome] = []
     next_s = time.monotonic() + TELL_S
     with suppress(KeyboardInterrupt):
@@ -97,13 +97,13 @@ def part(
             finally:
                 free.put(calms)
 
-        outcomes = told(title, pool.map(tried, todo), len(todo))
+        outcomes = collected(title, pool.map(tried, todo), len(todo))
     return Part(title, f"{how} {TO_THE_END if to_the_end else QUICK}", outcomes, of, time.monotonic() - began_s)
 
 
 @contextmanager
 def threads(how_many: int) -> Iterator[ThreadPoolExecutor]:
-    """What they have not begun when this is left, they do not do."""
+    """A pool whose waiting tasks are cancelled at the end."""
     pool = ThreadPoolExecutor(how_many)
     try:
         yield pool
@@ -131,7 +131,7 @@ def on_a_whole_cluster() -> list[Case]:
 
 
 def commit() -> str:
-    """Of which it is: `git describe`, "-dirty" behind it if something was changed since."""
+    """The commit: `git describe`, with "-dirty" if files were changed since."""
     said = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=OUT.parent, capture_output=True, text=True, check=False
     )

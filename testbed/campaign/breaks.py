@@ -1,7 +1,7 @@
 """What can go wrong with one request of the operator, and the way to the cluster on which it does.
 
 A request can be lost before it is done, or be done without the operator learning of it; it can be answered with a
-refusal that passes; the operator can die on either side of it; and somebody else can be quicker. Each of these is a
+refusal that passes; the operator can die on either side of it; and another client can be quicker. Each of these is a
 *break*; a break at one request of one story is a *point*.
 
 What an API server answers is put to the operator's own `LiveCluster`, by a client that gives no other answer. So a
@@ -23,7 +23,7 @@ WRITES: Final = ("create", "delete", "patch", "replace_status")
 READS: Final = ("get", "list")
 EVERY: Final = (*READS, *WRITES)
 WORK: Final = ("Job", "SparkApplication")
-"""What work is done by; all else is what they need."""
+"""The kinds that do work; the other kinds only support them."""
 LOST: Final = 0
 """Instead of an HTTP status: the connection broke."""
 
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Something that came to be, by what it is for: a second one of the same is one too many."""
+    """A created thing, named by its purpose: a second one for the same purpose is an error."""
 
     kind: str
     component: str
@@ -63,14 +63,14 @@ class Break:
     crashes: bool = False
     helm: bool = True
     meanwhile: str = ""
-    """What others do just before the request: a method of the course."""
+    """What other clients do just before the request: a method of the course."""
     afterwards: str = ""
-    """What others do just after it."""
+    """What other clients do just after it."""
     old: int = 0
     """A reading is answered with what there was so many writes ago."""
 
     def breaks(self, request: Request) -> bool:
-        """Whether such a request can go wrong so."""
+        """Whether this break applies to the request."""
         return request.verb in self.verbs and (self.helm or not request.by_helm)
 
 
@@ -96,14 +96,14 @@ USERS: Final = (
 )
 """The user may be quicker at any request; how often a run is begun then is not that of a calm course."""
 LEFT: Final = Break("crash after, then deleted", WRITES, done=1, crashes=True, afterwards="depart")
-"""The one that leaves something: the record of a release that Helm had not finished, which nobody owns yet."""
+"""The one that leaves something: the record of a release that Helm had not finished, which has no owner yet."""
 STALE: Final = tuple(Break(f"answered as {n} writes ago", ("get", "list"), old=n, helm=False) for n in (1, 4, 8))
 """No API server answers so. A reading without a resourceVersion, and the operator has no other, is the most recent one
 there is (Kubernetes API concepts, “semantics for get and list”; KEP-2340 keeps it so for readings from the cache)."""
 
 
 Breaks = Callable[[int, Request], Break | None]
-"""What goes wrong with a request: nothing, if None."""
+"""The break of a request; None: no break."""
 
 
 def at(number: int, how: Break) -> Breaks:
@@ -113,12 +113,12 @@ def at(number: int, how: Break) -> Breaks:
 
 @dataclass
 class Way:
-    """The operator's way to its cluster. `breaks` is told of every request, with its number, from 1."""
+    """The operator's way to its cluster. `breaks` gets every request, with its number, from 1."""
 
     inner: Cluster
     breaks: Breaks = lambda _number, _request: None
     others: Any = None
-    """The course: what others do, and what there was before."""
+    """The course: the other clients, and the past."""
     stage: str = ""
     effects: list[Effect] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
@@ -127,11 +127,11 @@ class Way:
     installing: str = ""
     """The kind of system that Helm is at work on, while it is."""
     before: Callable[[], None] = lambda: None
-    """Called before each request: who shares the cluster with somebody waits here for their turn."""
+    """Called before each request: an operator that shares the cluster waits here for its turn."""
 
     @contextmanager
     def helm(self, kind: str, spoken: Callable[[ClusterError], ClusterError]) -> Iterator[None]:
-        """What is asked in here, Helm asks; its words come out."""
+        """Requests in this context are Helm's; its errors are raised as Helm's."""
         self.installing = kind
         try:
             yield

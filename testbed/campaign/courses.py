@@ -1,4 +1,4 @@
-"""The course of a story: an operator, the controllers and a user, one look after the other, and what came of it."""
+"""The course of a story: an operator, the controllers and a user act in turn, one look after the other."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ RETRY_S: Final = 1.0
 
 
 class Ended(Exception):
-    """It goes on for ever, or stops before its end."""
+    """The course does not end, or stops before its end."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Course:
             self.world.now_s += 1
 
     def play(self, way: Way) -> "Course":
-        """To its end."""
+        """Run the course to its end."""
         while not self.over:
             self.look(way)
         return self
@@ -111,11 +111,11 @@ class Course:
         return str(self.story.stages[status["state"]["cursor"]])
 
     def move(self) -> None:
-        """What controllers do."""
+        """One move of the controllers."""
         self.world.player.move()
 
     def annotate(self) -> None:
-        """Somebody else writes the resource."""
+        """Another client writes the resource."""
         note = {"metadata": {"annotations": {"somebody": str(self.looks)}}}
         self.world.cluster.patch("DedupExperiment", self.world.namespace, NAME, note)
 
@@ -139,12 +139,12 @@ class Course:
         self.over = True
 
     def sweep(self) -> None:
-        """An operator hears of the deletion, or begins after it."""
+        """An operator observes the deletion, or begins after it."""
         way, where = self.way(), self.world.namespace
         Reconciler(way, Helm(way, []), SETTINGS, lambda: self.world.now_s, (where,)).look(REMAINS)
 
     def ago(self, writes: int) -> Cluster:
-        """What there was so many writes ago."""
+        """The cluster as it was so many writes ago."""
         assert isinstance(self.world.cluster, Ground)
         return self.world.cluster.ago(writes)
 
@@ -164,7 +164,7 @@ class Course:
         }
 
     def orphans(self) -> list[str]:
-        """What stays without the experiment: no owner takes it along. Pods belong to Jobs."""
+        """Objects that stay after the experiment: no owner deletes them. Pods belong to Jobs."""
         return [
             f"{kind} {made['metadata']['name']}"
             for kind in OURS
@@ -207,7 +207,7 @@ class Course:
         self.over = True
 
     def note(self) -> None:
-        """What must hold at any time."""
+        """The invariants of every moment."""
         live = self.world.cluster.get("DedupExperiment", self.world.namespace, NAME)
         verdict = ((live or {}).get("status") or {}).get("verdict")
         if verdict and (not self.verdicts or self.verdicts[-1] != verdict):

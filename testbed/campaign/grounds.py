@@ -1,4 +1,4 @@
-"""What a campaign's operator stands on: a cluster that remembers, Helm that can be interrupted, and the controllers."""
+"""The environment of a campaign's operator: a cluster with a past, Helm that can be interrupted, the controllers."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ _SENT: Final = {
 
 @runtime_checkable
 class Forks(Played, Protocol):
-    """A cluster of which a course can be had again from any of its looks."""
+    """A cluster from which a course can be repeated from any of its looks."""
 
     def everything(self) -> Mapping[tuple[str, str, str], Object]:
         """All objects there are, by kind, namespace and name; events may be missing."""
 
     def fork(self) -> Self:
-        """The same, going its own way from here."""
+        """A copy, independent from here on."""
 
 
 @dataclass
 class Ground(FakeCluster):
-    """The fake cluster, and how it was before each of the last writes. No object of it is ever changed in place."""
+    """The fake cluster, and its state before each of the last writes. Its objects are never changed in place."""
 
     past: deque[dict[tuple[str, str, str], Object]] = field(default_factory=lambda: deque(maxlen=PAST))
 
@@ -56,7 +56,7 @@ class Ground(FakeCluster):
         return replace(self, objects=self.past[-min(writes, len(self.past))])
 
     def unowned(self, uid: str) -> list[str]:
-        """What would stay without the experiment."""
+        """Objects that would stay after the experiment."""
         return [
             f"{kind} {name}"
             for (kind, _, name), made in self.objects.items()

@@ -1,7 +1,7 @@
-"""Two operators before one cluster, one request at a time: whose is next is drawn from a seed.
+"""Two operators on one cluster, one request at a time: a seed chooses the next.
 
-Each operator is a thread that stops before every request and goes on when it is told to; only one thread moves at a
-time, so a seed plays the same course again. The controllers move now and then. Both operators have clocks of their own.
+Each operator is a thread that stops before every request until it may go on; only one thread moves at a time, so a
+seed repeats the same course. The controllers move now and then. Both operators have clocks of their own.
 """
 
 import random
@@ -19,7 +19,7 @@ from testbed.worlds import SETTINGS, rests
 
 MAX_REQUESTS: Final = 20_000
 MOVES: Final = 0.05
-"""How probably the controllers move, rather than an operator."""
+"""The probability that the controllers move, not an operator."""
 REQUEST_S: Final = 0.5
 """How long a request takes at most."""
 WAIT_S: Final = 30
@@ -86,11 +86,11 @@ class Operator:
 
 
 class _Closed(Exception):
-    """Nobody needs this operator any more."""
+    """Stop this operator."""
 
 
 def played(course: Course, seed: int, *ahead_s: float, make: Maker = unfenced) -> int:
-    """The course to its end with an operator for each clock; how many requests it took."""
+    """Run the course to its end with an operator for each clock; returns the number of requests."""
     chance = random.Random(seed)
     operators = [Operator(course, ahead, make) for ahead in ahead_s]
     try:

@@ -1,8 +1,8 @@
-"""Every point of every story, tried: one break at one request, and then on to the end.
+"""Tries every point of every story: one break at one request, and then the course to its end.
 
-A point starts from the look in which it lies, as the calm course left the world before it, and it is over as soon as
-the world is what it is at some look of the calm course: from there, nothing can differ any more. That makes a point
-cost milliseconds on the fake cluster, and a fraction of a second on an API server that can be put back to what it was
+A point starts from its look, in the state that the calm course had before it. It is over as soon as the state is that
+of some look of the calm course: from there, nothing can differ any more. So a point costs milliseconds on the fake
+cluster, and a fraction of a second on an API server that can be reset
 (servers.py). `to_the_end` waives the second.
 
 On any other API server every point is a course of its own in a new namespace, from `kubectl apply` to the verdict.
@@ -65,13 +65,13 @@ class Calm(NamedTuple):
 
 
 def seed() -> int:
-    """Today's, or the one that DEDUP_SEED says."""
+    """The seed: today's date, or DEDUP_SEED."""
     said = os.environ.get(SEED)
     return int(said) if said else datetime.datetime.now(datetime.UTC).date().toordinal()
 
 
 def sampled(points: Sequence[Some], how_many: int) -> list[Some]:
-    """So many of them, chosen by the seed, in their order."""
+    """A sample of the points, chosen by the seed, in their order."""
     chosen = sorted(random.Random(seed()).sample(range(len(points)), min(how_many, len(points))))
     return [points[index] for index in chosen]
 
@@ -82,7 +82,7 @@ def calm(story: Story) -> Calm:
 
 
 def calm_on(ground: Forks, namespace: str, story: Story) -> Calm:
-    """On another ground. It ends as the fake cluster's, by which its points are judged: a ground tells but its present.
+    """On another ground. It must end as on the fake cluster, which judges its points: a ground knows only its present.
 
     AssertionError if it does not, or if other requests are made on the way.
     """

@@ -1,7 +1,7 @@
-"""A real API server that can be put back to what it was: etcd forgets what came since.
+"""A real API server that can be reset to an earlier state: etcd drops what came later.
 
-So the world of any look of a calm course can be had again as often as one likes, with every name, owner and time. What
-the API server answers is what etcd holds: it has no other memory, and its cache follows etcd.
+So the state before any look of a calm course can be restored any number of times, with every name, owner and time. The
+API server answers from etcd: it has no other memory, and its cache follows etcd.
 """
 
 import base64
@@ -69,7 +69,7 @@ class Server(PlayedCluster):
         self.namespace, self._memory, self._kept = memory.namespace, memory, kept
 
     def everything(self) -> Mapping[tuple[str, str, str], Object]:
-        """What anything is decided by."""
+        """The objects on which decisions depend."""
         found = [(kind, made) for kind in KINDS for made in self.list(kind, self.namespace, "")]
         return {(kind, self.namespace, made["metadata"]["name"]): made for kind, made in found}
 

@@ -1,4 +1,4 @@
-"""What a user asks for in a campaign, and does while it goes on: the stories whose every request is broken once."""
+"""What a user does in a campaign: the stories whose every request is broken once."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ class Turn(NamedTuple):
     waits: bool
     spec: dict[str, Any]
     parked: bool = False
-    """And not before it has given its place up."""
+    """And not before it has released its place."""
 
 
 class Story(NamedTuple):

@@ -1,4 +1,4 @@
-"""The campaign's table: by kind of break and by stage, how many points there were and what they led to."""
+"""The campaign's table: by kind of break and by stage, how many points there were, and their results."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ STAGES: Final = (
 
 
 class Part(NamedTuple):
-    """All points of one ground. `how` says in a sentence what was done; `took_s`, how long it took."""
+    """All points of one ground. `how` describes it in a sentence; `took_s` is its duration."""
 
     title: str
     how: str

@@ -18,7 +18,7 @@ HOW: Final = (
 
 
 class Case(NamedTuple):
-    """One test: how it ended ("passed", or what became of it instead), and what it told."""
+    """One test: how it ended ("passed", or another result), and what it reported."""
 
     name: str
     ended: str
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def on_a_cluster(folder: Path) -> list[Case]:
-    """Run them; what pytest says of its progress goes where we say it."""
+    """Run them; pytest's progress goes to our output."""
     report = folder / "cluster.xml"
     command = [sys.executable, "-m", "pytest", "-v", *reporting_to(report), *map(str, FILES)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"DEDUP_CAMPAIGN": "1"}, check=False)
@@ -35,7 +35,7 @@ def on_a_cluster(folder: Path) -> list[Case]:
 
 
 def reporting_to(report: Path) -> list[str]:
-    """What pytest is told so that it writes a report, which has what tests told."""
+    """The options by which pytest writes a report with the tests' properties."""
     return [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # xunit2, the default, has no properties of tests
 
 

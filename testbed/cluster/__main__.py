@@ -37,7 +37,7 @@ UP_TIMEOUT_S: Final = 900.0
 DOWN_TIMEOUT_S: Final = 120.0
 CHECK_S: Final = 1.0
 VARIABLES: Final = {"control-plane": "PLANE", "cluster": "CLUSTER"}
-"""By which `make` is told a name."""
+"""The variables that give `make` a name."""
 
 
 class Kind(NamedTuple):
@@ -131,7 +131,7 @@ def serve(place: Place) -> NoReturn:
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: what is being taken down must come down whole
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not interrupt the shutdown
     sys.exit(0)
 
 
@@ -146,7 +146,7 @@ def down(place: Place) -> None:
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Tell the terminal what takes long."""
+    """Announce a long step on the terminal."""
     if done == 0 and total:
         print(f"{what} (minutes, once on a machine)", flush=True)
 

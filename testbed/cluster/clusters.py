@@ -1,15 +1,15 @@
 """A whole Kubernetes on this machine: a control plane that also acts, and one node that runs pods.
 
-To what stores and answers (control_plane.py) come the two that act, both mere clients of the API server:
+The control plane (control_plane.py) stores and answers. Two clients of the API server act:
 
-- **kube-controller-manager** makes what is follow what was asked for: pods of a Deployment, endpoints of a service, the
-  emptying of a namespace that is deleted;
+- **kube-controller-manager** makes the actual state follow the desired one: pods of a Deployment, endpoints of a
+  service, the emptying of a namespace that is deleted;
 - **kube-scheduler** binds each new pod to a node;
 
 and a node, on which pods run (nodes.py). Everything lives in one set of namespaces (namespaces.py), so that any number
-of clusters run side by side and each leaves whole. What it takes of the machine besides has a number (slots.py).
+of clusters run side by side and nothing of one remains. Its other resources on the machine have a number (slots.py).
 
-Everyone comes to the API server with a token, as a user to whom Kubernetes' own roles give what its part needs.
+Each program has a token for the API server, as a user with the rights of Kubernetes' own roles.
 """
 
 import json
@@ -59,12 +59,12 @@ USERS: Final = {
     "system:kube-scheduler": "",
     "system:kube-proxy": "",
 }
-"""Who comes to the API server, and the group of each, if it needs one."""
+"""The users of the API server, and the group of each, if it needs one."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as tests see it: the way in. `inside` is None when it is somebody else's (kind, k3d)."""
+    """A cluster as tests see it: the way in. `inside` is None if another tool started it (kind, k3d)."""
 
     kubeconfig: Path
     inside: Namespaces | None
@@ -77,7 +77,7 @@ class Cluster:
     def load(self, archive: Path) -> None:
         """Have the node know the images in an OCI archive by their names; at once if it does already.
 
-        To a cluster of somebody else's nothing is done: images are loaded as its makers say (docs/kubernetes.md).
+        Does nothing for another tool's cluster: load images as that tool says (docs/kubernetes.md).
         """
         if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
             return
@@ -94,7 +94,7 @@ class Running(NamedTuple):
 
 
 def at(kubeconfig: Path) -> Cluster:
-    """The cluster to which a kubeconfig file leads, whoever started it."""
+    """The cluster of a kubeconfig file, whichever tool started it."""
     try:
         pid = int((kubeconfig.parent / PROCESS_1).read_text(encoding="ascii"))
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _ctr(inside: Namespaces, *argv: str | Path) -> str:
 
 
 def replaced(listing: str) -> list[str]:
-    """The images, in what `ctr images list` says, that had a name until another image got it: nobody will want them.
+    """The images, in what `ctr images list` says, that had a name until another image got it: they are not needed.
 
     A node also calls each image by the digest of its configuration, and that name stays.
     """
@@ -133,7 +133,7 @@ def check_machine() -> None:
 
 
 def prepare(progress: Progress = silent, *, bare: bool = False) -> None:
-    """Get what a cluster is made of, and its addons. DedupError: something cannot be had, or a build fails."""
+    """Get a cluster's programs and addons. DedupError: a download or a build fails."""
     check_machine()
     packages.install(packages.CLUSTER)
     with ThreadPoolExecutor(1) as beside:
@@ -167,7 +167,7 @@ def running(folder: Path, progress: Progress = silent, *, bare: bool = False) ->
 
 
 def _published(cluster: Cluster, folder: Path) -> Cluster:
-    """The same cluster, by files that others may use. The kubeconfig file comes last: who sees it can begin."""
+    """The same cluster, by files that others may use. The kubeconfig file comes last, when all is ready."""
     assert cluster.inside is not None
     (folder / PROCESS_1).write_text(f"{cluster.inside.pid}\n", encoding="ascii")
     write_private(folder / KUBECONFIG, cluster.kubeconfig.read_text())
@@ -219,7 +219,7 @@ def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
 
 
 def _acting(client: Pair, kubelet: Path) -> list[str]:
-    """What an API server is told besides when there are nodes: who they are, and how kubelets are talked to."""
+    """An API server's further options with nodes: who they are, and how it reaches kubelets."""
     return [
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
@@ -231,7 +231,7 @@ def _acting(client: Pair, kubelet: Path) -> list[str]:
 
 
 def controller_manager(kubeconfig: Path, trusted: Path) -> list[str]:
-    """Each controller with the rights of its own account; pods are told to trust the API server by `trusted`."""
+    """Each controller with the rights of its own account; pods trust the API server by `trusted`."""
     return [
         str(KUBE_CONTROLLER_MANAGER.path),
         f"--kubeconfig={kubeconfig}",

@@ -1,19 +1,19 @@
-"""The smallest thing that is a Kubernetes: etcd, which remembers, and kube-apiserver, which answers.
+"""The smallest Kubernetes: etcd, which stores, and kube-apiserver, which answers.
 
 Everything else in a cluster (scheduler, controllers, kubelets) is a client of the API server. Without them it stores,
-validates, authorises and notifies, which is all that a custom resource needs; but nobody acts: no pod is started, and
+validates, authorises and notifies, which is all that a custom resource needs; but nothing acts: no pod is started, and
 a namespace that is deleted stays `Terminating`, because emptying it is a controller's work.
 
 How the two are put together:
 
 - **etcd** keeps its data in a folder and listens on two Unix sockets in it, one for clients, one for other members (of
   which there are none). The folder is its owner's only, and so is etcd: it needs no password and no certificate.
-- **kube-apiserver** listens on one free port of the loopback address. It makes its own certificate; whoever wants to
-  trust the server takes it from the kubeconfig file. It signs service-account tokens with that certificate's key.
-- **Who may do what**: there is one user, `admin`, known by a random token and a member of `system:masters`; everybody
-  else is refused (401). RBAC decides about users that come later, such as service accounts.
+- **kube-apiserver** listens on one free port of the loopback address. It makes its own certificate; clients that trust
+  the server take it from the kubeconfig file. It signs service-account tokens with that certificate's key.
+- **Who may do what**: there is one user, `admin`, known by a random token and a member of `system:masters`; all others
+  are refused (401). RBAC decides about users that come later, such as service accounts.
 
-Both stand under keepers (dedup_lab.systems.keepers): they leave with the process that started them, however it ends.
+Both run under keepers (dedup_lab.systems.keepers): they end with the process that started them, however it ends.
 """
 
 import base64
@@ -56,17 +56,17 @@ SOCKET_PATH_BYTES: Final = 107
 CONTEXT: Final = "dedup-test"
 ALONE: Final = (
     "--authorization-mode=RBAC",
-    # Nothing is told of this server as a service: the service's endpoint may not be a loopback address.
+    # This server is not published as a service: the service's endpoint may not be a loopback address.
     "--endpoint-reconciler-type=none",
 )
-"""What is said to an API server besides when nobody but tests will ever talk to it."""
+"""An API server's further options when only tests use it."""
 Run = Callable[[str, Sequence[str]], object]
 """Starts a program, of a name, by its command line."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Somebody whom the API server knows by a token, and the group from which the rights come."""
+    """A user of the API server: a token, and the group that gives the rights."""
 
     name: str
     group: str
@@ -94,7 +94,7 @@ def check_machine() -> None:
 
 
 def prepare(progress: Progress = silent) -> None:
-    """Get what a control plane is made of. DedupError: no Go, or a build that fails."""
+    """Build a control plane's programs. DedupError: no Go, or a build that fails."""
     check_machine()
     binaries.find_all((ETCD, KUBE_APISERVER), progress)
 
@@ -146,7 +146,7 @@ def etcd_flags(folder: Path) -> list[str]:
         # Of the peers' URL etcd takes what stands where a host would, so a socket's name works and a path does not.
         f"--listen-client-urls=unix://{CLIENTS}",
         "--listen-peer-urls=unix://peers",
-        # What it would tell clients that ask where its members are. It must be an address; ours do not ask.
+        # The address that clients get when they ask for its members. It must be valid; ours do not ask.
         "--advertise-client-urls=http://localhost:2379",
         "--unsafe-no-fsync",
         "--log-level=warn",
@@ -154,7 +154,7 @@ def etcd_flags(folder: Path) -> list[str]:
 
 
 def apiserver_flags(folder: Path, etcd: Path, url: str, users: Sequence[User]) -> list[str]:
-    """One address, nobody anonymous, known users; certificate and keys are made by the server in `folder`."""
+    """One address, no anonymous access, known users; certificate and keys are made by the server in `folder`."""
     at = urlsplit(url)
     tokens = folder / "tokens.csv"
     write_private(tokens, "".join(f'{user.token},{user.name},{user.name},"{user.group}"\n' for user in users))
@@ -177,7 +177,7 @@ def _socket(path: Path) -> str:
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise EnvironmentError_(
             where="cache folder",
-            got=f"one so deep that a socket in it would be {path}",
+            got=f"a folder so deep that a socket in it would be {path}",
             rule=f"the path of a Unix socket has at most {SOCKET_PATH_BYTES} bytes",
             todo="name a shorter folder in DEDUP_CACHE",
         )

@@ -1,6 +1,6 @@
 """Helm as tests use it: the pinned program, away from the user's own settings, one method a command.
 
-Values are given as data and travel on standard input. What Helm refuses is raised in its own words.
+Values are data, passed on standard input. An error carries Helm's own message.
 """
 
 import json
@@ -22,7 +22,7 @@ Values = Mapping[str, Any]
 
 
 class Refused(Exception):
-    """Helm ended with an error; the text is what it said."""
+    """Helm ended with an error; the text is its output."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Helm:
         return self._run("test", self.release, f"--timeout={timeout_s}s", timeout_s=timeout_s + TIMEOUT_S)
 
     def uninstall(self) -> str:
-        """Take the release away; its objects are deleted, not yet gone."""
+        """Uninstall the release; its objects are being deleted when this returns."""
         return self._run("uninstall", self.release)
 
     def _run(self, *arguments: str, values: Values | None = None, timeout_s: int = TIMEOUT_S) -> str:

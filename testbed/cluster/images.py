@@ -1,6 +1,6 @@
 """The images of the test cluster, as OCI archives in the user's cache: `python -m testbed.cluster.images`.
 
-Ours come from the Dockerfile that everybody builds them from; only their base is another, this machine's own Debian,
+Ours come from the project's Dockerfile; only their base is another, this machine's own Debian,
 since a test must not need a registry. The broker images stand in for apache/kafka and apachepulsar/pulsar, which come
 from one too. An image is known by what goes into it: the digest of its parts, of its Dockerfile and of the image below
 it names its archive, so that an archive that is there is the right one and nothing is looked at but files. Otherwise
@@ -42,7 +42,7 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """What a pod calls it."""
+        """Its name in a pod's spec."""
         return f"localhost/{self.name}:{self.tag}"
 
     def digest(self) -> str:
@@ -156,7 +156,7 @@ def _build(builder: Builder, image: Image, digest: str, progress: Progress) -> s
 
 
 def put(parts: tuple[Part, ...], folder: Path, progress: Progress = silent) -> None:
-    """Put parts into a folder that an image can be built from; of what else lies there, nothing is touched."""
+    """Put parts into a folder that an image can be built from; other files there stay as they are."""
     for part in parts:
         part.put(folder / part.place, progress)
     for top in {Path(part.place).parts[0] for part in parts}:

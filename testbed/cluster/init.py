@@ -1,4 +1,4 @@
-"""Process 1 of a cluster's namespaces: it lasts, and it buries the dead.
+"""Process 1 of a cluster's namespaces: it keeps running, and reaps ended processes.
 
 A process whose parent has ended becomes a child of process 1, and stays a zombie until that asks how it ended. One that
 says that it will never ask (SIGCHLD ignored) has the kernel forget them at once. This one does nothing else: when it

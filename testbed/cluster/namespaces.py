@@ -1,10 +1,10 @@
-"""A machine within the machine: the namespaces in which one whole cluster lives.
+"""The Linux namespaces in which one whole cluster runs.
 
 Linux lets a process have its own view of some part of the machine: its own processes, mounts, network and host name.
 One set of such views holds everything that belongs to a cluster, its programs and its pods alike. So two clusters
 cannot meet, whatever they do: both have an interface `eth0`, a folder `/run` and iptables rules of their own. And
 nothing can be left behind: when process 1 of the set ends, the kernel kills all others and takes apart their mounts,
-interfaces and rules, whoever made them.
+interfaces and rules, whichever process made them.
 
 Process 1 (init.py) stands under a keeper of the lab. Every other program is started from outside, by entering the set
 (`nsenter`), so that each has a keeper and a log of its own as in any lab.

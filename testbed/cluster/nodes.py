@@ -2,8 +2,8 @@
 
 - **containerd** keeps images and makes containers of them (by runc). It gives each pod a cable of its own to the node,
   by the CNI plugin `ptp`: whatever a pod sends passes the node's routing, where services are made.
-- **kubelet** watches the API server for pods that are bound to its node, has containerd start them, and tells how they
-  are. The API server in turn asks it for logs and for `exec`: each knows the other by a certificate (certificates.py).
+- **kubelet** watches the API server for pods that are bound to its node, has containerd start them, and reports their
+  status. The API server asks it for logs and for `exec`: each knows the other by a certificate (certificates.py).
 - **kube-proxy** watches services and writes iptables rules that turn a service's address into one of its pods'.
 
 Each function here writes what its program reads, and returns the command line that starts it.
@@ -26,7 +26,7 @@ DNS_SERVICE: Final = IPv4Address("10.96.0.10")
 """Where pods ask for names: the address that the cluster's DNS, when there is one, has to take."""
 SOCKET: Final = Path("/run/containerd/containerd.sock")
 CONSTANTS: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
-"""Where a kubelet and CNI plugins write whatever they are told: in the cluster, folders of its own are seen there.
+"""Where a kubelet and CNI plugins always write: the cluster has folders of its own at these paths.
 
 Were they the machine's, our kubelet would delete the sockets of another that runs on it.
 """
@@ -82,9 +82,9 @@ conf_dir = "{plugins}"
 
 
 def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own: Pair, client: Path) -> list[str]:
-    """Pods' cgroups are made below `cgroup`; it shows its `own` certificate and obeys whoever shows `client`."""
+    """Pods' cgroups are made below `cgroup`; it shows its `own` certificate and accepts clients that show `client`."""
     names = folder / "resolv.conf"
-    names.write_text("", encoding="ascii")  # nobody outside of the cluster is asked for names
+    names.write_text("", encoding="ascii")  # no name server outside of the cluster is used
     config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -101,8 +101,8 @@ def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own:
         "failCgroupV1": False,
         "failSwapOn": False,
         "volumePluginDir": str(folder / "volume-plugins"),
-        # A kubelet whose disk is fuller than it likes throws images away and refuses pods. This is a developer's disk,
-        # and what lies on it is no concern of the cluster's.
+        # A kubelet with a full disk deletes images and refuses pods. This is a developer's disk, which the cluster
+        # must ignore.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi"},
     }

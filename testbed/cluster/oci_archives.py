@@ -5,8 +5,8 @@ to run, as whom, and which layers make the file system. A *manifest* names the c
 a tar file of these blobs and an index that gives the manifest a name; any container runtime imports it.
 
 A Go program that is linked statically needs one layer with one file in it. If it needs another image around it, that
-image's layers come first and are named only: they are not in the archive, and whoever imports it must have imported the
-other image before.
+image's layers come first and are named only: they are not in the archive, and the other image must be imported
+first.
 
 The same files make the same bytes, so a runtime that has an image knows it again.
 """
@@ -68,7 +68,7 @@ def keep(archive: Path, pattern: str) -> None:
     os.utime(archive)
     used = {}
     for each in archive.parent.glob(pattern):
-        with suppress(FileNotFoundError):  # somebody else deleted it this moment
+        with suppress(FileNotFoundError):  # another process has just deleted it
             used[each] = each.stat().st_mtime
     for each in sorted(used, key=lambda each: used[each], reverse=True)[KEPT_ARCHIVES:]:
         if time.time() - used[each] > STALE_S:
@@ -76,7 +76,7 @@ def keep(archive: Path, pattern: str) -> None:
 
 
 def _state(image: PlainImage) -> str:
-    """What tells one state of an image from another: its description, the size and age of its files, how it is made.
+    """What identifies a state of an image: its description, the size and age of its files, how it is made.
 
     Of an archive below, its name is enough: there, too, another content has another name.
     """

@@ -1,7 +1,7 @@
 """What a cluster needs of the machine: programs that Debian packages, found or installed.
 
-Kubernetes itself is built from its modules (binaries.py). What stands between it and the kernel is better taken from
-the distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian,
+Kubernetes itself is built from its modules (binaries.py). The programs between it and the kernel come from the
+distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian,
 root installs what is missing; on any other Linux the same programs do, wherever they come from.
 """
 
@@ -46,7 +46,7 @@ def check(programs: Mapping[str, str]) -> None:
         raise EnvironmentError_(
             where="cluster",
             got=f"user {os.geteuid()} on {sys.platform}",
-            rule="pods are run by root on Linux only",
+            rule="only root on Linux can run pods",
             todo="run as root on Linux, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
     if not (lacking := _lacking(programs)):
@@ -55,7 +55,7 @@ def check(programs: Mapping[str, str]) -> None:
         raise EnvironmentError_(
             where="cluster",
             got=f"no {', '.join(lacking)}",
-            rule=f"it is made of what Debian has in {', '.join(_packages(lacking))}",
+            rule=f"it needs the Debian packages {', '.join(_packages(lacking))}",
             todo="install them, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
         )
     if os.environ.get(INSTALL) == REFUSED:

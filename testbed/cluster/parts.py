@@ -1,6 +1,6 @@
 """What images are made of: files of this checkout, programs built with Go, jars, and a Debian.
 
-A part says who it is before it exists (`identity`: a change of it is a change of the image) and puts itself into the
+A part has its identity before it exists (`identity`: a change of it is a change of the image) and puts itself into the
 folder from which an image is built (`put`), made first if need be. Whatever is heavy lies in the cache and is linked,
 not copied. What is copied gets the same time everywhere, so that the same content is the same layer whenever it is
 built.
@@ -26,9 +26,9 @@ DEBOOTSTRAP_TIMEOUT_S: Final = 900.0
 GO_TIMEOUT_S: Final = 900.0
 ALWAYS: Final = (0.0, 0.0)
 """The time of every file and folder that is copied."""
-# What nobody reads in a container: dpkg is told not to unpack it there, and the base does not have it either.
+# Files of no use in a container: dpkg does not unpack them there, and the base does not have them either.
 UNREAD: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
-# What debootstrap leaves behind. Where apt finds packages is each machine's own affair.
+# What debootstrap leaves behind. Each machine has its own sources for apt.
 LEFTOVERS: Final = ("/var/cache/apt/archives/*.deb", "/var/lib/apt/lists/*", "/var/log/*", "/etc/apt/sources.list")
 
 
@@ -170,7 +170,7 @@ def mirror(suite: str) -> str:
 
 
 def _release() -> dict[str, str]:
-    """What this machine's system calls itself. EnvironmentError_ unless it has a code name, as Debian and Ubuntu do."""
+    """The identity of this machine's system. EnvironmentError_ unless it has a code name, as Debian and Ubuntu do."""
     release = platform.freedesktop_os_release()
     if "VERSION_CODENAME" not in release:
         raise EnvironmentError_(

@@ -16,13 +16,13 @@ AGAIN: Final = tenacity.Retrying(
     retry=tenacity.retry_if_exception_type(EnvironmentError_),
     reraise=True,
 )
-"""A registry that fails once is asked again. What was fetched already is not asked for twice."""
+"""A failed registry request is retried. What was fetched already is kept."""
 
 
 def run(command: list[str], settings: dict[str, str], timeout_s: float, rule: str) -> str:
     """Run a program to its end and return what it said; EnvironmentError_ with its last words when it fails.
 
-    What our own Python was told is not for others: one that debootstrap installs would take warnings for errors, too.
+    Our own Python's settings are not passed on: a Python that debootstrap installs would take warnings for errors.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(

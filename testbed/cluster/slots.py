@@ -7,8 +7,8 @@ Three things cannot be in a namespace, or should outlast it:
 - cgroups, by which a kubelet accounts for its pods: a tree of their own in each hierarchy;
 - the images, unpacked, in the cache: they are there again when the next cluster takes the same number.
 
-Whoever holds the socket with a number's name holds the number. The kernel takes it back from a process that dies; what
-such a process has left of the three things is cleared away by whoever comes next.
+The process that holds the socket with a number's name holds the number. The kernel frees it when the process dies; the
+next holder removes what is left of the three things.
 """
 
 import os
@@ -101,7 +101,7 @@ class Slot:
 def _empty(cgroup: Path) -> None:
     try:
         for pid in (cgroup / "cgroup.procs").read_text().split():
-            if pid != "0":  # so cgroups v2 call who is outside of our pid namespace; to `kill` it means ourselves
+            if pid != "0":  # cgroups v2 show 0 for a process outside of our pid namespace; to `kill` 0 means ourselves
                 os.kill(int(pid), signal.SIGKILL)
         cgroup.rmdir()
     except (FileNotFoundError, ProcessLookupError):

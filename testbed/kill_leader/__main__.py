@@ -6,7 +6,7 @@ cluster is the one that DEDUP_TEST_KUBECONFIG names; it must be able to run the 
 another that `--values` names in `tools.image`.
 
 The exit code is that of the worst verdict: 0 pass, 1 fail, 3 inconclusive; 4 with one sentence if something is missing
-or broke. A control without copies passes here: that kills do duplicate is for the many runs of the experiment to show.
+or broke. A control without copies passes here: only the many runs of the experiment can show that kills duplicate.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def experiment(messages: int | None) -> Experiment:
 
 
 def drive(chart: str, values: Values, messages: int | None, results: Path, keep: bool) -> Verdict:
-    """Install, test, kill, judge, take away."""
+    """Install, test, kill, judge, uninstall."""
     server = api_servers.named()
     if server is None:
         raise EnvironmentError_(
@@ -112,7 +112,7 @@ def installed(helm: Helm, client: ApiClient, target: Target, values: Values, *, 
         until(lambda: target.is_ready(client, *place), READY_S, ready, 1.0)
         note(f"{ready} after {time.monotonic() - began:.0f} s")
         helm.test(ROUND_TRIP_S)
-        note("helm test: a message went there and back")
+        note("helm test: a message was written and read back")
         target.keep_still(client, *place)
         yield
         helm.uninstall()
@@ -190,7 +190,7 @@ def judged(experiment: Experiment, folders: list[Path]) -> list[RunVerdict]:
 
 
 def note(text: str) -> None:
-    """Say where we are."""
+    """Report progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
@@ -214,7 +214,7 @@ def main() -> int:
 def broke(error: Exception) -> PlatformError:
     """Helm's and the machine's errors, in the shape of ours."""
     return PlatformError(
-        where="kill_leader", got=str(error), rule="every step must succeed", todo="mend that, run again"
+        where="kill_leader", got=str(error), rule="every step must succeed", todo="correct that, run again"
     )
 
 

@@ -1,9 +1,9 @@
-"""The pod's part of a run that is driven from outside: whoever is not on the pods' network asks, and this answers.
+"""The pod's part of a run that is driven from outside: it answers requests from outside of the pods' network.
 
 It runs in the client's pod, `python agent.py FOLDER ENDPOINTS`, from a ConfigMap, and needs the runner image's packages
 only. One JSON line comes in (`ask` names a method below), one goes out. It asks the brokers by the direct path, is the
-trigger that the producer pushes, and writes faults.jsonl by the same clock as the producer's own marks: all that
-happens beside the producer is told and stamped here, and only the kill itself comes from outside.
+trigger that the producer pushes, and writes faults.jsonl by the same clock as the producer's own marks: all
+events but the kill itself are recorded here.
 """
 
 import json
@@ -26,7 +26,7 @@ CLOSED_S = 60.0
 
 
 class Agent:
-    """What can be asked. Every answer is a JSON object."""
+    """The requests. Every answer is a JSON object."""
 
     def __init__(self, folder: Path, endpoints: Endpoints) -> None:
         self._lines = str(folder / FaultLine.FILE)
@@ -46,7 +46,7 @@ class Agent:
         return {"port": self._trigger.port}
 
     def strike(self, fault: str, topic: str, timeout_s: float) -> dict[str, Any]:
-        """Wait for the producer's push; who leads the topic then, and is to be killed now."""
+        """Wait for the producer's push; returns the topic's leader, which is to be killed now."""
         assert self._trigger is not None
         pushed = self._trigger.wait_message(timeout_s)
         leader = self._admin.leader(topic)
@@ -55,16 +55,16 @@ class Agent:
         return {"leader": leader}
 
     def tell(self, fault: str, event: str, detail: dict[str, Any]) -> dict[str, Any]:
-        """Tell the producer, which stamps its counters, and write it down."""
+        """Notify the producer, which stamps its counters, and record the event."""
         assert self._trigger is not None
         self._trigger.announce(FaultEvent(event), fault)
         append(self._lines, fault, event, detail)
         return {}
 
     def heal(self, fault: str, topic: str, timeout_s: float) -> dict[str, Any]:
-        """Wait until every broker says that all is whole, and a message went there and back by the clients' path."""
-        until(lambda: self._admin.unhealthy(topic) is None, timeout_s, f"{topic} is whole again", 0.1)
-        seconds = until(self._round_trip, timeout_s, "a message goes there and back", 0.5)
+        """Wait until every broker reports a healthy system, and a round trip on the clients' path succeeded."""
+        until(lambda: self._admin.unhealthy(topic) is None, timeout_s, f"{topic} is healthy again", 0.1)
+        seconds = until(self._round_trip, timeout_s, "a round trip succeeds", 0.5)
         return self.tell(fault, FaultEvent.HEALED, {"round_trip_s": seconds})
 
     def settle(self, topic: str, asked: bool) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """One run: produce, kill the leader at message N, hold it down, consume, and fetch the history.
 
 Producer and consumer are those of the project, in a pod beside Toxiproxy, on the clients' path. The order of things is
-every run's (dedup_runners.attempt.courses); what the lab's chaos process does beside them, a person's hand does here:
-this module. So there is no chaos journal, and the record of the fault says what was seen: by the agent in the pod, by
-the kubelet (exit code 137), by the clients.
+every run's (dedup_runners.attempt.courses); this module does what the lab's chaos process does. So there is no chaos
+journal, and the record of the fault has the observations of the agent in the pod, the kubelet (exit code 137) and the
+clients.
 """
 
 import io
@@ -97,7 +97,7 @@ def carry_out(scene: Scene, run: Run, results: Path) -> Path:
             triggers=(Trigger(fault=fault.name, message=fault.at.message, port=port),),
         )
         produce_and_kill(scene, agent, config, fault.lasts_s)
-        scene.note(f"{run.run_id}: the producer is done, and the system is whole again")
+        scene.note(f"{run.run_id}: the producer is done, and the system is healthy again")
         settled = agent.ask("settle", topic=topic, asked=deduplicates(variant), wait_s=WHOLE_S)
     finally:
         agent.close()
@@ -112,7 +112,7 @@ def carry_out(scene: Scene, run: Run, results: Path) -> Path:
 
 
 def produce_and_kill(scene: Scene, agent: Session, config: ProducerConfig, hold_s: float) -> None:
-    """Start the producer; when it pushes its trigger, SIGKILL the leader and hold it down; wait for both to be well."""
+    """Start the producer; when it pushes its trigger, SIGKILL the leader and hold it down; wait for both to recover."""
     timeout_s = scene.experiment.spec.timeouts.run_s
     (trigger,) = config.triggers
     with shells(scene.brokers()) as broker_shells:
@@ -144,7 +144,7 @@ def restarts_of(scene: Scene, broker: Pod) -> int:
 
 
 def death(scene: Scene, broker: str, restarts: int) -> dict[str, Any] | None:
-    """The kubelet's word that the container ended by SIGKILL since it had been restarted so often; None without it."""
+    """The kubelet's report that SIGKILL ended the container after so many restarts; None without it."""
     pod = scene.brokers()[broker]
     found = pods.container(scene.client, pod.namespace, pod.name, pod.container)
     ended = found and (found.state.terminated or (found.restart_count > restarts and found.last_state.terminated))
@@ -154,7 +154,7 @@ def death(scene: Scene, broker: str, restarts: int) -> dict[str, Any] | None:
 
 
 def fetch(pod: Pod, folder: PurePosixPath, results: Path) -> None:
-    """Bring a run's folder here."""
+    """Copy a run's folder to this machine."""
     packed = pod.run(["tar", "-C", str(folder.parent), "-cf", "-", folder.name], timeout_s=GRACE_S * 4)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(results, filter="data")
@@ -189,7 +189,7 @@ def write_manifest(scene: Scene, run: Run, folder: Path, settled: dict[str, Any]
 
 
 def records(experiment: Experiment, folder: Path) -> tuple[FaultRecord, ...]:
-    """The fault by everyone's word. Chaos Toolkit had no part in it, so its journal has nothing to say."""
+    """The fault's record from all observations. Chaos Toolkit was not used, so there is no journal."""
     (fault,) = experiment.spec.faults
     return assemble(
         [Planned(fault.name, fault.kind, fault.at.message)],

@@ -1,6 +1,6 @@
-"""Commands in pods that one talks to: kubectl's exec, kept open.
+"""Interactive commands in pods: kubectl's exec, kept open.
 
-A kill must strike within milliseconds of the producer's push, or all messages are sent by then. So the shells in the
+A kill must happen within milliseconds of the producer's push, or all messages are sent by then. So the shells in the
 brokers' containers are opened before anything is sent, and the kill is one line written to one of them.
 """
 
@@ -64,7 +64,7 @@ class Pod(NamedTuple):
 
 
 class Session:
-    """A program in a pod that stays: lines go in, lines come out."""
+    """A program that keeps running in a pod: lines go in, lines come out."""
 
     def __init__(self, pod: Pod, *program: str) -> None:
         self._pod, self._program = pod, program
@@ -84,7 +84,7 @@ class Session:
         self._process.stdin.flush()
 
     def end_input(self) -> None:
-        """Tell it that nothing more will come."""
+        """Close its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -151,7 +151,7 @@ class Session:
 
 @contextmanager
 def shells(pods: dict[str, Pod]) -> Iterator[dict[str, Session]]:
-    """A shell in each pod, each known to answer."""
+    """A shell in each pod; each has answered once."""
     opened = {name: Session(pod, "sh") for name, pod in pods.items()}
     try:
         for shell in opened.values():

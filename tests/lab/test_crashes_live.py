@@ -119,7 +119,7 @@ def runs(process: psutil.Process, module: str) -> bool:
 
 
 def gone(folder: Path) -> None:
-    """Wait until no process names the results folder: whoever was started leaves with its parent, at its own pace."""
+    """Wait until no process names the results folder: each child ends after its parent, at its own pace."""
     until(lambda: not remains(folder), GONE_BOUND_S, "every process of it is gone")
 
 

@@ -13,7 +13,7 @@ from upath import UPath
 
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
 from dedup.history.stores import fetch
-from dedup_lab.cluster.resources import results, told
+from dedup_lab.cluster.resources import result_of, results
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 
 NAME: Final = "e"
@@ -71,7 +71,7 @@ def test_the_exit_code_is_the_verdict_s_and_nothing_else_says_0(name: str, code:
 
 
 def test_what_nobody_has_looked_at_has_no_verdict() -> None:
-    assert asked(None) == (3, "verdict: none yet (nobody has looked at it yet)\n")
+    assert asked(None) == (3, "verdict: none yet (the operator has not seen it yet)\n")
 
 
 def test_the_sums_are_shown_by_system_and_variant() -> None:
@@ -97,7 +97,7 @@ def test_the_document_holds_the_same(capsys: pytest.CaptureFixture[str]) -> None
     status = STATUSES["Fail"].model_copy(update={"systems": SYSTEMS, "artifacts": KEPT})
     asked(status, as_json=True)
     document = json.loads(capsys.readouterr().out)
-    assert document == told(FakeCluster(status).get("/apis/dedup.dev/v1alpha1/namespaces/lab/dedupexperiments/e"))
+    assert document == result_of(FakeCluster(status).get("/apis/dedup.dev/v1alpha1/namespaces/lab/dedupexperiments/e"))
     assert document["verdict"] == "Fail"
     assert document["artifacts"]["uri"] == "s3://dedup/lab/e/d-x"
 

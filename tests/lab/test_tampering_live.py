@@ -83,14 +83,14 @@ def test_deduplication_flipped_off_without_a_witness_is_an_error(tmp_path: Path)
 
 
 def off_for_a_while(config: ProducerConfig) -> ProducerConfig:
-    """Turns Pulsar's switch off while the producer runs, and on again once somebody has seen it."""
+    """Turns Pulsar's switch off while the producer runs, and on again once the tester has seen it."""
 
     def turn() -> None:
         with PulsarAdmin(config.endpoints) as admin:
             switch = f"/admin/v2/namespaces/{NAMESPACES[True]}/deduplication"
             until(lambda: "start" in (config.folder / "marks.jsonl").read_text(), BOUND_S, "the producer sends", 0.1)
             admin._ask("POST", switch, body=False)
-            until(lambda: OFF in (config.folder / Look.FILE).read_text(), BOUND_S, "somebody has seen it", 0.1)
+            until(lambda: OFF in (config.folder / Look.FILE).read_text(), BOUND_S, "the tester has seen it", 0.1)
             admin._ask("POST", switch, body=True)
 
     (config.folder / "marks.jsonl").touch()

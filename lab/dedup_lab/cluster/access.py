@@ -1,8 +1,8 @@
-"""The door of `dedup results` and `dedup logs` to a Kubernetes cluster: two questions, asked as kubectl asks them.
+"""How `dedup results` and `dedup logs` reach a Kubernetes cluster: two kinds of requests, as kubectl makes them.
 
-What decides stands behind the protocol `Cluster`, and objects are the mappings that Kubernetes writes. Whatever can go
-wrong (no cluster, no such thing, no right) becomes one line that says what to do. The library is loaded when a cluster
-is asked for, since everything else of `dedup` does without one.
+Callers see only the protocol `Cluster`; objects are the mappings that Kubernetes writes. Every failure (no cluster, no
+such object, no right) becomes one line that says what to do. The library is loaded only when a cluster is needed,
+since the other commands of `dedup` need none.
 """
 
 import json
@@ -15,14 +15,14 @@ from dedup.errors import DedupError, EnvironmentError_, PlatformError, Specifica
 Object = dict[str, Any]
 TIMEOUT_S: Final = 30
 SILENCE_S: Final = 3600
-"""How long a log that is followed may say nothing."""
+"""How long a followed log may be silent."""
 GROUP: Final = "dedup.dev"
 EXPERIMENTS: Final = "/apis/dedup.dev/v1alpha1/namespaces/{}/dedupexperiments"
 PODS: Final = "/api/v1/namespaces/{}/pods"
 
 
 class Answered(Exception):
-    """The API server said no; its HTTP status, and its words."""
+    """The API server refused; its HTTP status and message."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(f"{status}: {words}")
@@ -30,7 +30,7 @@ class Answered(Exception):
 
 
 class Cluster(Protocol):
-    """What is asked of a cluster. `path` is the API server's; Answered if it says no."""
+    """Requests to a cluster. `path` is the API server's; raises Answered if it refuses."""
 
     namespace: str
 
@@ -95,11 +95,11 @@ def _words(said: bytes) -> str:
     try:
         return str(json.loads(said)["message"])
     except (ValueError, KeyError, TypeError):
-        return said[:300].decode(errors="replace") or "no words"
+        return said[:300].decode(errors="replace") or "no message"
 
 
 def connected(kubeconfig: Path | None, context: str | None, namespace: str | None) -> LiveCluster:
-    """The cluster that kubectl would ask; EnvironmentError_ if none can be found or the library is not there."""
+    """The cluster that kubectl would use; EnvironmentError_ if none can be found or the library is not there."""
     try:
         from kubernetes.client import Configuration
         from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
@@ -112,18 +112,18 @@ def connected(kubeconfig: Path | None, context: str | None, namespace: str | Non
             todo="install it: pip install 'dedup[lab]', or make setup",
         ) from None
     file = None if kubeconfig is None else str(kubeconfig)
-    told = Configuration()
-    told.retries = False  # each would be another line on standard error
+    configuration = Configuration()
+    configuration.retries = False  # each retry would print a line on standard error
     try:
         contexts, current = list_kube_config_contexts(config_file=file)
-        client = new_client_from_config(config_file=file, context=context, client_configuration=told)
+        client = new_client_from_config(config_file=file, context=context, client_configuration=configuration)
     except (ConfigException, OSError, YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
         known = isinstance(error, ConfigException | OSError)
         raise EnvironmentError_(
             where="kubeconfig" if file is None else file,
             got=(known and str(error)) or "a file that is no kubeconfig",
-            rule="the cluster is the one that kubectl asks",
-            todo="set KUBECONFIG, --kubeconfig or --context; `kubectl config get-contexts` lists what there is",
+            rule="the cluster is the one that kubectl uses",
+            todo="set KUBECONFIG, --kubeconfig or --context; `kubectl config get-contexts` lists the contexts",
         ) from None
     chosen = next((each for each in contexts if each["name"] == context), None) if context else current
     return LiveCluster(client, namespace or (chosen or {}).get("context", {}).get("namespace") or "default")
@@ -147,21 +147,21 @@ def pods_of(cluster: Cluster, **labels: str) -> list[Object]:
 
 
 def refused(answer: Answered, where: str, what: str) -> DedupError:
-    """Why the API server said no, for people; `what` is the plural of what was asked for."""
+    """Why the API server refused, as one line; `what` is the plural of the requested kind."""
     match answer.status:
         case 404 if "page not found" in answer.words:
             return EnvironmentError_(
                 where=where,
                 got="a cluster that does not know the kind DedupExperiment",
-                rule="its definition must be there",
+                rule="its definition must be installed",
                 todo="install charts/dedup-operator, or choose another --context",
             )
         case 404:
             return SpecificationError(
                 where=where,
                 got=answer.words,
-                rule="it must be there to be asked for",
-                todo=f"list what there is: kubectl get {what} --all-namespaces; --namespace names another",
+                rule="it must exist",
+                todo=f"list them: kubectl get {what} --all-namespaces; --namespace names another",
             )
         case 401 | 403:
             return EnvironmentError_(
@@ -174,6 +174,6 @@ def refused(answer: Answered, where: str, what: str) -> DedupError:
             return PlatformError(
                 where=where,
                 got=str(answer),
-                rule="the API server gives what is asked for",
+                rule="the API server must answer the request",
                 todo="try again later, then ask its administrator",
             )

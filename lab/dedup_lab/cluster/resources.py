@@ -1,8 +1,8 @@
-"""`dedup results`: what became of an experiment in a cluster, and its artifacts on this machine.
+"""`dedup results`: shows the result of an experiment in a cluster, and fetches its artifacts.
 
-The verdict, the sums and why are in the resource's status. All else lies in the store: the summary, the tables for S0's
-readers, what Spark said, and the histories, from which `dedup verify` judges everything again. They are fetched from S3
-with the keys of the environment; a volume only pods can reach, and a person is told how.
+The resource's status has the verdict, its reasons and the sums. The store has the rest: the summary, the tables in S0's
+format, Spark's reports, and the histories, which `dedup verify` can judge again. Artifacts are fetched from S3 with the
+environment's keys. Only pods reach a volume; the error says how to copy from it.
 """
 
 import json
@@ -39,12 +39,12 @@ def results(
     console: Console,
     at: Callable[[str], Place] = place,
 ) -> int:
-    """Print what became of the experiment; fetch its artifacts into `output`, which must be empty or new.
+    """Print the result of the experiment; fetch its artifacts into `output`, which must be empty or new.
 
     The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `at` gives the
     place that a URI names.
     """
-    found = told(experiment_of(cluster, name))
+    found = result_of(experiment_of(cluster, name))
     if as_json:
         print(json.dumps(found, indent=1))
     else:
@@ -57,8 +57,8 @@ def results(
     return exit_code(found)
 
 
-def told(made: Object) -> Object:
-    """What people ask of the resource, from its status."""
+def result_of(made: Object) -> Object:
+    """The result of an experiment, from its status."""
     status = made.get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
     deciding = said.get("Finished", {})
@@ -78,18 +78,18 @@ def told(made: Object) -> Object:
 
 
 def exit_code(found: Object) -> int:
-    """The verdict's; nothing that has not passed says 0."""
+    """The verdict's exit code; 0 only for a pass."""
     if found["verdict"] is not None:
         return EXIT_CODES[Verdict(found["verdict"].lower())]
     return EXIT_ERROR if found["phase"] == "Stalled" else EXIT_CODES[Verdict.INCONCLUSIVE]
 
 
 def show(found: Object, console: Console) -> None:
-    """The sums, the verdict, why, and where the artifacts lie."""
+    """Print the sums, the verdict, its reasons, and where the artifacts are."""
     if found["systems"]:
         console.print(sums_table(found["systems"]))
     said = "none yet" if found["verdict"] is None else _judged(found["verdict"])
-    where = " ".join(part for part in (found["phase"] or "nobody has looked at it yet", found["progress"]) if part)
+    where = " ".join(part for part in (found["phase"] or "the operator has not seen it yet", found["progress"]) if part)
     console.print(f"verdict: {said} ({escape(where)})", soft_wrap=True)
     for reason in found["reasons"]:
         console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
@@ -100,7 +100,7 @@ def show(found: Object, console: Console) -> None:
 
 
 def sums_table(systems: Sequence[Mapping[str, Any]]) -> Table:
-    """A column a variant of each system, a row a count; of what is not known yet, a dash."""
+    """A column for each variant of a system, a row for each count; a dash where a number is not known yet."""
     table = Table(title="sums over all runs", title_justify="left")
     table.add_column("")
     groups = [(system["name"], variant) for system in systems for variant in system.get("variants") or ()]
@@ -135,7 +135,7 @@ def _where(artifacts: Mapping[str, str]) -> str:
 
 
 def fetch_into(output: Path, root: Place, *, histories: bool) -> int:
-    """Copy what was concluded, and the histories if asked, from the store into a folder; how many files."""
+    """Copy the results, and the histories if asked, from the store into a folder; returns the number of files."""
     with reached(root):
         names = [each for each in below(root) if histories or "/" not in each]
         if not names:
@@ -151,7 +151,7 @@ def fetch_into(output: Path, root: Place, *, histories: bool) -> int:
 
 
 def uri_of(found: Object) -> str:
-    """Where the artifacts lie in S3. Keys go to no address but one that the environment names, or Amazon's own."""
+    """Where the artifacts are in S3. Keys are sent only to the address in the environment, or to Amazon."""
     artifacts = found["artifacts"]
     if not artifacts:
         raise EnvironmentError_(
@@ -171,7 +171,7 @@ def uri_of(found: Object) -> str:
         raise EnvironmentError_(
             where=ENDPOINT,
             got="nothing",
-            rule=f"the store is not Amazon's; pods reach it at {artifacts['endpoint']}",
+            rule=f"the store is not Amazon S3; pods reach it at {artifacts['endpoint']}",
             todo="set it to the address by which this machine reaches the store",
         )
     return str(artifacts["uri"])

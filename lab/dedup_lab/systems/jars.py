@@ -1,10 +1,10 @@
 """Brokers as lists of jars: every file that a version of Kafka or Pulsar needs, by coordinate and checksum.
 
-Resolving a broker's dependencies is Maven's trade, and its answer may change from one day to the next. So it is done
-once, by `python -m dedup_lab.systems.lock SYSTEM VERSION`, and the answer is kept as a list in `locks/`. Whoever runs
-the lab only fetches that list, in parallel and without Maven, into a cache shared by all labs. A jar enters the cache
-by a rename of a file whose checksum was right, so two labs that start at the same time cannot harm each other; and
-every start reads the jars again, because a broker with a damaged jar would be a broker nobody asked about.
+Maven resolves a broker's dependencies, and its answer may change from one day to the next. So it is asked once, by
+`python -m dedup_lab.systems.lock SYSTEM VERSION`, and `locks/` keeps the answer as a list. The lab fetches only that
+list, in parallel and without Maven, into a cache shared by all labs. A jar enters the cache by a rename after its
+checksum was verified, so two labs that start at the same time cannot harm each other. Every start verifies the
+checksums again, because a damaged jar would make another broker than the one under test.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ def _jar(path: Path, number: int, line: str) -> Jar:
             where=f"{path.name}:{number}",
             got=repr(line[:80]),
             rule="a line of a lock is `group:artifact:version[:classifier] sha256=<64 hex digits>`",
-            todo="make the list anew with `python -m dedup_lab.systems.lock`",
+            todo="make the list again with `python -m dedup_lab.systems.lock`",
         )
     return Jar(**{name: value or "" for name, value in match.groupdict().items()})
 
@@ -145,8 +145,8 @@ def check(jar: Jar, path: Path) -> None:
         where=jar.coordinate,
         got=f"a jar with sha256 {found[:16]}… ({path})",
         rule=f"the lock says {jar.sha256[:16]}…",
-        todo="it was deleted: run the same command again to fetch it anew; if it comes back wrong, "
-        "whatever stands between this machine and its Maven repository alters files",
+        todo="it was deleted: run the same command again to fetch it; if it comes back wrong, "
+        "a proxy or mirror between this machine and its Maven repository alters files",
     )
 
 
@@ -177,7 +177,7 @@ def _download(jar: Jar, folder: Path) -> Path:
     repositories = GlobalSettings.load().repositories or None
 
     def attempt() -> Path:
-        shutil.rmtree(folder, ignore_errors=True)  # a cut download must not be mistaken for the file
+        shutil.rmtree(folder, ignore_errors=True)  # a partial download must not be taken for the file
         context = MavenContext(repo_cache=folder, remote_repos=repositories, timeout=REQUEST_TIMEOUT_S)
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         return Path(component.artifact(classifier=jar.classifier).resolve())

@@ -1,4 +1,4 @@
-"""Running Java programs of a system's class path under the lab's keepers, in ways that both systems share."""
+"""Runs Java programs of a system's class path under the lab's keepers; both systems use it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class Jvm:
         return cls(java.find(), jars.classpath(system, version, progress=progress))
 
     def start(self, lab: Lab, name: str, flags: Sequence[str], main: str, arguments: Sequence[str] = ()) -> Kept:
-        """Start the class `main` under a keeper. The class path travels in the environment, so `ps` stays readable.
+        """Start the class `main` under a keeper. The class path is in the environment, so `ps` stays readable.
 
-        What libraries unpack for themselves (RocksDB, zstd) goes with the lab's data: a killed JVM cleans nothing up.
+        Libraries (RocksDB, zstd) unpack files into the lab's data, because a killed JVM deletes nothing.
         """
         temporary = f"-Djava.io.tmpdir={lab.data(f'{name}-temporary')}"
         common = [*LOG_CONFIGURATION, f"-Ddedup.process={name}", temporary]

@@ -1,8 +1,8 @@
-"""Kafka as three processes: combined KRaft nodes, each broker and controller, as small as they get and no smaller.
+"""Kafka as three processes: small combined KRaft nodes, each broker and controller.
 
-What decides how the system behaves under a fault is left as production has it: replication 3, two in-sync replicas
-needed, no flush by hand, no unclean election, the garbage collector and compiler of Kafka's own start script. Made
-smaller is what only costs memory and start-up time: heaps, internal topics' partitions, the log cleaner's buffer,
+What decides the behaviour under a fault is as in production: replication 3, two in-sync replicas
+needed, no flush by hand, no unclean election, the garbage collector and compiler of Kafka's own start script. Only
+memory and start-up time are reduced: heaps, internal topics' partitions, the log cleaner's buffer,
 thread pools.
 
 A node has three listeners. CONTROLLER is the quorum's. INTERNAL is for the other brokers and for the tester; no proxy
@@ -10,9 +10,9 @@ is ever in its path. CLIENT is what clients under test use: it is advertised at 
 proxies.
 
 Failover: a broker that is killed is fenced by the controller when its session of 6 s runs out (Kafka's own default is
-9 s, with the same heartbeat of 2 s); only then do its partitions get another leader. If it held the controller's lead
+9 s, with the same heartbeat of 2 s); only then do its partitions get another leader. If it was the active controller
 too, the other two elect a new one first (fetch timeout 2 s). A broker restarted before its session ran out waits for
-that, since the controller takes it for a second broker of the same id.
+that, since the controller sees a second broker of the same id.
 """
 
 import base64

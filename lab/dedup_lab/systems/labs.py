@@ -1,8 +1,8 @@
-"""A lab: the folder and the processes of one running system, and the promise that neither outlives its owner.
+"""A lab: the folder and the processes of one running system; neither outlives its owner for long.
 
-Keepers end with their owner by themselves. The folder says who the owner is (process id *and* creation time, since
-ids are given out again), so that the next start can sweep what an owner that was killed has left: its data, and,
-should a keeper have been killed too, its processes. Nothing is ever killed by name.
+Keepers end with their owner. The folder names the owner (process id *and* creation time, since ids are reused). So the
+next start can remove what a killed owner has left: its data and, if a keeper was killed too, its processes. Nothing is
+ever killed by name.
 """
 
 import json
@@ -53,7 +53,7 @@ class Lab(Closing):
         return kept
 
     def forget(self, kept: Kept) -> None:
-        """Let go of a program that was meant to end and did: `check` no longer asks about it."""
+        """Remove a program that ended as intended: `check` no longer looks at it."""
         kept.close()
         kept.wait_closed()
         del self.kept[kept.program.name]
@@ -85,7 +85,7 @@ class Lab(Closing):
 
 
 def create(logs: Path) -> Lab:
-    """A new, empty lab of this process, after sweeping what dead owners have left. `close` it at the end."""
+    """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end."""
     sweep()
     labs = root() / "labs"
     labs.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def create(logs: Path) -> Lab:
     me = psutil.Process()
     owner = {"pid": me.pid, "create_time": me.create_time()}
     (unborn / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
-    # A lab appears with its owner's name in it, so that a sweep that runs now cannot take it for an orphan.
+    # The rename shows the lab with its owner's name in it, so that a sweep that runs now does not remove it.
     folder = labs / unborn.name.removeprefix(".new-")
     os.rename(unborn, folder)
     return Lab(folder, logs)

@@ -1,9 +1,9 @@
 """Makes the list of jars of one version: `python -m dedup_lab.systems.lock kafka 4.3.1`. Only this needs Maven.
 
-It writes a pom that depends on the broker, lets Maven build the class path into a repository of its own (so that
-nothing installed by hand slips in), and writes down each file's coordinate and checksum in class path order. What a
-system needs beyond its plain dependency stands in `RECIPES`: Kafka's artifacts leave the choice of a logger open;
-Pulsar's broker drags in an etcd client that cannot be resolved, and mixes versions of OpenTelemetry and Log4j with
+It writes a pom that depends on the broker, lets Maven build the class path into a repository of its own (without
+what was installed by hand), and writes each file's coordinate and checksum in class path order. `RECIPES` holds what
+a system needs beyond its plain dependency: Kafka's artifacts leave the choice of a logger open;
+Pulsar's broker depends on an etcd client that cannot be resolved, and mixes versions of OpenTelemetry and Log4j with
 which it does not start or log.
 """
 

@@ -12,11 +12,11 @@ LOWEST = 15_000
 HIGHEST = 32_000
 _TRIES = 2_000
 TAKEN_SIGNS = ("Address already in use", "address already in use", "BindException")
-"""How a log says that somebody was faster; the lab then starts over with other ports."""
+"""What a log says when another program took the port first; the lab then starts again with other ports."""
 
 
 def free(count: int) -> list[int]:
-    """`count` different ports that nobody listens on at 127.0.0.1 now. OSError when there are not so many."""
+    """`count` different ports that are free at 127.0.0.1 now. OSError when there are too few."""
     found: list[int] = []
     for port in random.SystemRandom().sample(range(LOWEST, HIGHEST), _TRIES):
         if len(found) == count:
@@ -33,7 +33,7 @@ def free(count: int) -> list[int]:
 
 
 def listening(port: int) -> bool:
-    """Whether somebody accepts connections at that port of this host."""
+    """Whether a program accepts connections at that port of this host."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:

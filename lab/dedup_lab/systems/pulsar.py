@@ -1,12 +1,11 @@
 """Pulsar as processes: one ZooKeeper, bookies that store, brokers that serve.
 
-What decides how the system behaves under a fault is left as production has it: every entry goes to an ensemble of
+What decides the behaviour under a fault is as in production: every entry goes to an ensemble of
 three bookies, is written to three and acknowledged by two, journals are synced to disk, and a topic has one owner.
-Made smaller is what only costs memory and start-up time. Whatever moves topics about by itself (load shedding, bundle
-splits) is off, so that a topic moves only when a fault moves it, and so is whatever deletes: messages without a
-subscription are kept, since the consumer reads them after the producer has finished, and idle topics stay.
-
-Deduplication is off for the cluster and set per namespace by whoever creates the topics.
+Only memory and start-up time are reduced. Load shedding and bundle splits
+are off, so that a topic moves only when a fault moves it. Nothing is deleted: messages without a subscription are kept,
+since the consumer reads them after the producer has finished, and idle topics stay. Deduplication is off for the
+cluster and set per namespace when topics are created.
 
 A broker has two listeners. `internal` is for the other brokers and for the tester; no proxy is ever in its path.
 `client` is what clients under test use: it is advertised at its Toxiproxy port when the lab has proxies. The REST
@@ -47,7 +46,7 @@ _COMMON = (
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
     "-Xshare:auto",
 )
-# The second compiler would take the cores from everybody for the first minutes: on a small machine that is every run.
+# The second compiler would use all cores for the first minutes: on a small machine that is the whole run.
 _QUICK = "-XX:TieredStopAtLevel=1"
 ZOOKEEPER_FLAGS = (*_COMMON, "-Xmx128m", "-XX:+UseSerialGC", _QUICK)
 TOOL_FLAGS = (*_COMMON, "-Xmx192m", "-XX:+UseSerialGC", _QUICK)
@@ -165,7 +164,7 @@ def bookie_settings(zookeeper: int, port: int, folder: Path) -> dict[str, object
         "numReadWorkerThreads": 2,
         "numHighPriorityWorkerThreads": 1,
         "serverNumIOThreads": 2,
-        # A disk that is rather full is the user's affair: a bookie turns read-only at 95 % otherwise.
+        # By default a bookie turns read-only when the disk is 95 % full.
         "diskUsageThreshold": 0.99,
         "diskUsageWarnThreshold": 0.99,
         "minUsableSizeForIndexFileCreation": 1_048_576,

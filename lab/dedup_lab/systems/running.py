@@ -1,4 +1,4 @@
-"""A system under test on this machine: its lab of processes, its endpoints, and an admin that can ask it things."""
+"""A system under test on this machine: its lab of processes, its endpoints and its admin."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,7 +31,7 @@ PRODUCTS: Final[Mapping[str, Product]] = {"kafka": kafka, "pulsar": pulsar}
 
 
 class RunningSystem(NamedTuple):
-    """A started system; `close` it and nothing is left but its logs."""
+    """A started system; `close` leaves nothing but its logs."""
 
     lab: Lab
     endpoints: Endpoints
@@ -76,5 +76,5 @@ def warm_up(admin: Admin) -> None:
     """Make and remove a topic, so that the first run does not pay for what a broker loads when it is first asked."""
     topic = admin.topic_name("dedup-warm-up", deduplication=False)
     admin.create_topic(topic, partitions=1, deduplication=False)
-    with suppress(PlatformError):  # it is in nobody's way
+    with suppress(PlatformError):  # a topic that stays does no harm
         admin.delete_topic(topic)

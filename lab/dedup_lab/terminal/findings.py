@@ -1,6 +1,6 @@
-"""Findings on the terminal: what lies behind the counts, in whose time, and the few messages that tell most.
+"""Findings on the terminal: the messages behind the counts, the faults active at the time, and a few examples.
 
-All of them, row by row, are in Parquet files (docs/history.md); here is what fits a screen.
+The Parquet files (docs/history.md) hold every finding; this module shows what fits a screen.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def show_bins(title: str, bins: tuple[Bin, ...], console: Console) -> None:
 
 
 def show_telling(run: RunRow, console: Console) -> None:
-    """The findings of one run, and the few that tell most."""
+    """The findings of one run, and a few examples."""
     if run.findings is None:
         return
     show_findings(run.run_id, run.findings.sums, console)

@@ -1,8 +1,7 @@
 """What people see while an experiment runs: a bar for the run at hand, a line for everything that is finished.
 
-At a terminal the bars move, in 80 columns as in 200: what is first in a row is whole, and what does not fit is cut off
-at its end. Elsewhere (CI, a pipe) the same story is told in lines, one for each thing that happens. How long it still
-takes is told from the first finished run on.
+At a terminal the bars move, in 80 columns as in 200: the start of a row is whole, and what does not fit is cut off
+at its end. Elsewhere (CI, a pipe) each event is one line. The remaining time is shown from the first finished run on.
 """
 
 import time
@@ -32,7 +31,7 @@ NARROW: Final = 100
 
 
 class ConsoleReporter:
-    """Tells the story on a rich console; a context manager."""
+    """Shows the events of an experiment on a rich console; a context manager."""
 
     def __init__(self, console: Console, experiment: Experiment, now_s: Callable[[], float] = time.monotonic) -> None:
         self._console, self._now_s = console, now_s
@@ -108,7 +107,7 @@ class ConsoleReporter:
     def run_finished(self, run_id: str, words: str) -> None:
         """A run's history is complete."""
         self._took_s.append(self._now_s() - self._run_began)
-        if run_id not in self._finished:  # else it replaces itself
+        if run_id not in self._finished:  # else this attempt replaces an earlier one
             self._finished_runs += 1
         self._finished.add(run_id)
         self._remove_bar()

@@ -23,7 +23,7 @@ def show(results: Results, console: Console) -> int:
     summary = _read(results)
     show_summary(summary, console)
     console.print(
-        f"\neverything is in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
+        f"\nall results are in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
         soft_wrap=True,
     )
     return summary.exit_code
@@ -40,14 +40,14 @@ def _read(results: Results) -> Summary:
     try:
         return Summary.model_validate_json(results.summary.read_bytes())
     except OSError as error:
-        got, rule = error.strerror or type(error).__name__, "it is written when all runs of the experiment are judged"
+        got, rule = error.strerror or type(error).__name__, "it is written after all runs of the experiment are judged"
     except ValidationError as error:
-        got, rule = str(error).splitlines()[0], "it is as this dedup writes it"
+        got, rule = str(error).splitlines()[0], "it must have the format of this version of dedup"
     raise EvidenceError(
         where=str(results.summary),
         got=got,
         rule=rule,
-        todo=f"finish the experiment (dedup run … --resume), or judge what is there: dedup verify {results.root}",
+        todo=f"finish the experiment (dedup run … --resume), or judge the finished runs: dedup verify {results.root}",
     )
 
 
@@ -67,15 +67,15 @@ def show_summary(summary: Summary, console: Console) -> None:
 
 
 def show_repetitions(summary: Summary, console: Console) -> None:
-    """Every attempt that is not its run's result, and why: nothing is done again in silence."""
+    """Every attempt that is not its run's result, and why: no repetition is hidden."""
     if summary.repetitions:
-        console.print("\nruns that were done again:")
+        console.print("\nruns that were repeated:")
     for each in summary.repetitions:
         console.print(f"  - {escape(str(each))}", soft_wrap=True)
 
 
 def show_merits(summary: Summary, console: Console) -> None:
-    """Why a pass was earned: what holds for every run of a treatment, told of the last one."""
+    """Why the verdict is pass: the reasons hold for every run of a treatment; the last one's are shown."""
     for group in summary.systems:
         if not is_treatment(group.expectation):
             continue
@@ -104,7 +104,7 @@ def groups_table(groups: tuple[GroupRow, ...]) -> Table:
 
 
 def show_runs(runs: list[RunRow], console: Console) -> None:
-    """A row for each run, then what speaks against the runs that did not pass."""
+    """A row for each run, then the reasons of the runs that did not pass."""
     table = Table(title="runs", title_justify="left", box=box.SIMPLE, show_edge=False, pad_edge=False)
     table.add_column("run", no_wrap=True)
     for heading, name in RUN_COLUMNS.items():
@@ -125,7 +125,7 @@ def show_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
 
 
 def show_blocks(group: GroupRow, console: Console) -> None:
-    """How long the duplicate blocks of a variant are: the mark of the client's batching (S1); and how far they lie."""
+    """How long the duplicate blocks of a variant are (the client's batching, S1), and how far from the first copy."""
     whose = f"{group.system} {group.variant}"
     show_bins(f"duplicate blocks of {whose} by length in messages:", group.block_lengths, console)
     show_bins("the same by distance from the first copy, in messages:", group.block_distances, console)
@@ -136,7 +136,7 @@ def coloured(verdict: Verdict) -> str:
 
 
 def _verdict(row: RunRow | GroupRow) -> str:
-    """A pass without any fault is not one under failure, and its cell says so."""
+    """The verdict; a pass without any fault is marked calm."""
     calm = any(reason.code == Code.CALM for reason in row.reasons)
     return coloured(row.verdict) + (", calm" if calm else "")
 

@@ -1,7 +1,7 @@
-"""Standard output and standard error that the machine may refuse: a full disk, /dev/full.
+"""Standard output and standard error when writing to them fails: a full disk, /dev/full.
 
-Without standard output there is no answer, so that is an error. What is said on standard error is lost, and the exit
-code stays the verdict's: Python's own exit code for an error that it cannot print is 1, which here means "fail".
+A failed write to standard output is an error. One to standard error loses the text, and the exit code stays the
+verdict's: Python's own exit code for an error that it cannot print is 1, which here means "fail".
 """
 
 import os
@@ -14,7 +14,7 @@ from dedup.process import machines
 
 
 class Stream:
-    """A standard stream; `refuse` is called when the machine does not take what is written."""
+    """A standard stream; `refuse` is called when a write fails."""
 
     def __init__(self, stream: TextIO, refuse: Callable[[OSError], None]) -> None:
         self._stream, self._refuse = stream, refuse
@@ -43,7 +43,7 @@ class Stream:
 
 
 def guard() -> None:
-    """From now on standard output and standard error are of this kind; a stream that was closed stays None."""
+    """Replace standard output and standard error by a `Stream`; a stream that was closed stays None."""
     if sys.stdout is not None:
         sys.stdout = cast(TextIO, Stream(sys.stdout, _no_output))
     if sys.stderr is not None:
@@ -51,13 +51,13 @@ def guard() -> None:
 
 
 def flush() -> None:
-    """Find now, and not when Python ends, what standard output does not take."""
+    """Flush standard output now, so that a failed write is found before Python ends."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def discard(stream: TextIO) -> None:
-    """Whatever is still written to the stream goes nowhere; otherwise Python's last flush changes the exit code."""
+    """Discard what is still written to the stream; otherwise Python's last flush changes the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

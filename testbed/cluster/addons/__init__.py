@@ -1,8 +1,7 @@
 """What a cluster has beside Kubernetes itself: names, disks, an object store, and an operator that runs Spark.
 
 Kubernetes is made to be added to. Nearly every cluster adds the first two; experiments need the others. An addon is
-nothing special: programs in images, run by Deployments that anybody might have written, applied with kubectl or helm as
-anybody would. Each is told in a file of its own:
+just programs in images, run by ordinary Deployments, applied with kubectl or helm. Each has a file of its own:
 
 - dns.yaml: CoreDNS, so that pods find services by name;
 - storage.yaml: local-path-provisioner, the default StorageClass, so that claims get a disk;
@@ -78,7 +77,7 @@ def _image(program: Program) -> PlainImage:
 
 
 def _kubectl(kubeconfig: Path, scratch: str, argv: tuple[str, ...]) -> None:
-    """Run kubectl. It notes what it learns of a cluster: in `scratch`, lest it be believed of the next cluster."""
+    """Run kubectl. It notes what it learns of a cluster: in `scratch`, so that the next cluster does not get it."""
     done = subprocess.run(
         [KUBECTL.path, *argv],
         env=os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": scratch} | api_servers.direct(),

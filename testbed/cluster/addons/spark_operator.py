@@ -1,4 +1,4 @@
-"""The operator of Spark: who applies a SparkApplication gets a driver, executors, and a word on how it went.
+"""The operator of Spark: it gives an applied SparkApplication a driver, executors, and a status.
 
 It comes by its own chart, which lies in the Go module from which it is built, definitions of its resources and all; so
 the three are always of one version. For each application it runs spark-submit, therefore its image is Spark's with one
