@@ -247,7 +247,7 @@ def test_several_systems_keep_the_order_of_the_file() -> None:
         (
             {"messages": 499},
             "--messages: got 499; fault cut begins at message 500, and must begin while messages are sent; "
-            "ask for 500 at the least, better twice as many, or lower the fault's at.message",
+            "ask for at least 500, better twice as many, or lower the fault's at.message",
         ),
         (
             {"systems": ["kafak"]},

@@ -207,7 +207,7 @@ def _unreadable(header: _Header, message: str) -> EvidenceError:
         if "\ufffd" in got or "UTF8" in got:
             return _not_utf8(header.path, line)
         return _no_number(header.path, line, name, short(got))
-    return _error(header.path, short(message), "every line is a row of the columns in the header", "write the file again")
+    return _error(header.path, short(message), "every line has the columns of the header", "write the file again")
 
 
 def _not_utf8(path: Path, line: int | str) -> EvidenceError:

@@ -121,7 +121,7 @@ def _repetitions(
 
 
 def _why(attempt: Evidence | None, is_replaced: bool) -> tuple[Kind, str] | None:
-    """Why an attempt is not the run's result; None for a history that was not replaced: a reason of the verdict says."""
+    """Why an attempt is not the run's result; None for a history that was not replaced (a reason covers it)."""
     if attempt is None:
         return Kind.INTERRUPTED, NO_TRACE
     if attempt.manifest is not None:

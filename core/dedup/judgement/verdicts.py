@@ -10,7 +10,7 @@ it did not record. If the tester contradicts itself (two judges disagree, counts
 position holds two messages), there is no witness: the run is *void*, an error.
 
 Without a witness, a pass needs proof: the history is whole, the end was reached, every planned fault took effect and
-healed, the broker proves deduplication, and nothing is left that could hide an anomaly. The rules are docs/design.md §7.
+healed, the broker proves deduplication, and nothing is left that could hide an anomaly. The rules: docs/design.md §7.
 """
 
 from collections.abc import Iterable, Iterator
