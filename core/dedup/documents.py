@@ -1,8 +1,8 @@
-"""A YAML document as people write it, read with more care than YAML itself takes.
+"""Read a YAML document strictly.
 
 YAML keeps the last of two equal keys, turns `on` into a boolean, lets one alias expand into millions of nodes and
-raises half a dozen kinds of exception. Here a file is one document of bounded size with text keys, none of them twice;
-whatever is wrong with it is said in one line that names the line of the file.
+raises half a dozen kinds of exception. Here a file is one document of bounded size. Its keys are text, and no key
+stands twice. Each error is one line, which names the line of the file.
 """
 
 from pathlib import Path
@@ -34,10 +34,10 @@ def read(path: Path) -> object:
         raise SpecificationError(
             where=f"{path}:{mark.line + 1}" if mark else str(path),
             got=f"YAML that cannot be read ({problem.removeprefix('but ')[:120]})",
-            rule="an experiment is one YAML document, and a key stands in a mapping once",
+            rule="an experiment is one YAML document, and a mapping has each key only once",
             todo="indent with spaces, not tabs"
             if "'\\t'" in problem
-            else f"mend the YAML{' at that line' if mark else ''}",
+            else f"correct the YAML{' at that line' if mark else ''}",
         ) from None
 
 
@@ -56,7 +56,7 @@ def check(document: object, source: str) -> dict[str, Any]:
         where, value, depth = left.pop()
         parts += 1
         if depth > MAX_DEPTH:
-            got = f"more than {MAX_DEPTH} lists or mappings in each other, or an alias that holds itself"
+            got = f"more than {MAX_DEPTH} nested lists or mappings, or an alias that contains itself"
             raise _too_large(f"{source}: {where[:MAX_DEPTH]}…", got)
         if parts > MAX_PARTS:
             raise _too_large(source, f"more than {MAX_PARTS:,} parts")
@@ -101,8 +101,8 @@ def _not_text(where: str, key: object) -> SpecificationError:
     return SpecificationError(
         where=where,
         got=f"the key {word}, which YAML reads as a {type(key).__name__}",
-        rule="keys are text (YAML takes on, off, yes, no, dates and numbers for something else)",
-        todo=f'quote the key as it is meant, such as "{word}"',
+        rule="keys are text (YAML reads on, off, yes, no, dates and numbers as other types)",
+        todo=f'put the key in quotes, such as "{word}"',
     )
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong, said in one line that tells the reader what to do next.
+"""The errors that a user sees: one line each, which says what went wrong and what to do next.
 
 DedupError
 ├── SpecificationError   the experiment file, or what it asks for, is wrong: nothing was run
@@ -16,12 +16,12 @@ EXIT_ERROR: Final = 4
 
 
 def one_line(text: str) -> str:
-    """The text on one line that no terminal obeys: line breaks become spaces, other control characters are escaped."""
+    """The text on one line, safe to print: line breaks become spaces, other control characters are escaped."""
     return shown(re.sub(r"\s*[\r\n]+\s*", " ", text.strip()))
 
 
 def shown(text: str) -> str:
-    """The text with its control characters escaped: what strangers wrote must not steer a terminal."""
+    """The text with its control characters escaped: untrusted text must not control a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 

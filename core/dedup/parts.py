@@ -70,7 +70,7 @@ _Key = TypeVar("_Key", bound=str)
 
 
 def check_one_of(part: Part, kinds: Mapping[_Key, Part | str | None], what: str) -> None:
-    """Exactly one of `kinds` is given. A key without a value gives nothing, though it looks as if it did."""
+    """Raise unless exactly one of `kinds` is given. A key without a value does not count as given."""
     given = [key for key, kind in kinds.items() if kind is not None]
     fields = type(part).model_fields
     named = {fields[name].alias for name in part.model_fields_set}

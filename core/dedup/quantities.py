@@ -1,7 +1,7 @@
 """Quantities as people write them in an experiment: `20ms`, `10s`, `15m`.
 
 A duration is a bounded string in the file (Kubernetes' convention) and a float of seconds in the program, in fields
-that end in `_s`. A number without a unit is refused: nobody can know whether `10` meant seconds or milliseconds.
+that end in `_s`. A number without a unit is refused: `10` could mean seconds or milliseconds.
 """
 
 import re
@@ -15,7 +15,7 @@ _DURATION: Final = re.compile(PATTERN)
 
 
 def parse_duration(text: object) -> float:
-    """Seconds of a duration such as `20ms` or `10s`; ValueError says what is wrong with it."""
+    """The seconds of a duration such as `20ms` or `10s`; ValueError if it is not one."""
     if isinstance(text, str) and _DURATION.fullmatch(text):
         number, unit = re.split(r"(?<=[0-9])(?=[a-z])", text)
         return int(number) * _UNITS[unit]

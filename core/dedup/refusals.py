@@ -1,8 +1,8 @@
-"""Pydantic's findings, said as a person would: `where: got X; rule; what to do`.
+"""Pydantic's validation errors in plain words: `where: got X; rule; what to do`.
 
 A validation error names a type of error, a place and the limits that were broken. One table turns each type into a
-rule and an advice; a misspelt key is answered with the key that was probably meant. What the table does not know is
-passed on in pydantic's words, so a new type of error reads worse but is never lost.
+rule and advice. For a misspelt key the advice names the key that was probably meant. An error type that is not in the
+table keeps pydantic's words.
 """
 
 import json
@@ -22,14 +22,14 @@ Words = tuple[str, str]
 
 MAX_GOT: Final = 60
 _SECRET: Final = re.compile("password|secret|token|credential|accesskey|sasl", re.IGNORECASE)
-"""Keys at whose place somebody may have written a secret, instead of the name of one."""
+"""Keys whose value may be a secret, written by mistake in place of a Secret's name."""
 _PASSWORD: Final = re.compile("//[^/@]*@")
 """Where a secret stands in an address."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def refusal(where: str, got: str, rule: str, todo: str) -> PydanticCustomError:
-    """A rule that spans several keys, to be raised in a validator: `where` is the key below that breaks it."""
+    """The error for a rule that spans several keys; a validator raises it. `where`: the key below that breaks it."""
     return PydanticCustomError("refusal", "{rule}; {todo}", {"where": where, "got": got, "rule": rule, "todo": todo})
 
 
@@ -41,10 +41,10 @@ def readable(
     schema: Mapping[str, Any],
     patterns: Mapping[str, Words],
 ) -> SpecificationError:
-    """The first problem in one line, and how many more there are; a key that is surely misspelt comes first.
+    """The first problem in one line, and how many more there are; a key that is clearly misspelt comes first.
 
-    `document` is what was validated, `schema` its JSON schema (for the keys that are known), `patterns` says in words
-    what a regular expression of the schema asks for.
+    `document` is what was validated, `schema` its JSON schema (for the known keys), `patterns` the words for the
+    regular expressions of the schema.
     """
     problems = error.errors(include_url=False)
     known = [_keys_at(schema, problem["loc"][:-1]) for problem in problems]
@@ -62,7 +62,7 @@ def readable(
         below, got = problem["ctx"]["where"], problem["ctx"]["got"]
         where = f"{where}.{below}" if where else below
     rule, todo = _words(problem, raw, known[chosen], _keys_at(schema, place), patterns)
-    more = f" (and {len(problems) - 1} more to mend)" if len(problems) > 1 else ""
+    more = f" (and {len(problems) - 1} more to correct)" if len(problems) > 1 else ""
     return SpecificationError(where=f"{source}: {where or 'document'}", got=got, rule=rule, todo=todo + more)
 
 
@@ -78,13 +78,13 @@ def location(parts: Sequence[int | str]) -> str:
 
 
 def short(value: object) -> str:
-    """A value as it would be written, cut to a length that leaves the line readable."""
+    """A value as in the file, cut to at most MAX_GOT characters."""
     text = "{" + ", ".join(map(str, value)) + "}" if isinstance(value, dict) else json.dumps(value, default=str)
     return text if len(text) <= MAX_GOT else text[: MAX_GOT - 3] + "..."
 
 
 def meant(word: str, known: Sequence[str]) -> str | None:
-    """The known word that `word` was probably meant to be, whatever its case."""
+    """The known word that `word` was probably meant to be; case is ignored."""
     folded = {each.casefold(): each for each in known}
     close = get_close_matches(word.replace("_", "").casefold(), folded, n=1, cutoff=0.7)
     return folded[close[0]] if close else None
@@ -111,7 +111,7 @@ def _words(
     if kind in _RULES:
         return _RULES[kind](limits, raw)
     rule, _, todo = problem["msg"].removeprefix("Value error, ").partition("; ")
-    return rule, todo or "change it so (dedup schema tells the rules)"
+    return rule, todo or "change it (dedup schema shows the rules)"
 
 
 def _bound(rule: str, advice: str) -> Callable[[Mapping[str, Any], object], Words]:
@@ -147,7 +147,7 @@ _RULES: Final[dict[str, Callable[[Mapping[str, Any], object], Words]]] = {
     "less_than_equal": _bound("at most {}", "{} or less"),
     "int_type": _fixed("this must be a whole number", "write digits only, without quotes or a unit"),
     "int_from_float": _fixed("this must be a whole number", "write digits only"),
-    "int_parsing_size": _fixed("this number is out of every bound", "write a smaller one"),
+    "int_parsing_size": _fixed("this number is too large", "write a smaller one"),
     "float_type": _fixed("this must be a number", "write digits, without quotes or a unit"),
     "finite_number": _fixed("this must be a finite number", "write digits"),
     "list_type": _fixed("this must be a list", "begin each item with a dash"),
@@ -199,7 +199,7 @@ def _value_at(document: object, place: Sequence[int | str]) -> object:
 
 
 def _keys_at(schema: Mapping[str, Any], place: Sequence[int | str]) -> list[str]:
-    """The keys that the schema knows at a place; none where any key is welcome."""
+    """The keys that the schema has at a place; empty where any key is allowed."""
     node = _resolved(schema, schema)
     for part in place:
         node = node.get("items", {}) if isinstance(part, int) else node.get("properties", {}).get(part, {})

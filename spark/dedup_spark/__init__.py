@@ -1,1 +1,1 @@
-"""The judges of histories: the Spark job that verifies any number of runs, and the naive oracle it is compared with."""
+"""The judges of histories: the Spark job, which verifies any number of runs, and the naive oracle, which checks it."""

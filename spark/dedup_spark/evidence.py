@@ -1,8 +1,8 @@
-"""What goes into the job and what comes out: folders with a manifest in, a report out.
+"""The input and output of the job: folders with a manifest in, a report out.
 
-A damaged folder is found before its rows are counted, by the checksums of its manifest: one unreadable file inside a
-Spark job would end the job, and with it the verdicts of all the other runs. What the manifest itself and the names in a
-folder tell is looked at here; the files are the workers' (dedup_spark/engine/files.py).
+The checksums of its manifest show a damaged folder before its rows are counted: one unreadable file inside a Spark job
+would end the job, and with it the verdicts of all other runs. This module checks the manifest and the names in a
+folder; the workers check the files (dedup_spark/engine/files.py).
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ from dedup.judgement.verdicts import Evidence
 from dedup.wire.manifests import Manifest
 
 AT_ONCE: Final = 16
-"""So many folders are looked at, or written to, at the same time: a store takes its time for each."""
+"""So many folders are read or written at the same time, for a store answers slowly."""
 
 
 class Problem(BaseModel):
@@ -33,7 +33,7 @@ class Problem(BaseModel):
 
 
 class Report(BaseModel):
-    """What one engine says of many run folders: each is in `runs` or in `problems`, in the order they were given."""
+    """One engine's answer on many run folders: each is in `runs` or in `problems`, in the order they were given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class Report(BaseModel):
 
 
 def open_folders(folders: Sequence[Place]) -> tuple[list[tuple[Place, Manifest]], list[Problem]]:
-    """The folders with a manifest that names all that is there, each with it; and the problems of those without."""
+    """The folders whose manifest names all files, each with its manifest; and the problems of the others."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         opened = list(pool.map(_open, folders))
     sound = [(folder, found) for folder, found in zip(folders, opened, strict=True) if isinstance(found, Manifest)]
@@ -79,13 +79,13 @@ def write_report(report: Report, where: Place) -> None:
 
 
 def keep(report: Report, folders: Collection[Place]) -> None:
-    """Write beside each history what the report says of it, as the local lab keeps what its judges said."""
+    """Write beside each history the report's answer on it, as the local lab keeps its judges' answers."""
     runs = {run.path: run for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
 
     def write(folder: Place) -> None:
-        said = {report.engine: runs.get(str(folder)), "problem": problems.get(str(folder))}
-        reports.keep(folder, Evidence.model_validate({"run_id": folder.parent.name, **said}))
+        answers = {report.engine: runs.get(str(folder)), "problem": problems.get(str(folder))}
+        reports.keep(folder, Evidence.model_validate({"run_id": folder.parent.name, **answers}))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(write, folders))

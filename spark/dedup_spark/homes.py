@@ -1,9 +1,9 @@
-"""Where a bulletin lives in a cluster: a ConfigMap that the operator made for this report, and this pod may patch.
+"""Where a bulletin is kept in a cluster: a ConfigMap that the operator made for this report, and this pod may patch.
 
-A pod's log goes with the pod, and any pod can print a line of JSON. So the report writes its bulletin there before it
-ends, with the token of its own account, which may do this one thing. It takes no Kubernetes client: one request is all
-there is. An API server that does not answer is asked again for some minutes; then the report fails, and the Job begins
-another pod, which finds most of the work done.
+A pod's log is deleted with the pod, and any pod can print a line of JSON. So the report writes its bulletin into the
+ConfigMap before it ends, with the token of its own account, which has only this right. It uses no Kubernetes client,
+for it is one request. If the API server does not answer, the request is retried for some minutes; then the report
+fails, and the Job starts another pod, which finds most of the work done.
 """
 
 import json
@@ -19,14 +19,14 @@ from typing import Final
 from dedup.errors import PlatformError, one_line
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the token of the pod's account, its namespace and the authority that the API server has."""
+"""Where Kubernetes mounts the token of the pod's account, its namespace and the API server's authority."""
 BULLETIN: Final = "bulletin.json"
 REQUEST_S: Final = 10.0
 AGAIN_S: Final = 2.0
 PATIENCE_S: Final = 180.0
 
 Send = Callable[[urllib.request.Request], None]
-"""Send a request; HTTPError if it is refused, OSError if nobody answers."""
+"""Send a request; HTTPError if it is refused, OSError if there is no answer."""
 
 
 def keep(name: str, bulletin: Mapping[str, object], send: Send | None = None, again_s: float = AGAIN_S) -> None:
@@ -56,7 +56,7 @@ def _request(name: str, change: object) -> urllib.request.Request:
 
 def _send(request: urllib.request.Request) -> None:
     trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # authorities of clusters may lack what RFC 5280 wants besides
+    trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # authorities of clusters may lack fields that RFC 5280 requires
     straight = urllib.request.ProxyHandler({})
     opener = urllib.request.build_opener(straight, urllib.request.HTTPSHandler(context=trusted))
     with opener.open(request, timeout=REQUEST_S):
@@ -64,7 +64,7 @@ def _send(request: urllib.request.Request) -> None:
 
 
 def _passes(error: OSError) -> bool:
-    """Whether asking again may help: nobody answered, or the API server is busy."""
+    """Whether a retry may help: there was no answer, or the API server is busy."""
     return not isinstance(error, urllib.error.HTTPError) or error.code in (409, 429) or error.code >= 500
 
 
@@ -72,6 +72,6 @@ def _refused(name: str, error: OSError) -> PlatformError:
     return PlatformError(
         where=f"ConfigMap {name}",
         got=one_line(str(error)),
-        rule="the report leaves its verdict there for the operator, with the right of the pod's own account",
-        todo="see whether it is there, and whether pods reach the API server; the report is written again then",
+        rule="the report writes its verdict there for the operator, with the rights of the pod's own account",
+        todo="check that it exists, and that pods reach the API server; then the report is written again",
     )

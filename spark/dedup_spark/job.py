@@ -1,17 +1,17 @@
-"""The verification job: any number of run folders in, one exact verdict's worth of evidence each out.
+"""The verification job: it reads any number of run folders and returns the evidence for a verdict on each.
 
     python -m dedup_spark.job --output FILE [--keep] [--findings FOLDER] [--cores N] PATH…
 
 A PATH is a run folder, or holds some anywhere below it; it and FILE may lie in a store (s3://bucket/prefix). FILE
 becomes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence (no
-valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never spoils
-the others. All other folders are verified together, in one course (dedup_spark/judging.py).
+valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never affects
+the others. All other folders are verified together, in one pass (dedup_spark/judging.py).
 
-The same file is the main file of a SparkApplication: where spark-submit has started it, the session is spark-submit's.
+The same file is the main file of a SparkApplication: if spark-submit has started it, the session is spark-submit's.
 
-Spark shares out the work, sorts and spills, and knows nothing of histories: its workers run the same functions as the
-local engine, on tables of whole numbers. Every table that a worker returns has one more column, `note`: a few rows hold
-what comes back to the driver, and nothing else does.
+Spark distributes the work, sorts and spills: its workers run the same functions as the local engine, on tables of whole
+numbers. Every table that a worker returns has one more column, `note`: a few rows hold the results for the driver,
+and only these return to it.
 """
 
 import argparse
@@ -62,10 +62,10 @@ GROUPED_ROWS: Final = 1 << 18
 Item = TypeVar("Item", File, Chunk)
 Batches = Iterator[pa.RecordBatch]
 Output = tuple[Columns, Sequence[object]]
-"""What a worker makes of its rows: other rows, and what it has to tell the driver."""
+"""A worker's output: rows, and its notes for the driver."""
 
 Work = Callable[[Iterator[Columns]], Iterator[Output]]
-"""What a worker does with portions of its rows, each of them whole groups."""
+"""A worker's function on portions of its rows; each portion holds whole groups."""
 
 
 def verify(folders: Sequence[Place], cores: int | None = None, findings: Place | None = None) -> Report:
@@ -89,11 +89,11 @@ def verify(folders: Sequence[Place], cores: int | None = None, findings: Place |
     return Report(engine=Engine.SPARK, runs=tuple(runs), problems=(*problems, *more))
 
 
-def reason(said: str) -> str:
-    """Of all that Spark says of a failure the line that tells why: our own error if there is one, else the first."""
-    named = re.findall(r"^(?:: )?((?:\w+\.)*\w+(?:Error_?|Exception): \S.*)", said, re.MULTILINE)
+def reason(message: str) -> str:
+    """The line of Spark's message that has the reason: our own error if there is one, else the first error."""
+    named = re.findall(r"^(?:: )?((?:\w+\.)*\w+(?:Error_?|Exception): \S.*)", message, re.MULTILINE)
     ours = [line for line in named if line.startswith("dedup.")]
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next(iter((*ours, *named, *lines)), "")[:300]
 
 
@@ -120,11 +120,11 @@ class SparkWorkers:
         self._islands: list[DataFrame] = []
 
     def inspect(self, files: Sequence[File]) -> list[Inspected]:
-        return _told(self._shared_out(files, _inspect, ()))
+        return _notes(self._shared_out(files, _inspect, ()))
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         self._islands = [self._keep(self._shared_out(chunks, partial(_reduce, ends), ISLAND))]
-        return _told(self._islands[0])
+        return _notes(self._islands[0])
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         others = ~(col("run").isin(sorted({chunk.run for chunk in chunks})) & (col("kind") == READ))
@@ -135,23 +135,23 @@ class SparkWorkers:
         kept = clean.where(col("kind") == READ)
         again = self._keep(self._grouped(kept, rereads.ROW, ("run", "chunk"), _reduce_again, ISLAND))
         self._islands += [clean.where(col("kind") == DISPUTED), again]
-        return _told(clean) + _told(again)
+        return _notes(clean) + _notes(again)
 
     def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterator[tuple[int, Findings]]:
         islands = functools.reduce(DataFrame.unionAll, self._islands).where(~col("run").isin(list(without)))
         ranges = ("run", "stream", f"value DIV {BUCKET}")
         judged = self._keep(self._grouped(islands, ISLAND, ranges, partial(_judge, carry, tables), STRETCH))
-        yield from _told(judged)
-        yield from _told(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
+        yield from _notes(judged)
+        yield from _notes(self._grouped(judged, STRETCH, TOGETHER, partial(_put_together, tables), ()))
 
     def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
         islands = functools.reduce(DataFrame.unionAll, self._islands).where(col("run").isin(sorted(runs)))
         cut = map_in_arrow(islands.where("note IS NULL"), _on_rows(tails.by_entries), ISLAND)
         places = ("run", "partition", "ledger", f"entry DIV {rereads.ENTRIES}")
-        yield from _told(self._grouped(cut, ISLAND, places, partial(_find_tails, ends), ()))
+        yield from _notes(self._grouped(cut, ISLAND, places, partial(_find_tails, ends), ()))
 
     def close(self) -> None:
-        """Let go of everything that is held."""
+        """Release all tables that are kept."""
         for frame in self._kept:
             with suppress(*GONE):
                 frame.unpersist()
@@ -161,7 +161,7 @@ class SparkWorkers:
         return frame.persist()
 
     def _shared_out(self, items: Sequence[Item], work: Callable[[Item], Output], made: Sequence[str]) -> DataFrame:
-        """`work` is done on each item; which are whose every task knows, so that nothing has to be sorted first."""
+        """Do `work` on each item; every task knows its own items, so nothing has to be sorted first."""
         dealt = shares(items, self._cores)
         return map_in_arrow(self._spark.range(0, len(dealt), 1, len(dealt)), _on_each(dealt, work), made)
 
@@ -174,9 +174,9 @@ class SparkWorkers:
         made: Sequence[str],
         within: Sequence[str] = (),
     ) -> DataFrame:
-        """Rows are brought together by `keys`, and `work` done on them, some whole groups at a time.
+        """Group rows by `keys`, and do `work` on them, some whole groups at a time.
 
-        `within`: columns that divide what was brought together into smaller groups.
+        `within`: columns that divide these groups into smaller ones.
         """
         keyed = [f"{key} AS key{number}" for number, key in enumerate(keys)]
         numbers = [f"key{number}" for number in range(len(keys))]
@@ -186,21 +186,21 @@ class SparkWorkers:
 
 
 def shares(items: Sequence[Item], cores: int) -> list[Sequence[Item]]:
-    """What each task is given: neighbours go to different ones, and every core to as many tasks as any other."""
+    """The items of each task: neighbours go to different tasks, and every core gets the same number of tasks."""
     tasks = cores * min(max(1, -(-len(items) // (ITEMS_A_TASK * cores))), TASKS_A_CORE)
     return [items[number::tasks] for number in range(tasks)]
 
 
 def map_in_arrow(frame: DataFrame, work: Callable[[Batches], Batches], made: Sequence[str]) -> DataFrame:
-    """DataFrame.mapInArrow, which insists on pandas though nothing of it is used; returns whole numbers and notes."""
+    """DataFrame.mapInArrow without its needless check for pandas; returns whole numbers and notes."""
     schema = ", ".join([*(f"{name} long" for name in made), "note binary"])
     function = UserDefinedFunction(work, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     columns = function(*(frame[name] for name in frame.columns))
     return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)
 
 
-def _told(frame: DataFrame) -> list[Any]:
-    """What the workers have to tell; computes the whole frame."""
+def _notes(frame: DataFrame) -> list[Any]:
+    """The workers' notes; computes the whole frame."""
     return [pickle.loads(row.note) for row in frame.where("note IS NOT NULL").select("note").collect()]
 
 
@@ -253,10 +253,10 @@ def _whole_groups(batches: Batches, keys: Sequence[str]) -> Iterator[Columns]:
         yield joined(held, list(held[0]))
 
 
-def _batches(columns: Columns, told: Sequence[object]) -> Batches:
-    """What a worker returns: its rows, and below them what it has to tell."""
+def _batches(columns: Columns, noted: Sequence[object]) -> Batches:
+    """What a worker returns: its rows, and below them its notes."""
     rows, names = (size(columns) if columns else 0), list(columns)
-    notes = [pickle.dumps(each) for each in told]
+    notes = [pickle.dumps(each) for each in noted]
     arrays = [pa.concat_arrays([pa.array(columns[name]), pa.nulls(len(notes), pa.int64())]) for name in names]
     arrays.append(pa.array([None] * rows + notes, pa.binary()))
     yield pa.RecordBatch.from_arrays(arrays, [*names, "note"])
@@ -292,7 +292,7 @@ def _reduce_again(portions: Iterator[Columns]) -> Iterator[Output]:
 
 
 def _judge(carry: Carry, tables: Tables, portions: Iterator[Columns]) -> Iterator[Output]:
-    """Findings are told at the end, once a run: every portion has events and witnesses, and few of them are kept."""
+    """Findings are returned at the end, once a run: every portion has events and witnesses, and few are kept."""
     findings: dict[int, Findings] = {}
     with _part(tables) as part:
         for islands in portions:
@@ -308,7 +308,7 @@ def _put_together(tables: Tables, portions: Iterator[Columns]) -> Iterator[Outpu
     with _part(tables) as part:
         for pieces in portions:
             together = stretches.put_together({name: pieces[name] for name in STRETCH})
-            gather(findings, stretches.tell(pieces, together))
+            gather(findings, stretches.findings_of(pieces, together))
             part.stretches(together)
     yield {}, list(findings.items())
 

@@ -1,6 +1,6 @@
-"""The course of a verification, whoever does the work: in this process (local.py) or on Spark (job.py).
+"""The steps of a verification, with workers in this process (local.py) or on Spark (job.py).
 
-    files of all runs ─── inspect ─> damages, groups       what the manifests recorded, held against what is there
+    files of all runs ─── inspect ─> damages, groups       the files are compared with their manifests
     chunks of all runs ── reduce ──> islands, notes        where the rows lie
     notes ─────────────── carry ───> what crosses borders  a few numbers a chunk, here
     suspects ──────────── clean ──> their islands, notes   only runs whose positions do not rise
@@ -8,29 +8,29 @@
     torn ──────────────── tails ───> gaps                  only runs with a batch that may be read in part
     findings, gaps ───────────────> one answer a run
 
-Rows and islands stay with the workers. Two things come back here. Notes grow with a history, but are small beside it:
-a few numbers for each lane and span of a chunk, and of a run that was cleaned for every 4096 entries. Findings hardly
-grow (events and witnesses have a limit, and block lengths are counted), and a task tells those of a run but once. What
-is listed without a limit goes from the workers straight to files (dedup_spark/engine/tables.py).
+Rows and islands stay with the workers. They return two things. Notes grow with a history, but are much smaller: a few
+numbers for each lane and span of a chunk, and for every 4096 entries of a run that was cleaned. Findings hardly grow
+(events and witnesses have a limit, and block lengths are counted), and a task returns those of a run only once. Lists
+without a limit go from the workers directly to files (dedup_spark/engine/tables.py).
 
-What docs/design.md §6 leaves open is decided thus, here and in the oracle alike:
+docs/design.md §6 leaves some rules open. The engine and the oracle decide them as follows:
 
 - A *lane* is one (partition, stream). Its first message is compared with one below the lowest value that was sent in
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
-- A value is `misplaced` if any copy of it was read in another partition than the manifest says of its stream. Of a
-  stream of which the manifest says nothing, none is.
+- A value is `misplaced` if any copy of it was read in another partition than the manifest names for its stream. If it
+  names none, no value of the stream is misplaced.
 - `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
   partition: by ledger, entry, batch index.
-- An acknowledged position is there. So of an entry below the end of which something was read, the batch indexes above
-  the highest one read, up to the highest one acknowledged, are a gap.
+- An acknowledged position exists. So if an entry below the end was read in part, the batch indexes above the highest
+  one read, up to the highest one acknowledged, are a gap.
 - `position_conflicts` counts positions; its witnesses are the messages read there. `received` is without re-reads.
 - A witness names its first MAX_WITNESSES copies, by partition. The lowest MAX_WITNESSES gaps are named, then how many
   more there are.
 - `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
   only.
-- Of two ends of one ledger, the further one holds.
+- Of two ends of one ledger, the higher one counts.
 - Outcomes of one value: ok if any is ok, fail if all are fail, else unknown.
 """
 
@@ -56,27 +56,27 @@ from dedup_spark.evidence import Problem, damaged
 
 
 class Workers(Protocol):
-    """Who holds the islands."""
+    """The workers, which hold the islands."""
 
     name: str
 
     def inspect(self, files: Sequence[File]) -> list[Inspected]:
-        """Hold files against what was recorded of them, in any order."""
+        """Compare files with their manifests, in any order."""
 
     def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        """Reduce chunks to islands and keep those; a note each."""
+        """Reduce chunks to islands and keep the islands; return a note for each chunk."""
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         """Replace the islands of chunks of messages read by those of their rows without re-reads.
 
-        Notes with spans tell of positions (and of re-reads and disputes), those with lanes of chunks.
+        Notes with spans describe positions (and re-reads and disputes); notes with lanes describe chunks.
         """
 
     def judge(self, carry: Carry, without: AbstractSet[int], tables: Tables) -> Iterable[tuple[int, Findings]]:
-        """What the islands of all runs show, but of those `without`: any number of findings a run; rows to `tables`."""
+        """The findings of all runs except those `without`: any number a run; their rows go to `tables`."""
 
     def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterable[tuple[int, Findings]]:
-        """Of those runs, gaps at the end of batches: any number of findings a run."""
+        """The gaps at the end of batches of those runs: any number of findings a run."""
 
 
 def verify(
@@ -85,7 +85,7 @@ def verify(
     chunk_rows: int = CHUNK_ROWS,
     findings_folder: Place | None = None,
 ) -> tuple[list[Verification], list[Problem]]:
-    """Verify folders; one whose files are not, or do not hold, what its manifest says becomes a problem.
+    """Verify folders; a folder whose files differ from its manifest becomes a problem.
 
     With a `findings_folder` every finding is written there, too (dedup_spark/engine/tables.py).
     """
@@ -99,11 +99,11 @@ def verify(
     chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends)
-    told = _by_run(notes, len(folders))
+    listed = _by_run(notes, len(folders))
     wrong |= {
         run: found
         for run, (_, manifest) in enumerate(folders)
-        if run not in wrong and (found := _faults(manifest, told[run]))
+        if run not in wrong and (found := _faults(manifest, listed[run]))
     }
     notes = [note for note in notes if note.run not in wrong]
     unclear = suspects(notes)
@@ -127,7 +127,7 @@ def verify(
     if torn := {run for run in findings if findings[run].torn}:
         for run, part in workers.tails(torn, ends):
             findings[run].add(part)
-    # A chunk that had to be reduced again may no longer have been readable: its islands are missed here.
+    # A chunk that had to be reduced again may have become unreadable: then its islands are missing here.
     wrong |= {
         run: lost
         for run, (_, manifest) in enumerate(folders)
@@ -141,7 +141,7 @@ def verify(
 
 
 def _damages(files: Sequence[Inspected]) -> dict[int, list[str]]:
-    """What is wrong with the files of each run that is damaged, in the order of their names."""
+    """The damages of each damaged run, in the order of the files' names."""
     wrong: dict[int, list[str]] = {}
     for file, damages, _ in sorted(files):
         if damages:
@@ -161,7 +161,7 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
 
 
 def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
-    """What keeps the rows of a run from being what its manifest says."""
+    """How the rows of a run differ from its manifest."""
     if problems := [note.problem for note in notes if note.problem is not None]:
         return problems
     read: Counter[int] = Counter()
@@ -171,7 +171,7 @@ def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
 
 
 def _unlisted(found: Findings) -> list[str]:
-    """Where findings are not what was counted; both are made of the same islands, in different ways."""
+    """Where findings and counts differ; both are made from the same islands, in different ways."""
     return [
         f"{kind}: {messages} messages in the findings, {found.numbers[kind]} counted"
         for kind in (*JUMP_COUNTS, *RANGES)
@@ -180,7 +180,7 @@ def _unlisted(found: Findings) -> list[str]:
 
 
 def _differences(rows: Counter[int], manifest: Manifest, what: str) -> list[str]:
-    """`rows`: of each kind, how many there are."""
+    """Where numbers of rows differ from the manifest's; `rows`: by kind."""
     return [
         f"{table}: {rows[kind]} {what}, {manifest.rows(table)} in the manifest"
         for table, kind in KINDS.items()

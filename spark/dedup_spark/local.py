@@ -1,8 +1,8 @@
-"""The local engine: the job's own parts in this process, without a JVM.
+"""The local engine: the job's own functions in this process, without a JVM.
 
-Spark's start costs more than most histories do. Here chunks are reduced by a few threads (reading Parquet and sums over
-columns leave Python's lock alone), and all islands are kept in memory: a history in order is a few thousand of them,
-one at random as many as messages, at some 300 bytes each. Then Spark, which spills, is the engine to ask.
+Spark takes longer to start than most histories take to verify. Here a few threads reduce chunks (reading Parquet and
+sums over columns release Python's lock), and all islands are in memory: a history in order has a few thousand, a random
+one as many as messages, at some 300 bytes each. For such a history use Spark, which spills.
 """
 
 import os
@@ -69,10 +69,10 @@ class LocalWorkers:
             entry = firsts(*(rows[name][order] for name in ("partition", "ledger", "entry")))
             kept = np.zeros(len(order), dtype=bool)
             for part in _portions(entry, rereads.PORTION):
-                clean, disputed, told = rereads.clean(taken(rows, order[part]), ends)
+                clean, disputed, noted = rereads.clean(taken(rows, order[part]), ends)
                 kept[clean["arrival"]] = True
                 self._islands.append(disputed)
-                notes += told
+                notes += noted
             for found, note in rereads.by_chunk(rows, kept):
                 self._islands.append(found)
                 notes.append(note)
@@ -95,7 +95,7 @@ class LocalWorkers:
             pieces = joined(found, STRETCH)
             together = stretches.put_together(pieces)
             part.stretches(together)
-        yield from stretches.tell(pieces, together).items()
+        yield from stretches.findings_of(pieces, together).items()
 
     def tails(self, runs: AbstractSet[int], ends: Mapping[int, Ends]) -> Iterator[tuple[int, Findings]]:
         (islands,) = self._islands

@@ -1,7 +1,7 @@
-"""The second opinion: the naive oracle's word on a history that Spark judges too.
+"""The second opinion: the naive oracle's answer on a history that Spark judges too.
 
-The two share no code, so an error in one shows as a disagreement. The oracle reads one message at a time, and is left
-out above a million messages a run.
+The two share no code, so an error in one shows as a disagreement. The oracle reads one message at a time, and does not
+judge runs of more than a million messages.
 """
 
 from dedup.errors import EnvironmentError_
@@ -12,13 +12,13 @@ from dedup.wire.manifests import Manifest
 from dedup_spark import oracle
 
 Answers = dict[str, Verification | str]
-"""What judges said of a history, by judge; or its `problem`."""
+"""The answers on a history, by judge; or its `problem`."""
 
 
 def second_opinion(folder: Place, evidence: Evidence) -> Answers:
-    """What the oracle says of a history; nothing if it need not say anything.
+    """The oracle's answer on a history; empty if it need not judge it.
 
-    EnvironmentError_ if the history lies in a store that cannot be reached: that says nothing about the history.
+    EnvironmentError_ if the history lies in a store that cannot be reached: that proves nothing about the history.
     """
     manifest = evidence.manifest
     if not isinstance(manifest, Manifest) or (evidence.alone is None and manifest.messages > ORACLE_LIMIT):

@@ -1,7 +1,7 @@
-"""The naive judge: one message at a time, plain dicts and loops, to be read and believed.
+"""The naive judge: one message at a time, plain dicts and loops, easy to check by reading.
 
-It shares no code with the judges that are held against it, only models and schemas. A history is read once, row by row,
-into a few dicts (`History`). Then every count is one function of its name, and its docstring is its definition.
+It shares no code with the judges that it checks, only models and schemas. A history is read once, row by row, into a
+few dicts (`History`). Then each count is one function with the count's name; its docstring is the definition.
 """
 
 from collections import Counter
@@ -24,15 +24,15 @@ Lane = tuple[int, int]  # partition, stream
 
 @dataclass
 class History:
-    """What one run folder holds. What was read is without re-reads: rows that repeat a position and its message."""
+    """The content of one run folder, without re-reads: rows read that repeat a position and its message."""
 
     homes: dict[int, int]
-    """The partition that each stream is sent to, where the manifest says it."""
+    """The partition that each stream is sent to, if the manifest names it."""
     sent: dict[Message, int] = field(default_factory=dict)
     """The row of the first send of each message."""
-    told: dict[Message, int] = field(default_factory=dict)
+    outcomes: dict[Message, int] = field(default_factory=dict)
     """The outcome of each message that has one: ok if it ever was, fail if it always was, else unknown."""
-    told_at: dict[Message, int] = field(default_factory=dict)
+    outcome_at: dict[Message, int] = field(default_factory=dict)
     """The row of its last outcome."""
     acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
     """The messages that were acknowledged at a position."""
@@ -45,7 +45,7 @@ class History:
     again: dict[Message, list[Position]] = field(default_factory=dict)
     """Where it was read after that, in the order of arrival."""
     lanes: dict[Lane, list[tuple[int, int]]] = field(default_factory=dict)
-    """Of each partition and stream what was read: arrival and value."""
+    """The messages read in each partition and stream: arrival and value."""
     re_reads: int = 0
     falls: int = 0
     """How many rows were read below the position read just before in their partition."""
@@ -66,7 +66,7 @@ def judge(folder: Path) -> Verification:
     numbers = {name: len(messages) for name, messages in found.items()}
     numbers |= {name: rule(history) for name, rule in NUMBERS.items()}
     found["position_conflicts"] = {m for at in history.conflicts for m in (history.at[at], *history.conflicts[at])}
-    said = {
+    answer = {
         "path": str(folder),
         "engine": "oracle",
         "counts": numbers,
@@ -78,10 +78,10 @@ def judge(folder: Path) -> Verification:
         "sent": {stream: (history.lowest[stream], history.highest[stream]) for stream in sorted(history.lowest)},
         "gaps": _gaps(folder, history),
     }
-    return Verification.model_validate(said)
+    return Verification.model_validate(answer)
 
 
-# The counts of messages: each function finds those that it counts, and the lowest of them are its witnesses.
+# The counts of messages: each function returns the messages that it counts; the lowest of them are its witnesses.
 
 Messages = Callable[[History], Set[Message]]
 VALUES: Final[dict[str, Messages]] = {}
@@ -118,7 +118,7 @@ def phantom(history: History) -> Set[Message]:
 
 @counts_messages
 def failed_but_received(history: History) -> Set[Message]:
-    """Read, though the client said each time that it never left."""
+    """Read, though every outcome is fail: the message never left the client."""
     return history.fail & history.first.keys()
 
 
@@ -160,16 +160,16 @@ def send_backwards(history: History) -> Set[Message]:
 @counts_messages
 def outcomes_missing(history: History) -> Set[Message]:
     """Sent, and no outcome was recorded."""
-    return history.sent.keys() - history.told.keys()
+    return history.sent.keys() - history.outcomes.keys()
 
 
 @counts_messages
 def outcomes_unsent(history: History) -> Set[Message]:
     """An outcome was recorded, and no send."""
-    return history.told.keys() - history.sent.keys()
+    return history.outcomes.keys() - history.sent.keys()
 
 
-# The counts of anything else: each function says how many there are.
+# The other counts: each function returns a number.
 
 Number = Callable[[History], int]
 NUMBERS: Final[dict[str, Number]] = {}
@@ -277,8 +277,8 @@ def _history(folder: Path) -> History:
     for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
         _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), latest)
-    history.ok = {message for message, outcome in history.told.items() if outcome == OK}
-    history.fail = {message for message, outcome in history.told.items() if outcome == FAIL}
+    history.ok = {message for message, outcome in history.outcomes.items() if outcome == OK}
+    history.fail = {message for message, outcome in history.outcomes.items() if outcome == FAIL}
     for stream, value in history.sent:
         history.lowest[stream] = min(value, history.lowest.get(stream, value))
         history.highest[stream] = max(value, history.highest.get(stream, value))
@@ -296,9 +296,9 @@ def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
 
 
 def _take_outcome(history: History, row: int, message: Message, outcome: int, position: list[int]) -> None:
-    before = history.told.get(message, outcome)
-    history.told[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
-    history.told_at[message] = row
+    before = history.outcomes.get(message, outcome)
+    history.outcomes[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
+    history.outcome_at[message] = row
     partition, ledger, entry, batch = position
     if outcome == OK and entry != -1:
         history.acknowledged.append((message, (partition, ledger, entry, batch)))
@@ -347,7 +347,7 @@ def _blocks(values: list[int]) -> Iterator[int]:
         yield length
 
 
-# What is said beside the counts.
+# The parts of the answer other than counts.
 
 
 def _places(message: Message, history: History) -> list[Position]:
@@ -364,12 +364,12 @@ def _witnesses(name: str, messages: Set[Message], history: History) -> Iterator[
 
 
 def _copies_during(folder: Path, history: History) -> dict[str, int]:
-    """Of each fault: copies of what was sent before it had healed, and told of after it was injected or never."""
+    """By fault: messages read twice, sent before its heal, with the last outcome after its injection or none at all."""
     clock, found = pq.read_table(folder / "clock.parquet").to_pylist(), dict[str, int]()
     copies = history.again.keys() & history.sent.keys()
     for fault in read_manifest(folder).faults:
         if fault.injected_ns is None or fault.requested_message is None:
-            continue  # it never struck; it was there from the start
+            continue  # it was never injected, or it was in force from the start
         begin, end = 0, 1 << 62  # rows of outcomes and of sends that are in doubt count as under way
         for tick in clock:
             if tick["kind"] == 1 and tick["monotonic_ns"] < fault.injected_ns:
@@ -377,13 +377,13 @@ def _copies_during(folder: Path, history: History) -> dict[str, int]:
             if tick["kind"] == 0 and fault.healed_ns is not None and tick["monotonic_ns"] > fault.healed_ns:
                 end = min(end, tick["index"])
         found[fault.name] = sum(
-            history.sent[each] < end and history.told_at.get(each, begin) >= begin for each in copies
+            history.sent[each] < end and history.outcome_at.get(each, begin) >= begin for each in copies
         )
     return found
 
 
 def _gaps(folder: Path, history: History) -> list[str]:
-    """Positions below the end, or acknowledged in a batch of which something was read, at which nothing was read."""
+    """Positions at which nothing was read: below the end, or acknowledged in a batch that was read in part."""
     stored = dict[tuple[int, int, int], int]()  # the highest batch index that was acknowledged of each entry
     for _, (partition, ledger, entry, batch) in history.acknowledged:
         stored[partition, ledger, entry] = max(batch, stored.get((partition, ledger, entry), -1))

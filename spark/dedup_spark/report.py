@@ -1,15 +1,15 @@
-"""The report of an experiment whose runs Spark has verified: the second opinion, the verdict, and the files it leaves.
+"""The report of an experiment whose runs Spark has verified: the second opinion, the verdict, and the files.
 
     python -m dedup_spark.report --experiment FILE [--failures FILE] [--result NAME] ROOT
 
 ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
-that the Spark job has left beside it (`dedup_spark.job --keep`): that is Spark's word, on what checksums say, too. The
-oracle is asked here, one history after the other, and its answer is kept; so a report that was interrupted goes on.
-Then all is concluded and written (dedup/history/reports.py). The last line printed is a *bulletin*: one line of JSON
-for the operator, who has no way into the store. In a cluster it is written into the ConfigMap of --result as well,
-where the operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
+of the Spark job (`dedup_spark.job --keep`): Spark's answer, which covers the checksums. The report asks the oracle, one
+history after the other, and keeps its answers; so an interrupted report can continue. Then it concludes and writes the
+files (dedup/history/reports.py). The last line printed is a *bulletin*: one line of JSON for the operator, which has no
+access to the store. In a cluster it is also written into the ConfigMap of --result, where the operator reads it
+(homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
 
-Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr says why; trying again is safe.
+Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr has the reason; a retry is safe.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from dedup_spark import homes
 from dedup_spark.opinions import second_opinion
 
 COUNTED: Final = tuple(name for name, each in COUNTS.items() if each.status)
-"""The counts that a bulletin tells, which are those of the resource's status."""
+"""The counts in a bulletin: those of the resource's status."""
 NO_EFFECT: Final = (Code.FAULT_MISSING, Code.FAULT_BROKEN, Code.FAULT_VACUOUS)
-"""Why a planned fault is not known to have taken effect. That one did not heal is another matter."""
+"""The reasons for which a planned fault is not known to have taken effect; a missing heal is none of them."""
 MOST_REASONS: Final = 8
 LONGEST_REASON: Final = 512
 
@@ -65,9 +65,9 @@ def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | No
 
 
 def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: int) -> dict[str, Any]:
-    """The summary in a few kilobytes, in the words of the resource's status; `finished` are runs with a history.
+    """The summary in a few kilobytes, with the names of the resource's status; `finished` are runs with a history.
 
-    `systems` is what the status has under that name; `digest` is of the summary as it lies at `uri`.
+    `systems` is the status's field of that name; `digest` is that of the summary at `uri`.
     """
     uri = root / reports.SUMMARY
     return {
@@ -90,14 +90,14 @@ def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: 
 
 
 def _reasons(summary: Summary) -> Iterator[str]:
-    """The first reasons, and what was done again: a pass does not hide it."""
+    """The first reasons, and the repeated attempts: a pass must show them."""
     yield from (reason.text for reason in summary.reasons[:MOST_REASONS])
     if again := summary.repetitions:
         yield f"attempts that are not their runs' results: {len(again):,} (repetitions), such as {again[0]}"
 
 
 def _faults(summary: Summary, planned: int) -> dict[str, Any]:
-    """In how many of the runs whose counts are summed every planned fault took effect, and where one first did not."""
+    """The number of summed runs in which every planned fault took effect, and the first case in which one did not."""
     counted = [run for run in summary.runs if not run.void]
     missed = [(run.run_id, reason) for run in counted for reason in run.reasons if reason.code in NO_EFFECT]
     words = "".join(f"{run_id}: {reason.text}" for run_id, reason in missed[:1])
@@ -128,7 +128,7 @@ def _judgement(verdict: Verdict) -> str:
 
 
 def read_failures(path: Path) -> dict[str, str]:
-    """Why there is nothing of systems or runs, by their names; SpecificationError if the file says something else."""
+    """The reasons why systems or runs have nothing, by name; SpecificationError if the file holds something else."""
     try:
         return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -150,16 +150,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         failures = read_failures(asked.failures) if asked.failures else None
-        told = report(load(asked.experiment), place(asked.root), failures)
+        result = report(load(asked.experiment), place(asked.root), failures)
         if asked.result:
-            homes.keep(asked.result, told)
+            homes.keep(asked.result, result)
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
     except Exception as error:  # exit code 1 means "fail": no crash may ever say that
         print(one_line(f"{type(error).__name__}: {error}; there may be no report"), file=sys.stderr)
         return EXIT_ERROR
-    print(json.dumps(told), flush=True)
+    print(json.dumps(result), flush=True)
     return 0
 
 

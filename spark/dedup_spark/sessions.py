@@ -1,17 +1,17 @@
-"""A Spark session that leaves nothing behind and says nothing.
+"""A Spark session that leaves no files and prints nothing.
 
-Spark by default opens a web page, writes where it was started, picks whatever `python3` is on PATH, and prints
-warnings that mean nothing to the reader of a verdict. A session of ours has a folder of its own for everything that
-it spills and says, removed at the end, and listens on loopback only. What the JVM says goes to a file in that folder;
-when Spark does not start, its root cause is quoted and all of it goes to standard error.
+Spark by default opens a web page, writes where it was started, uses the first `python3` on PATH, and prints warnings
+that do not concern the verdict. A session of ours has a folder of its own for spilled data and logs, which is removed
+at the end, and listens on loopback only. The JVM logs to a file in that folder; if Spark does not start, the error
+quotes its root cause and the whole log goes to standard error.
 Everything is bound by address: on many machines the machine's own name does not resolve.
 
-In a cluster all that is settled before: spark-submit has started a JVM with the settings of whoever deploys, and us as
-its program. Then the session is what it makes of them.
+In a cluster, spark-submit has started the JVM with the settings of the deployment, and this program; the session uses
+those settings.
 
     python -m dedup_spark.sessions
 
-tries whether a session can be had on this machine: exit code 0, or 4 with the reason as last line."""
+tests whether a session can start on this machine: exit code 0, or 4 with the reason as last line."""
 
 import os
 import re
@@ -33,7 +33,7 @@ from dedup.process.orphans import leave_with_parent
 DRIVER_MEMORY: Final = "2g"
 LOOPBACK: Final = "127.0.0.1"
 GONE: Final = (Py4JError, OSError)
-"""What every call of a JVM that has died raises; it holds nothing any more that could be let go of."""
+"""The errors of every call to a JVM that has died; it holds nothing any more that could be released."""
 
 LOG4J: Final = """\
 rootLogger.level = error
@@ -47,12 +47,12 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Where spark-submit's JVM listens for the program that it has started."""
+"""The port on which spark-submit's JVM listens for the program that it has started."""
 
 
 @contextmanager
 def session(cores: int | None = None) -> Iterator[SparkSession]:
-    """The session that spark-submit has prepared, if it started us; else one on this machine (`cores`: see there)."""
+    """The session that spark-submit has prepared, if it started this program; else `local_session`."""
     if SUBMITTED not in os.environ:
         with local_session(cores) as spark:
             yield spark
@@ -69,7 +69,7 @@ def session(cores: int | None = None) -> Iterator[SparkSession]:
 def local_session(cores: int | None = None) -> Iterator[SparkSession]:
     """A session on this machine; `cores` None: all of them.
 
-    Raises EnvironmentError_ where there is no Java, or one that Spark does not start on.
+    EnvironmentError_ if there is no Java, or none that Spark can start on.
     """
     require_java()
     with tempfile.TemporaryDirectory(prefix="dedup-spark-") as name:
@@ -115,7 +115,7 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
         "spark.log.level": "ERROR",
     }
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Without these Spark asks for the address of the machine's own name, and does not start where it has none.
+    # Without these Spark resolves the machine's own name, and does not start if that fails.
     os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = LOOPBACK
     builder = SparkSession.Builder().master(f"local[{cores or '*'}]").appName("dedup verification")
     for key, value in settings.items():
@@ -125,29 +125,29 @@ def _start(scratch: Path, cores: int | None) -> SparkSession:
         with _standard_error_to(log):
             return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        said = log.read_text(errors="replace").strip()
-        print(said, file=sys.stderr)
+        output = log.read_text(errors="replace").strip()
+        print(output, file=sys.stderr)
         raise EnvironmentError_(
             where="Spark",
-            got=(root_cause(said) or root_cause(str(error)))[:300],
+            got=(root_cause(output) or root_cause(str(error)))[:300],
             rule="verification runs on Spark, which needs Java 17 or later and the loopback network",
-            todo="see what `java -version` says, and set JAVA_HOME if another Java should be used",
+            todo="check `java -version`, and set JAVA_HOME if another Java should be used",
         ) from error
 
 
-def root_cause(said: str) -> str:
-    """Why a Java program failed, of all that it said: its last `Caused by:`, else its first exception, else its end."""
-    if caused := re.findall(r"^\s*Caused by: (\S.*)", said, re.MULTILINE):
+def root_cause(output: str) -> str:
+    """Why a Java program failed, from its output: the last `Caused by:`, else the first exception, else the end."""
+    if caused := re.findall(r"^\s*Caused by: (\S.*)", output, re.MULTILINE):
         return str(caused[-1]).strip()
-    if raised := re.findall(r"^(?:.*?[ :])??((?:\w+\.)+\w*(?:Exception|Error)\b.*)", said, re.MULTILINE):
+    if raised := re.findall(r"^(?:.*?[ :])??((?:\w+\.)+\w*(?:Exception|Error)\b.*)", output, re.MULTILINE):
         return str(raised[0]).strip()
-    lines = [line.strip() for line in said.splitlines() if not re.match(r"\s+(at |\.\.\. )", line)]
+    lines = [line.strip() for line in output.splitlines() if not re.match(r"\s+(at |\.\.\. )", line)]
     return next((line for line in reversed(lines) if line), "")
 
 
 @contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """Processes started meanwhile (the JVM) get `path` as standard error; `sys.stderr` is not what they inherit."""
+    """Processes started in this context (the JVM) get `path` as standard error; they do not inherit `sys.stderr`."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("wb") as file:

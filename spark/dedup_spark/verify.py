@@ -1,4 +1,4 @@
-"""The door to the job for those who hold paths: the same call in this process or, for the CLI, in one of its own."""
+"""The job's public interface, for callers in this process; the CLI starts the job as a process of its own."""
 
 from dedup_spark.evidence import Problem, Report
 from dedup_spark.job import verify

@@ -42,8 +42,8 @@ def refusal_of_file(path: Path, content: bytes) -> str:
         (b"[" * 600, ": got YAML that cannot be read (it nests too deep); "),
         (b"a: " + b"9" * 5000, ": got YAML that cannot be read (Exceeds the limit (4300 digits)"),
         (b"a: 0x" + b"f" * 5000, ": a: got a number of thousands of digits; "),
-        (b"a: &a {b: *a}\n", f": a{'.b' * 31}.…: got more than 64 lists or mappings in each other, or an alias that"),
-        (b"a: " + b"[" * 70 + b"]" * 70, f": a{'[0]' * 21}…: got more than 64 lists or mappings in each other"),
+        (b"a: &a {b: *a}\n", f": a{'.b' * 31}.…: got more than 64 nested lists or mappings, or an alias that"),
+        (b"a: " + b"[" * 70 + b"]" * 70, f": a{'[0]' * 21}…: got more than 64 nested lists or mappings"),
         (b"#" * (2 << 20), ": got more than 1 MiB; an experiment is a page or two of YAML; "),
         (b"on: 1\n", ": document: got the key true, which YAML reads as a bool; keys are text"),
         (

@@ -125,7 +125,7 @@ LOG_INS: Final = (
         ("sasl.kerberos.kinit.cmd", "take it out"),
         ("no.such.thing", "take it out"),
         ("linger.mss", 'did you mean "linger.ms"?'),
-        *((name, "deploy.existing of the system says how") for name in LOG_INS),
+        *((name, "TLS and authentication are set in") for name in LOG_INS),
     ],
 )
 def test_a_clients_setting_is_on_the_list_or_refused_without_its_value(name: str, todo: str) -> None:
@@ -247,7 +247,7 @@ def test_several_systems_keep_the_order_of_the_file() -> None:
         (
             {"messages": 499},
             "--messages: got 499; fault cut begins at message 500, and must begin while messages are sent; "
-            "ask for 500 at the least, better twice as many, or lower the fault's at.message",
+            "ask for at least 500, better twice as many, or lower the fault's at.message",
         ),
         (
             {"systems": ["kafak"]},

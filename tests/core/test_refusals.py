@@ -242,7 +242,7 @@ def test_unknown_keys_are_answered_with_those_that_are_known(place: str, known: 
 def test_a_misspelt_key_comes_before_the_key_it_was_meant_to_be() -> None:
     line = refusal(changed(("spec/workload", {"mesages": 1000})))
     assert "spec.workload.mesages: got 1000;" in line
-    assert line.endswith('did you mean "messages"? (and 1 more to mend)')
+    assert line.endswith('did you mean "messages"? (and 1 more to correct)')
 
 
 @pytest.mark.parametrize("key", ["apiVersion", "kind", "metadata", "spec"])

@@ -11,7 +11,7 @@ from dedup.history.histories import SCHEMAS, TABLES, parquet_writer
 from dedup.payloads import MAX_VALUE
 from dedup_spark.engine import chunks
 from dedup_spark.engine.chunks import MAX_BATCH, MAX_ENTRY
-from dedup_spark.engine.islands import PORTION, READ, SENT, TOLD
+from dedup_spark.engine.islands import OUTCOME, PORTION, READ, SENT
 from dedup_spark.job import shares
 
 ROWS = 24
@@ -72,7 +72,7 @@ def test_statistics_of_another_writer_are_not_believed(tmp_path: Path) -> None:
     assert {name: column.tolist() for name, column in rows.items()} == table.to_pydict()
 
 
-@pytest.mark.parametrize("kind", [SENT, TOLD])
+@pytest.mark.parametrize("kind", [SENT, OUTCOME])
 @pytest.mark.parametrize("rows", [0, 1, ROWS])
 def test_sends_and_outcomes_read_as_they_were_written(tmp_path: Path, kind: int, rows: int) -> None:
     schema, path = SCHEMAS[TABLES[kind]], tmp_path / "00000.parquet"

@@ -192,7 +192,7 @@ def test_spark_writes_the_rows_that_the_twin_finds(spark_judges: Judge, tmp_path
 
 def test_findings_that_are_not_what_was_counted_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_history(tmp_path, History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)]))
-    monkeypatch.setattr(stretches, "tell", lambda pieces, together: {0: Findings()})
+    monkeypatch.setattr(stretches, "findings_of", lambda pieces, together: {0: Findings()})
     (problem,) = local.verify([tmp_path]).problems
     assert "not_received: 0 messages in the findings, 1 counted" in problem.error
     assert judging._unlisted(Findings()) == []

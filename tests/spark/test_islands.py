@@ -18,12 +18,12 @@ def tables_of(seed: int) -> dict[int, list[Row]]:
     """All rows of a generated history by kind, as the columns of ROW."""
     history = history_of(seed)
     told = [
-        (islands.TOLD, stream, value, outcome, int(outcome == 0 and place[2] != -1), *place)
+        (islands.OUTCOME, stream, value, outcome, int(outcome == 0 and place[2] != -1), *place)
         for stream, value, outcome, *place in history.outcomes
     ]
     return {
         islands.SENT: [(islands.SENT, stream, value, 0, 0, 0, 0, 0, 0) for stream, value in history.sent],
-        islands.TOLD: told,
+        islands.OUTCOME: told,
         islands.READ: [(islands.READ, stream, value, 0, 1, *place) for _, *place, stream, value in history.received],
     }
 
@@ -33,7 +33,7 @@ def found_in(rows: Sequence[Row]) -> Columns:
     table = dict(zip(ROW, columns, strict=True))
     kind = rows[0][0] if rows else islands.READ
     wanted = ("stream", "value", "outcome", "partition", "ledger", "entry", "batch")
-    names = {islands.SENT: wanted[:2], islands.TOLD: wanted, islands.READ: [*wanted[:2], *wanted[3:]]}[kind]
+    names = {islands.SENT: wanted[:2], islands.OUTCOME: wanted, islands.READ: [*wanted[:2], *wanted[3:]]}[kind]
     return islands.cut_at_buckets(islands.find({name: table[name] for name in names}, kind))
 
 
@@ -86,7 +86,7 @@ def test_the_lanes_of_a_partition_know_what_came_before() -> None:
 
 
 def test_pieces_are_cut_where_positions_of_different_kinds_could_meet() -> None:
-    by_entry = [(islands.TOLD, 0, 5 + i, 0, 1, 0, 0, 7 + i, 0) for i in range(3)]
+    by_entry = [(islands.OUTCOME, 0, 5 + i, 0, 1, 0, 0, 7 + i, 0) for i in range(3)]
     by_batch = [(islands.READ, 0, 5 + i, 0, 1, 0, 0, 7, i) for i in range(3)]
     parts = cut(found_in(by_entry), found_in(by_batch))
     assert [part["length"] for part in parts] == [1] * 6

@@ -11,7 +11,7 @@ from dedup.wire.manifests import EndPosition
 from dedup_spark import local, oracle
 from dedup_spark.engine import chunks
 from dedup_spark.engine.columns import Columns, taken
-from dedup_spark.engine.islands import READ, SENT, TOLD
+from dedup_spark.engine.islands import OUTCOME, READ, SENT
 from dedup_spark.engine.positions import Ends
 
 MOST = (1 << 63) - 1
@@ -70,7 +70,7 @@ def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:
     assert_agree(report.runs[0], oracle.judge(tmp_path), "the largest")
 
 
-@pytest.mark.parametrize("lost", [SENT, TOLD, READ])
+@pytest.mark.parametrize("lost", [SENT, OUTCOME, READ])
 def test_islands_that_got_lost_on_the_way_are_missed(
     lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Where histories and results are kept when an experiment runs in a cluster: in S3, or on a volume.
 
-Below one root everything lies as in the results folder of `dedup run`: runs/RUN/attempt-N/ for each history. Keys for
-S3 are never written here; a Secret of the same namespace has them, and only pods get to see what is in it.
+Below one root everything lies as in the results folder of `dedup run`: runs/RUN/attempt-N/ for each history. The keys
+for S3 are never written here; they are in a Secret of the same namespace, which only pods read.
 """
 
 from typing import Annotated, Self
@@ -20,7 +20,7 @@ class SecretRef(Part):
 
 
 class S3(Part):
-    """A bucket of S3, or of a store that speaks like it."""
+    """A bucket of S3, or of a store with the same protocol."""
 
     bucket: Annotated[str, Field(pattern=BUCKET, max_length=63)] = Field(description="which must be there already")
     prefix: Annotated[str, Field(pattern=PREFIX, max_length=512)] | None = Field(

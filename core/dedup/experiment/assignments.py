@@ -1,7 +1,7 @@
-"""What the pod of one run attempt is told: which run of which experiment, against which system, and where to write.
+"""The assignment of one attempt's pod: which run of which experiment, against which system, and where to write.
 
-Everything else follows from it, so that whoever makes the pod decides nothing about the run. It is one JSON document
-(`run.json`) in a ConfigMap that all containers of the pod see; a person who drives a run by hand writes the same one.
+Everything else follows from it, so the program that makes the pod decides nothing about the run. It is one JSON
+document (`run.json`) in a ConfigMap that all containers of the pod mount; for a run by hand one writes the same file.
 """
 
 from pathlib import Path
@@ -21,14 +21,14 @@ FILE: Final = "run.json"
 FOLDER: Final = Path("/history")
 SHARED: Final = Path("/shared")
 GRACE_S: Final = 600
-"""How long a run's pod may take to end after its programs have: the courier carries what is left, whatever it meets."""
+"""How long a run's pod may take to end after its programs: the uploader must upload the rest, with retries."""
 EXIT_CLAIMED: Final = 5
-"""How a conductor ends that finds its attempt claimed by another: it has sent nothing, and says so in one line."""
+"""The exit code of a conductor whose attempt another one has claimed: it has sent nothing."""
 
 LAST_WORD: Final = Path("/dev/termination-log")
-"""Where a container leaves what its pod's status shall say of its end."""
+"""The file whose text Kubernetes copies into the pod's status when the container ends."""
 MISSED: Final = "missed: "
-"""How a conductor's last word begins that tells why the faults of a finished run tested nothing."""
+"""The prefix of a conductor's termination message if the faults of a finished run missed; the reason follows."""
 
 
 class Assignment(Record):
@@ -39,9 +39,9 @@ class Assignment(Record):
     attempt: int = Field(ge=1)
     endpoints: Endpoints
     folder: Path = Field(FOLDER, description="the run's folder; every program writes its part of the history there")
-    shared: Path = Field(SHARED, description="where the programs see of each other that they live")
+    shared: Path = Field(SHARED, description="where the programs see that the others are alive")
     artifacts: str | None = Field(
-        None, description="s3://bucket/prefix that the history is carried to; None: the folder is where it stays"
+        None, description="s3://bucket/prefix that the history is uploaded to; None: it stays in the folder"
     )
     watchdog: Path | None = Field(
         None, description="the socket of the watchdog that heals every fault; None: each fault starts one of its own"
@@ -86,7 +86,7 @@ def read(path: Path) -> Assignment:
         assert assignment.run.run_id
         return assignment
     except OSError as error:
-        where, got, rule = str(path), error.strerror or type(error).__name__, "a run's pod is told what to do by a file"
+        where, got, rule = str(path), error.strerror or type(error).__name__, "a run's pod needs its assignment"
     except StopIteration:
         where, got, rule = f"{path}: run_id", "a run that is not of the experiment", "a run is one of the plan's"
     except ValidationError as error:

@@ -1,11 +1,11 @@
-"""The client libraries that can be tested, one record each: the protocol that it speaks, and what may be set of it.
+"""The client libraries that can be tested, one record each: its protocol, and the settings that are allowed.
 
-Which of a library's own settings may an experiment give? Those on its record's list, and no other. Whoever writes an
-experiment does not own the pods in which its clients run. Client libraries have settings that load a library
-(`plugin.library.paths`), run a command (`sasl.kerberos.kinit.cmd`), read a file of the pod and show it to a server
-(`ssl.key.location`), or call an address (`sasl.oauthbearer.token.endpoint.url`); the next release may bring another.
-So what is here was looked at, and says only how messages are sent. What the tester itself rests on (addresses,
-idempotence, time-outs, callbacks) is not here either. How to authenticate is no setting: it comes from a Secret.
+An experiment may give a library only the settings on its record's list. The author of an experiment does not own the
+pods in which its clients run. Client libraries have settings that load a library (`plugin.library.paths`), run a
+command (`sasl.kerberos.kinit.cmd`), read a file of the pod and show it to a server (`ssl.key.location`), or call an
+address (`sasl.oauthbearer.token.endpoint.url`); the next release may add another. So every listed setting was reviewed,
+and controls only how messages are sent. Settings that the tester depends on (addresses, idempotence, time-outs,
+callbacks) are not listed. Authentication is no setting: it comes from a Secret.
 
 `python -m dedup.experiment.clients` prints the table of docs/experiment.md.
 """
@@ -90,7 +90,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         ),
     )
 }
-"""By library. The first that speaks a protocol is the one that its systems have unless the experiment names another."""
+"""By library. The first of a protocol is its default."""
 
 if TYPE_CHECKING:
     Library = str
@@ -101,8 +101,8 @@ else:
 RULE: Final = "an experiment sets only how messages are sent: nothing that runs code, opens files or names addresses"
 ADVICE: Final = "take it out (docs/experiment.md lists what may be set)"
 SECURITY: Final = ("sasl.", "ssl.", "security.", "https.", "enable.sasl.", "enable.ssl.")
-"""What settings of TLS and log-ins begin with."""
-LOG_IN: Final = "take it out; deploy.existing of the system says how to speak TLS and to log in"
+"""The prefixes of settings for TLS and authentication."""
+AUTHENTICATION: Final = "take it out; TLS and authentication are set in the system's deploy.existing"
 
 
 def speaking(protocol: Protocol) -> tuple[Client, ...]:
@@ -121,9 +121,9 @@ def choices() -> str:
 
 
 def refused(library: Library, properties: Mapping[str, str]) -> PydanticCustomError | None:
-    """The refusal of the first property that is not on the list, below a system; None if all are.
+    """The refusal of a system's first property that is not on the list; None if all are.
 
-    It shows the property's name only, for its value may be a password.
+    It shows only the property's name, for its value may be a password.
     """
     for name in properties:
         if name not in CLIENTS[library].allowed:
@@ -133,7 +133,7 @@ def refused(library: Library, properties: Mapping[str, str]) -> PydanticCustomEr
 
 def _advice(name: str, allowed: Sequence[str]) -> str:
     if name.startswith(SECURITY):
-        return LOG_IN
+        return AUTHENTICATION
     return f'did you mean "{guess}"?' if (guess := meant(name, allowed)) else ADVICE
 
 

@@ -1,9 +1,9 @@
-"""Where a system under test comes from, when it is not deployed in the ordinary way.
+"""Where a system under test comes from, if it is not deployed in the default way.
 
-A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. Or a system is there already, and belongs to somebody.
-It is reached where its clients reach it, over TLS and with a log-in if it asks for that; nothing of it is installed,
-restarted or removed. Keys and passwords are in Secrets of the experiment's own namespace, told by name only; in pods
-they are files at places that the operator chooses.
+A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. Or a system exists already and has another owner. The
+tester connects to it as its clients do, with TLS and authentication if it requires them; it installs, restarts and
+removes nothing there. Keys and passwords are in Secrets of the experiment's own namespace, which the experiment names;
+in pods they are files at paths that the operator chooses.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -17,27 +17,27 @@ from dedup.refusals import refusal
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """As Kafka calls them."""
 TLS_SCHEMES: Final = ("pulsar+ssl://", "https://")
-PLAIN_RULE: Final = "PLAIN sends the password as it is, and whoever hears it may use it"
-TOKEN_RULE: Final = "a token is sent as it is, to both addresses, and whoever hears it may use it"
+PLAIN_RULE: Final = "PLAIN sends the password in clear text, which needs TLS"
+TOKEN_RULE: Final = "a token is sent in clear text to both addresses, which need TLS"
 STRIMZI: Final = "strimzi-kafka"
 """The chart whose brokers are Strimzi's."""
 
 
 class Tls(Part):
-    """TLS, with brokers whose names their certificates have."""
+    """TLS; each broker's certificate must contain its name."""
 
     secret_ref: SecretRef = Field(description="its key ca.crt: the authorities that sign the brokers' certificates")
 
 
 class Sasl(Part):
-    """Kafka's log-in."""
+    """Kafka's authentication."""
 
     mechanism: SaslMechanism = Field(description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, as the listener has it")
     secret_ref: SecretRef = Field(description="its keys username and password")
 
 
 class Token(Part):
-    """Pulsar's log-in, of clients and of the admin interface."""
+    """Pulsar's authentication, for clients and the admin interface."""
 
     secret_ref: SecretRef = Field(description="its key token: a JSON web token, say")
 
@@ -54,9 +54,9 @@ class Existing(Part):
     admin_url: Annotated[str, Field(pattern=ENDPOINT, max_length=300)] | None = Field(
         None, description="Pulsar: its REST interface, http://host:port or https://host:port"
     )
-    tls: Tls | None = Field(None, description="speak TLS; left out: nothing is encrypted")
-    sasl: Sasl | None = Field(None, description="Kafka: log in; left out: nobody asks who we are")
-    token: Token | None = Field(None, description="Pulsar: log in; left out: nobody asks who we are")
+    tls: Tls | None = Field(None, description="use TLS; left out: nothing is encrypted")
+    sasl: Sasl | None = Field(None, description="Kafka: authenticate; left out: no authentication")
+    token: Token | None = Field(None, description="Pulsar: authenticate; left out: no authentication")
 
     @model_validator(mode="after")
     def _tls_where_it_is_spoken(self) -> Self:
@@ -83,7 +83,7 @@ class Existing(Part):
 
 
 class Deploy(Part):
-    """How a system comes about. Without it, one is deployed for the experiment, by the chart named like its kind."""
+    """How a system is deployed. Without it, the chart named like its kind deploys one for the experiment."""
 
     existing: Existing | None = Field(
         None, description="it is there already (Kubernetes only; `dedup run` starts its own)"

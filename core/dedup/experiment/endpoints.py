@@ -2,9 +2,9 @@
 
 A system under test has two sides. Clients under test take the *client* path, which leads through Toxiproxy whenever
 the experiment needs it, so that their connections can be slowed and cut. The tester itself (creating topics, reading
-end positions, moving leaders) takes the *direct* path, which no fault of the network ever touches. Whoever injects a
-kill also needs each broker's process. On this machine its keeper's status file says which process is running now, and
-the hold file tells the keeper when to start it again; in a cluster it is a container of a pod, which the kubelet keeps.
+end positions, moving leaders) takes the *direct* path, which no network fault affects. The fault `kill` also needs each
+broker's process. On this machine its keeper's status file names the process that is running now, and the hold file sets
+when the keeper starts it again; in a cluster it is a container of a pod, which the kubelet restarts.
 """
 
 from pathlib import Path
@@ -17,16 +17,16 @@ from dedup.experiment.systems import Protocol
 
 
 class Security(BaseModel):
-    """How a system wants to be spoken to: files by name, never what is in them. By default: as anybody, in the open."""
+    """A system's TLS and authentication: names of files, never their content. Default: neither."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ca: Path | None = None
     """The authorities that sign the brokers' certificates (PEM); None: no TLS."""
     sasl: SaslMechanism | None = None
-    """Kafka's log-in; None: there is none."""
+    """Kafka's authentication; None: there is none."""
     login: Path | None = None
-    """The folder with the files `username` and `password`, where there is a log-in."""
+    """The folder with the files `username` and `password`, if there is authentication."""
     token: Path | None = None
     """The file with the token of Pulsar's clients and of its admin interface; None: there is none."""
 
@@ -63,13 +63,13 @@ class Broker(BaseModel):
     proxy: str | None = None
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None
-    """The port of that proxy: the one that clients are told."""
+    """The port of that proxy, which clients connect to."""
     status_file: Path | None = None
     """Written by the broker's keeper: its process now, its starts and its exits. None where there is no keeper."""
     hold_file: Path | None = None
-    """Read by the broker's keeper: until when a process that was killed on purpose stays down."""
+    """Read by the broker's keeper: the time until which a process that was killed on purpose stays down."""
     pod: BrokerPod | None = None
-    """Where it runs in a cluster; None on this machine, and for a system whose pods are not ours to touch."""
+    """Where it runs in a cluster; None on this machine, and for a system whose pods we must not change."""
     admin_url: str | None = None
     """The broker's own REST address (Pulsar)."""
 
@@ -95,9 +95,9 @@ class Endpoints(BaseModel):
     topic_prefix: str = ""
     """What the names of our topics begin with, on a system that others use as well."""
     brokers: list[Broker]
-    """None of a system that is there already: whoever leads a run asks the system who they are."""
+    """Empty for a system that is there already: the conductor of a run asks the system for its brokers."""
     bookies: list[Broker] = []
-    """Pulsar's storage, as far as it is ours to strike: `id` is the address by which brokers know it."""
+    """Pulsar's storage, if faults may strike it: `id` is the address by which brokers know it."""
 
     def broker(self, broker_id: str) -> Broker:
         """The broker of that id; KeyError when there is none."""

@@ -1,7 +1,7 @@
 """The plan: systems × variants × runs, each with a seed, in the order in which they are done.
 
-Control and treatment runs alternate in pairs whose order is shuffled by the experiment's seed, so that whatever
-drifts while an experiment runs (a warm cache, a busy neighbour) falls on both alike (docs/design.md §7).
+Control and treatment runs alternate in pairs, and the experiment's seed shuffles the order of each pair. So changes
+during an experiment (a warm cache, a busy neighbour) affect both equally (docs/design.md §7).
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def runs_of(runs: tuple[Run, ...], system: str) -> tuple[Run, ...]:
 
 
 def out_of_reach(experiment: Experiment) -> str | None:
-    """Why no run of the experiment can make it pass, known before any begins; None if nothing is known."""
+    """Why the experiment cannot pass, whatever its runs show; None if it can."""
     spec = experiment.spec
     if (confidence := spec.confidence_percent) is None:
         return None

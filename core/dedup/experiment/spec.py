@@ -36,7 +36,7 @@ from dedup.refusals import meant, readable, refusal, short
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
 MAX_RUNS: Final = 10_000
-"""Of all systems and variants together. Whoever decides the next step holds the whole plan, for many experiments."""
+"""Of all systems and variants together. The operator holds the whole plan in memory, for many experiments."""
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
     (
@@ -44,9 +44,9 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromk
         *(kind.key for kind in KINDS if not kind.in_every_digest),
     )
 )
-"""Keys of the spec, its systems, workload and faults that are younger than the digest: defaults do not enter it."""
+"""Keys of the spec, its systems, workload and faults that are newer than the digest: it leaves out their defaults."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
-"""Keys of the spec that say where and when, and nothing of what the experiment does."""
+"""Keys of the spec that set where and when the experiment runs, and not what it does."""
 _CHANGES: Final = "the command line's changes"
 
 
@@ -239,7 +239,7 @@ class Spec(Part):
     @model_validator(mode="before")
     @classmethod
     def _percent(cls, written: Any) -> Any:
-        """0.95 is a share that somebody wrote for 95 %."""
+        """Refuse a fraction such as 0.95, which means 95 %."""
         asked = written.get("confidencePercent") if isinstance(written, dict) else None
         if isinstance(asked, float) and 0.5 <= asked < 1:
             raise refusal(
@@ -312,7 +312,7 @@ class Spec(Part):
         return [fault.name for fault in self.faults if fault.privileged]
 
     def _check_faults_possible(self) -> None:
-        """What a fault strikes must be there in every system, and what it needs must be granted."""
+        """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
         lacking = {
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
@@ -348,7 +348,7 @@ class Spec(Part):
             )
 
     def _check_run_names(self) -> None:
-        """A run is named after its system and variant, and "a-b" + "c" would be called as "a" + "b-c" is."""
+        """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""
         seen: dict[str, str] = {}
         for system in self.systems:
             for index, variant in enumerate(self.variants):
@@ -399,9 +399,9 @@ class Experiment(Part):
     def with_changes(
         self, *, runs: int | None = None, messages: int | None = None, systems: Sequence[str] = ()
     ) -> "Experiment":
-        """The same experiment, smaller: what `dedup run --runs --messages --system` asks for.
+        """The same experiment, smaller, for `dedup run --runs --messages --system`.
 
-        SpecificationError names the option that cannot be.
+        SpecificationError names the option that is wrong.
         """
         document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         spec = document["spec"]
@@ -436,7 +436,7 @@ class Experiment(Part):
                 where="--messages",
                 got=str(messages),
                 rule=f"fault {last.name} begins at message {last.at.message}, and must begin while messages are sent",
-                todo=f"ask for {last.at.message} at the least, better twice as many, or lower the fault's at.message",
+                todo=f"ask for at least {last.at.message}, better twice as many, or lower the fault's at.message",
             )
 
 
@@ -466,7 +466,7 @@ def _known_schema() -> dict[str, Any]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without pydantic's invented titles, and with default durations as they are written."""
+    """A schema without pydantic's generated titles, and with default durations as in a file."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

@@ -1,24 +1,24 @@
-"""The stage machine: what to do next, decided from what was recorded and what is observed.
+"""The stage machine: it decides the next step from the recorded state and the observation.
 
 An experiment is a schedule of tasks, one after the other: provision a system, then for each of its runs prepare,
 produce, settle and consume, tear the system down; when all systems are done, verify and report. The machine keeps a
 `State` that says which task is current and whether its start was intended. A step is always the same: observe the
-task, decide (a pure function), record the decision, act. Since the intent is recorded before the act, a crash at any
-point leaves a state from which the same step can be taken again; nothing depends on memory. A cancellation is the other
-way round: it is done before the state moves on, since afterwards nobody would look at the task again.
+task, decide (a pure function), record the decision, act. The intent is recorded before the action, so after a crash at
+any point the same step can be repeated; nothing depends on memory. A cancellation comes before the record, since the
+machine does not look at the task again afterwards.
 
-A run that was interrupted is done again from its start, as a new attempt. Its system may be gone too; then that is
-brought back first, by the same steps as at the beginning. Both are bounded: what fails to begin again and again, fails.
-What is left of an interrupted run may need its time to end, and no other run begins beside it; that is bounded too.
+A run that was interrupted is done again from its start, as a new attempt. If its system is gone too, it is provisioned
+again first. Both are bounded: after too many restarts the task fails. The rest of an interrupted run may take some time
+to end, and no other run begins meanwhile; that time is bounded too.
 
-A run whose faults missed its traffic is replaced by a new attempt, within the budget of `spec.replacements`. That they
-missed is known before its topic is read, and nothing else decides: nobody can choose among results.
+A run whose faults missed its traffic is replaced by a new attempt, within the budget of `spec.replacements`. The miss
+is known before its topic is read, and is the only criterion: results cannot be selected.
 
-A run that failed by itself was not interrupted. It is done again only when somebody resumes, and only if it had not
-sent a message yet: otherwise its failure is its result (dedup/judgement/endings.py).
+A run that failed by itself was not interrupted. It is done again only when the experiment is resumed, and only if it
+had not sent a message yet: otherwise its failure is its result (dedup/judgement/endings.py).
 
 The same machine drives the local lab, which keeps its state in the results folder, and the operator, which keeps it in
-the resource's status. What they do differently stands behind the `Platform` protocol.
+the resource's status. Where they differ, they implement the `Platform` protocol.
 """
 
 import time
@@ -38,7 +38,7 @@ POLL_S: Final = 0.5
 FAILED_RUNS_IN_A_ROW: Final = 3
 MAX_RESTARTS: Final = 20
 KEPT_SCHEDULES: Final = 8
-"""The largest takes a few megabytes, and an operator's workers look at few experiments at a time."""
+"""The largest takes a few megabytes, and an operator works on few experiments at a time."""
 
 
 class Stage(StrEnum):
@@ -67,7 +67,7 @@ class Task(NamedTuple):
 
 
 class State(Record):
-    """Where an experiment stands: small at any number of runs, since finished runs live in their folders."""
+    """The progress of an experiment: small at any number of runs, since finished runs are in their folders."""
 
     digest: str
     cursor: int = 0
@@ -83,7 +83,7 @@ class State(Record):
 
 
 class Status(StrEnum):
-    """What a platform can say of a task."""
+    """The status of a task, as a platform observes it."""
 
     ABSENT = "Absent"
     UNPROVISIONED = "Unprovisioned"
@@ -118,26 +118,26 @@ class Platform(Protocol):
     """Who does the work: local processes, or Kubernetes."""
 
     def observe(self, task: Task, attempt: int) -> Observation:
-        """What can be seen of the task now; never waits.
+        """The task's status now; never waits.
 
-        A task that is done says so whatever became of its system. A run that has its result (a history, or a failure
-        after its first message) is never repeated: all its tasks are done. UNPROVISIONED is for a run's task whose
-        system is not there; PROVISION of that system must then not be DONE. BLOCKED is for a run that is not there and
-        must not begin yet, because another one still ends; the message says which.
+        A task that is done is DONE, whatever the state of its system. A run that has its result (a history, or a
+        failure after its first message) is never repeated: all its tasks are DONE. UNPROVISIONED: the system of a run's
+        task is gone; PROVISION of that system must then not be DONE. BLOCKED: a run must not begin yet, because
+        another one has not ended; the message names it.
         """
 
     def start(self, task: Task, attempt: int) -> None:
         """Start the task and return. Starting one that runs already changes nothing."""
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
-        """End the task and whatever it started; what it recorded is kept, and so is the reason."""
+        """End the task and all that it started; keep its records, and record the reason."""
 
     def wait(self, timeout_s: float) -> None:
         """Return when something may have changed, or after the time."""
 
 
 class _Asked:
-    """An experiment, the same as any other with its digest."""
+    """An experiment that is equal to every other one with its digest."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment, self._digest = experiment, experiment.digest()
@@ -152,7 +152,7 @@ class _Asked:
 def schedule(experiment: Experiment) -> tuple[Task, ...]:
     """Every task of the experiment in order. A system is torn down as soon as its own runs are done.
 
-    It is kept for a while: an operator asks for it at every look, and the largest takes 0.2 s to make.
+    It is cached: an operator needs it in every reconciliation, and the largest takes 0.2 s to make.
     """
     return _scheduled(_Asked(experiment))
 
@@ -238,10 +238,10 @@ def decide(
 
 
 def rewound(tasks: tuple[Task, ...], state: State, over: Collection[str]) -> State:
-    """Where to go on when somebody resumes an experiment of which something had failed.
+    """The state in which to resume an experiment after failures.
 
-    At the first run that has no result yet, else at Verify. `over` are the runs that have one: the platform says of
-    their stages that they are done, and of the others how many attempts they have had.
+    It is at the first run that has no result yet, else at Verify. `over`: the runs that have one. The platform observes
+    their stages as done, and reports how many attempts the others have had.
     """
     if not state.failures:
         return state
@@ -328,7 +328,7 @@ def _repeated(tasks: tuple[Task, ...], state: State) -> State:
 
 
 def _replaced(tasks: tuple[Task, ...], state: State, attempts: int) -> State:
-    """A run that is done from its start again, as a new attempt beside the one whose faults missed."""
+    """The run from its start, as a new attempt beside the one whose faults missed."""
     return _with(
         state,
         cursor=_first_of(tasks, state.cursor),
@@ -363,7 +363,7 @@ def _failure(tasks: tuple[Task, ...], state: State, failure: str) -> Decision:
 
 
 def _after_failure(tasks: tuple[Task, ...], state: State, failure: str) -> State:
-    """A failed run costs that run; a system that cannot be used costs its remaining runs; nothing stops the report."""
+    """Skip the rest of a failed run, or all remaining runs of a system that cannot be used; never skip the report."""
     task, _ = current(tasks, state)
     in_a_row = state.failed_in_a_row + (1 if task.run_id else 0)
     cursor = state.cursor + 1

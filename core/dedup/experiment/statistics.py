@@ -1,15 +1,15 @@
-"""How much a number of runs is worth, in exact arithmetic.
+"""What a number of runs proves, in exact arithmetic.
 
-Two questions are asked. *Could the control's duplicates be chance?* Fisher's exact test answers it: if duplicates fell
-on runs without regard to deduplication, how likely would the control have at least as many runs with copies as it had?
+There are two questions. *Could the control's duplicates be chance?* Fisher's exact test answers it: if duplicates did
+not depend on deduplication, how likely would the control have at least as many runs with copies as it had?
 *Which rates of bad runs are excluded?* If a run went wrong with probability r, then at most k bad runs of n would be
 seen with a probability that falls as r rises; the largest r for which it is still 5 % bounds the rate (Clopper and
 Pearson, one-sided). For k = 0 that is 1 - 0.05^(1/n), about 3/n for large n. Both count runs, never messages: the
 million messages of one run share one fault and are one observation. And both assume that runs are independent of each
 other, each going wrong with the same probability.
 
-Probabilities are fractions, because a boundary case is a common one: three duplicating control runs against three clean
-ones give exactly 1/20, which is enough for 95 % and would not be after rounding the wrong way.
+Probabilities are fractions, because boundary cases are common: three control runs with copies against three clean
+treatment runs give exactly 1/20, which is enough for 95 %; a rounding error could make it too little.
 """
 
 from fractions import Fraction
@@ -18,14 +18,14 @@ from math import comb, exp, log, log1p, pow
 BOUND_PERCENT = 95
 """The confidence of `rate_bound`, fixed by docs/design.md §7."""
 BISECTIONS = 60
-"""So many halvings of an interval leave nothing that a float could show."""
+"""After so many halvings an interval is smaller than a float can show."""
 
 
 def fisher_p(control_with: int, control_runs: int, treatment_with: int, treatment_runs: int) -> Fraction:
     """One-sided p of Fisher's exact test that the control has more runs with copies than the treatment has.
 
     `control_with` of `control_runs` had copies, `treatment_with` of `treatment_runs` had. With no runs on either side
-    nothing can be told and p is 1. ValueError for counts that no experiment can have.
+    p is 1. ValueError for counts that no experiment can have.
     """
     if not (0 <= control_with <= control_runs and 0 <= treatment_with <= treatment_runs):
         raise ValueError(

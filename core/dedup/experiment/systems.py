@@ -1,8 +1,8 @@
-"""The messaging systems that can be tested: one record a product, and the protocol that each speaks.
+"""The messaging systems that can be tested: one record a product, with its protocol.
 
-A product is what gets deployed: it has a key in the experiment, a version, and charts. A protocol is what clients speak
-to it, and several products may share one. So whatever deploys is looked up by product, and whatever only talks to
-brokers (the client library, the tester's admin, the round trip) is looked up by protocol.
+A product is what is deployed: it has a key in the experiment, a version, and charts. Clients use its protocol, and
+several products may share one. So code that deploys is looked up by product, and code that only connects to brokers
+(the client library, the tester's admin, the round trip) by protocol.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Protocol = Literal["kafka", "pulsar"]
 
 
 class Keys(NamedTuple):
-    """The keys of `deploy.existing` that a protocol's clients need, and those that they may have besides."""
+    """The keys of `deploy.existing` that a protocol's clients need, and the optional ones."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 The *control* runs without deduplication and is expected to show duplicates. The *treatment* runs with it and forbids
 them. If duplicates never appear without deduplication, their absence with it proves nothing. So where an experiment has
-both, the switch is off in the one and on in the other: two variants that differ in what is expected of them only, or
-with the switch the wrong way round, compare nothing that anybody asked about.
+both, the switch must be off in the control and on in the treatment: two variants that differ only in their expectation,
+or whose switches are reversed, are no useful comparison.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ TREATMENT_SWITCH: Final = "beside a control (expect: Duplicates), one that forbi
 
 
 def check_switches(variants: Sequence[Variant]) -> None:
-    """Raise a refusal unless every control and every treatment beside it have the switch as they must."""
+    """Raise a refusal if a control beside a treatment has the switch on, or a treatment beside a control has it off."""
     controls = [variant.expect is Expectation.DUPLICATES for variant in variants]
     treatments = [variant.expect.forbids_copies for variant in variants]
     if not (any(controls) and any(treatments)):

@@ -1,6 +1,6 @@
-"""Faults: what an experiment can ask to go wrong, and what the records of a run prove of it.
+"""Faults: the kinds that an experiment can ask for, and what the records of a run prove about them.
 
-Each kind of fault is one module with one class, which declares all that is particular to the kind, and one entry in
-`registry`. Everything else asks the class: the schema, the API server's rules, the rights of a run, the tables of the
-documentation, and `records`, which decides whether a fault of a run has tested anything.
+Each kind of fault is one module with one class, which declares all facts about the kind, and one entry in `registry`.
+The schema, the API server's rules, the rights of a run, and the tables of the documentation are made from the class.
+`records` decides whether a fault of a run has tested anything.
 """

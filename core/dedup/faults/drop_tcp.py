@@ -35,17 +35,17 @@ class DropTCP(FaultKind):
     moves_leader = False
     must_last = True
     docs = Docs(
-        deed="Toxiproxy's `timeout` with no time-out, on one stream or both, at every broker",
+        action="Toxiproxy's `timeout` with no time-out, on one stream or both, at every broker",
         ends="after `duration`",
         target_witness="silence: brokers that answer a ping on the tester's path and not on the clients', when it "
         "begins and when it ends",
         client_witness="disconnects, retries, errors",
         undone_by="a small program that removes the toxics",
-        details="A stream with a hole in it is of no use, so Toxiproxy closes the connections when the toxic is "
-        "taken away: that is when clients notice, if they did not lose patience before. `ToBrokers` makes nothing "
-        "twice, for what was lost was never stored; `ToClients` loses acknowledgements of what was. A broker is "
-        "silent if it does not answer within a second (half the duration if that is shorter, five times the link's "
-        "latency if that is longer).",
+        details="A stream with lost bytes cannot be used, so Toxiproxy closes the connections when it removes the "
+        "toxic: clients that have not timed out notice it then. `ToBrokers` causes no duplicates, for lost messages "
+        "were never stored; `ToClients` loses the acknowledgements of stored messages. A broker is silent if it does "
+        "not answer within a second (half the duration if that is shorter, five times the link's latency if that is "
+        "longer).",
     )
 
     @property

@@ -10,7 +10,7 @@ from dedup.wire.faults import Detail
 
 
 class Victim(StrEnum):
-    """Whose process is killed."""
+    """Which process is killed."""
 
     LEADER = "Leader"
     BOOKIE = "Bookie"
@@ -43,7 +43,7 @@ class Kill(FaultKind):
         ),
     )
     docs = Docs(
-        deed="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
+        action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
         "bookie in the ensemble of the topic's newest ledger",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
@@ -54,10 +54,10 @@ class Kill(FaultKind):
         details="The lab shortens two settings so that a fail-over takes seconds: Kafka's broker session is 6 s (its "
         "default: 9 s), a Pulsar broker's ZooKeeper session 6 s (its default: 30 s). A killed broker loses its "
         "partitions or topics when its session has run out; with a `restartAfter` below that it may be back before. "
-        "With three bookies and an ensemble of three nobody can take a killed bookie's place: writing stands still "
-        "until it is back (seen: 19 s for a `restartAfter` of 15 s), and then goes on in a new ledger. That a bookie "
-        "is *known* to the brokers proves nothing, a dead one is, too; healed means that it takes connections and "
-        "that messages go through.",
+        "With three bookies and an ensemble of three no bookie can replace a killed one: writing stops until it is "
+        "back (observed: 19 s for a `restartAfter` of 15 s), and then continues in a new ledger. A dead bookie can "
+        "still be *known* to the brokers, so that proves nothing; healed means that it accepts connections and that "
+        "messages go through.",
     )
 
     @property

@@ -22,7 +22,7 @@ class KillTCP(FaultKind):
     of_one_broker = False
     moves_leader = False
     docs = Docs(
-        deed="Toxiproxy's `reset_peer` at every broker, in pulses",
+        action="Toxiproxy's `reset_peer` at every broker, in pulses",
         ends="after `duration`",
         target_witness="connections that the broker held and has lost, from the kernel's table of connections",
         client_witness="disconnects, retries, errors",

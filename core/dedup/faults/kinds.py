@@ -1,8 +1,7 @@
 """What a kind of fault declares: its settings, how long it lasts, what it needs, and which witnesses it must have.
 
-A kind is a class below `FaultKind`. Its fields are its settings in an experiment file, its class variables are facts
-about the kind, and its docstring is its description. Nothing else in the project asks which kind a fault is of: it asks
-the kind for these facts.
+A kind is a subclass of `FaultKind`. Its fields are its settings in an experiment file, its class variables are facts
+about the kind, and its docstring is its description. Other code uses these facts and never tests which kind a fault is.
 """
 
 from enum import StrEnum
@@ -23,18 +22,18 @@ EVERYWHERE: Final = (Platform.PROCESSES, Platform.PODS)
 
 
 class Need(StrEnum):
-    """What not every system or experiment has."""
+    """Something that only some systems or experiments have."""
 
     BOOKIES = "bookies"
     """The system stores messages in processes of their own, as only Pulsar does."""
     POLICIES = "policies"
-    """A NetworkPolicy of ours decides alone who reaches a broker. It is left in the cluster until it is healed."""
+    """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
     """The fault may do more than Pod Security's level *restricted* permits."""
 
 
 class Right(NamedTuple):
-    """What a run may do in the brokers' namespace because of a fault; `by_name`: to its own brokers' pods only."""
+    """A right that a fault needs in the brokers' namespace; `by_name`: only for the pods of the run's own brokers."""
 
     group: str
     resource: str
@@ -43,7 +42,7 @@ class Right(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A value of a setting that needs something. Words after `{system}` are for a refusal of ours, `said` for CEL's."""
+    """A value of a setting that has a need. `rule` and `todo` are for our refusal, `said` is for the CEL rule's."""
 
     field: str
     value: StrEnum
@@ -55,9 +54,9 @@ class Choice(NamedTuple):
 
 
 class Docs(NamedTuple):
-    """What docs/faults.md says of a kind, in Markdown: one line for each question, and a paragraph of details."""
+    """The text on a kind in docs/faults.md, in Markdown: one line for each question, and a paragraph of details."""
 
-    deed: str
+    action: str
     ends: str
     target_witness: str
     client_witness: str
@@ -69,31 +68,31 @@ class FaultKind(Part):
     """The settings of one kind of fault, and the facts about the kind."""
 
     key: ClassVar[str]
-    """The key of a fault in an experiment file that chooses this kind."""
+    """The key that chooses this kind in an experiment file."""
     summary: ClassVar[str]
     """The description of that key, in a phrase."""
     docs: ClassVar[Docs]
 
     lasting: ClassVar[str | None] = None
-    """The field that says how many seconds it lasts until it is healed; None: it is over at once."""
+    """The field that holds its duration until the heal, in seconds; None: it is over at once."""
     platforms: ClassVar[tuple[Platform, ...]] = EVERYWHERE
     through_proxy: ClassVar[bool] = False
     """It acts on the clients' connections, so a proxy must stand in their path."""
     on_existing: ClassVar[bool] = False
-    """It can be done to a system that the experiment has not deployed."""
+    """It can be injected into a system that the experiment has not deployed."""
     rights: ClassVar[tuple[Right, ...]] = ()
     choices: ClassVar[tuple[Choice, ...]] = ()
     in_every_digest: ClassVar[bool] = False
-    """The kind is as old as the digest of an experiment, which contains its key even if a fault is of another kind."""
+    """Every digest contains the kind's key, even if a fault is of another kind: the kind is as old as the digest."""
 
     of_one_broker: ClassVar[bool] = True
-    """It strikes one broker, not the connections to all. What a client notices of another broker is not its doing."""
+    """It strikes one broker, not the connections to all. Signs at clients of another broker are not its effect."""
     moves_leader: ClassVar[bool] = True
     """It can make another broker the leader."""
     must_last: ClassVar[bool] = False
     """The target must show the effect a second time, just before the end."""
     effect: ClassVar[str] = "cut off"
-    """What became of the leader, in words."""
+    """The state of the leader, in words."""
 
     @property
     def lasts_s(self) -> float:
@@ -102,18 +101,18 @@ class FaultKind(Part):
 
     @property
     def settings(self) -> dict[str, float | str]:
-        """Its settings, under the names by which its injector writes them down."""
+        """Its settings, under the names that its injector records."""
         given = {name: getattr(self, name) for name in type(self).model_fields if name != "target"}
         return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
 
     @property
     def chosen(self) -> list[Choice]:
-        """Those of its `choices` that its settings make."""
+        """The `choices` that match its settings."""
         return [choice for choice in self.choices if getattr(self, choice.field) == choice.value]
 
     @property
     def all_rights(self) -> list[Right]:
-        """What a run may do because of it, with these settings."""
+        """The rights that it needs, with these settings."""
         return [*self.rights, *(right for choice in self.chosen for right in choice.rights)]
 
     def needs(self, need: Need) -> bool:

@@ -17,11 +17,11 @@ class MoveLeader(FaultKind):
     on_existing = True
     in_every_digest = True
     docs = Docs(
-        deed="reassignment and preferred election (Kafka), unload of the topic's bundle to another broker (Pulsar)",
+        action="reassignment and preferred election (Kafka), unload of the topic's bundle to another broker (Pulsar)",
         ends="at once",
         target_witness="the leader or owner before and after differ",
         client_witness="disconnects, retries, errors, leader changes",
-        undone_by="nobody: there is nothing to undo",
+        undone_by="nothing: there is nothing to undo",
     )
 
     @property

@@ -10,7 +10,7 @@ from dedup.quantities import Seconds
 
 
 class Means(StrEnum):
-    """What keeps packets from passing between brokers."""
+    """What blocks packets between brokers."""
 
     NET_FILTER = "NetFilter"
     NETWORK_POLICY = "NetworkPolicy"
@@ -54,8 +54,8 @@ class Partition(FaultKind):
         ),
     )
     docs = Docs(
-        deed="`NetFilter`: nftables rules in the leader's pod drop what comes from or goes to the other brokers and "
-        "bookies; `NetworkPolicy`: a policy that lets it talk with everyone else",
+        action="`NetFilter`: nftables rules in the leader's pod drop packets from and to the other brokers and "
+        "bookies; `NetworkPolicy`: a policy that allows its connections to all other pods",
         ends="after `duration`",
         target_witness="`NetFilter`: packets that the kernel counted as dropped; `NetworkPolicy`: a shell in the "
         "broker's container could connect to each of the others before, and to none after; either way when it begins "
@@ -67,12 +67,11 @@ class Partition(FaultKind):
         "policy",
         details="A partition cuts off the leader's own side only where both ends are brokers or bookies: clients, "
         "ZooKeeper and the tester still reach it. The container that drops packets is added to every broker while "
-        "the fault is armed, since who will lead is not known yet; Kubernetes has no way to remove it, so it sleeps "
-        "until its time is over. A namespace that forbids it, one whose Pod Security level is not *privileged*, "
-        "refuses it then, in the API server's words, and the fault is never armed: the run is an error. A network "
-        "that does not enforce policies leaves every connection open: the fault says `no_effect`, and the run is "
-        "inconclusive. Pods that are not there, or do not consent, are found while the fault is armed, too: then it "
-        "never is.",
+        "the fault is armed, since the future leader is not known yet; Kubernetes cannot remove it, so it sleeps until "
+        "its time is over. A namespace whose Pod Security level is not *privileged* refuses it; the message is the "
+        "API server's, the fault is not armed, and the run is an error. A network that does not enforce policies "
+        "leaves every connection open: the fault reports `no_effect`, and the run is inconclusive. If pods are "
+        "missing, or do not consent, the fault is not armed either.",
     )
 
     @property

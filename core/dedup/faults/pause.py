@@ -9,7 +9,7 @@ from dedup.quantities import Seconds
 
 
 class Pause(FaultKind):
-    """Stop the process of the broker that leads the partition or owns the topic for a time; its connections stay."""
+    """Stop, for a time, the process of the broker that leads the partition or owns the topic; its connections stay."""
 
     target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
     duration_s: Seconds = Field(alias="duration", ge=1, le=600, description="how long, at least 1s and at most 10m")
@@ -20,7 +20,7 @@ class Pause(FaultKind):
     must_last = True
     effect = "stopped"
     docs = Docs(
-        deed="SIGSTOP for the process of the broker that leads the partition or owns the topic",
+        action="SIGSTOP for the process of the broker that leads the partition or owns the topic",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
         client_witness="disconnects, retries, errors, leader changes",
@@ -28,9 +28,9 @@ class Pause(FaultKind):
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
         "requests are accepted by the kernel, and nothing answers. When its session with the controllers has run out "
-        "(6 s in the lab) another broker leads. The paused one does not know it: it goes on as the leader until it "
-        "is told, with the requests that came meanwhile. With a `duration` below the session's no other broker takes "
-        "over, and clients with patience may notice nothing: then the run is inconclusive. In a pod the process must "
+        "(6 s in the lab) another broker leads. The paused one does not know it: it continues as the leader, with "
+        "the requests that came meanwhile, until it learns of the other. With a `duration` below the session's no "
+        "other broker takes over; if clients notice nothing, the run is inconclusive. In a pod the process must "
         "not be the container's first, which a signal from inside cannot stop; under tini, as in our charts and "
         "Strimzi's, it is not.",
     )

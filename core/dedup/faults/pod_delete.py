@@ -23,15 +23,15 @@ class PodDelete(FaultKind):
     platforms = (Platform.PODS,)
     rights = (Right("", "pods", ("delete",), by_name=True),)
     docs = Docs(
-        deed="deletion of the pod of that very name",
+        action="deletion of the pod by its name",
         ends="when another pod of that name runs the broker",
         target_witness="the pod with that UID is gone, or its broker's container has ended",
         client_witness="disconnects, retries, errors, leader changes",
-        undone_by="nobody: controllers make a new pod at once",
+        undone_by="the pod's controller, which makes a new pod at once",
         details="A deleted pod of a broker without a volume loses its data; the other replicas have it. A broker "
-        "that has time hands its leadership over before it ends: that is the first sign, at which the producer "
-        "stamps its counters, and the end of the pod is the proof. A `gracePeriod` of `0s` is one second, for with "
-        "none the API server forgets the pod at once and nobody tells when its containers have ended.",
+        "that has time hands its leadership over before it ends: at this first sign the producer records its counters, "
+        "and the end of the pod is the proof. A `gracePeriod` of `0s` is one second: with none the API server "
+        "deletes the pod object at once, and the end of its containers cannot be observed.",
     )
 
     @property

@@ -1,7 +1,7 @@
-"""The kinds of faults that there are, and `Fault`, which is one of them with its time: the part of an experiment file.
+"""All kinds of faults, and `Fault`, the part of an experiment file that holds one of them with its time.
 
-A new kind is one module beside this one and one entry in `KINDS`, and one module of `dedup_runners.chaos.faults`, which
-does it. `Fault` has one key for each kind, of which exactly one is given.
+A new kind is one module beside this one, one entry in `KINDS`, and one module of `dedup_runners.chaos.faults`, which
+injects it. `Fault` has one key for each kind, of which exactly one is given.
 """
 
 from typing import TYPE_CHECKING, Final, Self
@@ -22,7 +22,7 @@ from dedup.refusals import refusal
 KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause)
 
 LATENCY_FAULT: Final = "latency"
-"""The system's own network latency: it is done and witnessed as a fault is, but is no kind of fault."""
+"""The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""
 
 
 def _field(kind: type[FaultKind]) -> str:
@@ -51,7 +51,7 @@ class _Fault(Part):
 
     @property
     def given(self) -> FaultKind:
-        """The one kind that is given, with its settings: what is particular to the kind is asked of this object."""
+        """The one kind that is given, with its settings and facts."""
         found = next(found for kind in KINDS if (found := getattr(self, _field(kind))) is not None)
         assert isinstance(found, FaultKind)
         return found
@@ -89,10 +89,10 @@ else:
 
 
 def possible_on_existing() -> str:
-    """The keys of the kinds that can be done to a system that is there already, in words."""
+    """The keys of the kinds that can be injected into an existing system, in words."""
     return " or ".join(kind.key for kind in KINDS if kind.on_existing)
 
 
 def kind_of(key: str) -> type[FaultKind] | None:
-    """The kind with that key; None for the link's latency, and for a kind that another version of dedup knows."""
+    """The kind with that key; None for the link's latency, and for a kind of another version of dedup."""
     return next((kind for kind in KINDS if kind.key == key), None)

@@ -71,7 +71,7 @@ def _section(kind: type[FaultKind]) -> Iterator[str]:
     for setting in _settings(kind):
         default = "" if setting.default is None else f" Default: `{setting.default}`."
         yield f"- Setting `{setting.key}`: {setting.meaning}.{default}"
-    yield f"- Deed: {docs.deed}."
+    yield f"- Action: {docs.action}."
     yield f"- Ends: {docs.ends}."
     yield f"- Target's witness: {docs.target_witness}."
     yield f"- Client's witness: {docs.client_witness}."

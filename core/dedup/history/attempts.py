@@ -1,9 +1,9 @@
-"""Where the attempts of a run lie, and what became of each: `runs/RUN/attempt-N/` below the experiment's place.
+"""Where the attempts of a run lie, and how each ended: `runs/RUN/attempt-N/` below the experiment's place.
 
-It is the same in `dedup run`'s results folder and in a cluster's store, so that whoever reports need not know where the
-runs were done. An attempt is *finished* when its manifest is there, which is written last. One that could not go on
-says why in `failure.json`, and whether it was interrupted or failed by itself (dedup/judgement/endings.py). One without
-either was interrupted: its writer was killed. A system that could not be had says so in `logs/SYSTEM/`.
+The layout is the same in `dedup run`'s results folder and in a cluster's store, so a report needs no knowledge of where
+the runs were done. An attempt is *finished* when its manifest is there, which is written last. An attempt that could
+not continue has a `failure.json`: why, and whether it was interrupted or failed by itself (dedup/judgement/endings.py).
+An attempt with neither was interrupted: its writer was killed. A system that failed has its reason in `logs/SYSTEM/`.
 """
 
 import re
@@ -27,7 +27,7 @@ _ATTEMPT: Final = re.compile(r"attempt-([1-9][0-9]*)")
 
 
 class Attempt(NamedTuple):
-    """One attempt of a run that was begun. `rows`: some of what it sent was written down."""
+    """One attempt of a run that was begun. `rows`: some of its sends were recorded."""
 
     number: int
     folder: Place
@@ -41,7 +41,7 @@ def folder_of(root: Place, run_id: str, number: int) -> Place:
 
 
 def attempts_of(root: Place, run_id: str) -> list[Attempt]:
-    """Every attempt of a run that was begun, oldest first; one look at the names below the run's folder."""
+    """Every attempt of a run that was begun, oldest first; it lists the names below the run's folder once."""
     folder = root / RUNS / run_id
     with reached(folder):
         names = below(folder)
@@ -60,13 +60,13 @@ def attempts_of(root: Place, run_id: str) -> list[Attempt]:
 
 
 def ending_of(attempt: Attempt) -> Ending:
-    """How an attempt that is not finished ended. Of what is in doubt, the worse: that it sent, and failed by itself."""
+    """How an unfinished attempt ended. In doubt it is assumed that it sent a message, and that it failed by itself."""
     sent = attempt.rows or _started(attempt.folder)
     with reached(attempt.folder):
         try:
-            said = Failure.model_validate_json((attempt.folder / Failure.FILE).read_bytes())
-            kind = Kind.INTERRUPTED if said.kind == Kind.INTERRUPTED else Kind.FAILED
-            return Ending(kind=kind, sent=sent or said.sent, reason=said.reason)
+            record = Failure.model_validate_json((attempt.folder / Failure.FILE).read_bytes())
+            kind = Kind.INTERRUPTED if record.kind == Kind.INTERRUPTED else Kind.FAILED
+            return Ending(kind=kind, sent=sent or record.sent, reason=record.reason)
         except FileNotFoundError:
             return Ending(kind=Kind.INTERRUPTED, sent=sent)
         except ValidationError:
@@ -75,9 +75,9 @@ def ending_of(attempt: Attempt) -> Ending:
 
 
 def result_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt that is the run's result, with a history or without; None while the run may be done (again).
+    """The attempt that is the run's result, with or without a history; None while the run may be done (again).
 
-    A history whose faults missed is the result as long as no other attempt has replaced it.
+    A history whose faults missed is the result until another attempt replaces it.
     """
     for index, each in enumerate(attempts):
         is_last = index == len(attempts) - 1
@@ -87,7 +87,7 @@ def result_of(attempts: Sequence[Attempt]) -> Attempt | None:
 
 
 def missed_of(attempt: Attempt) -> tuple[str, ...]:
-    """Why the faults of a finished attempt tested nothing, as its manifest says; nothing if that cannot be read."""
+    """Why the faults of a finished attempt tested nothing, from its manifest; empty if that cannot be read."""
     try:
         return read_manifest(attempt.folder).missed
     except EvidenceError:
@@ -95,18 +95,18 @@ def missed_of(attempt: Attempt) -> tuple[str, ...]:
 
 
 def note_ending(folder: Path, stage: str, reason: str, kind: Kind) -> None:
-    """Say beside what an attempt recorded why it has no history. What was said first stands."""
+    """Record in an attempt's folder why it has no history. The first record stays."""
     path = folder / Failure.FILE
     if path.exists() or (folder / MANIFEST).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     rows = any((folder / "sent").glob("*"))
-    said = Failure(stage=stage, reason=reason, kind=kind, sent=rows or _started(folder))
-    write_whole(path, said.model_dump_json(indent=1))
+    record = Failure(stage=stage, reason=reason, kind=kind, sent=rows or _started(folder))
+    write_whole(path, record.model_dump_json(indent=1))
 
 
 def failure_of_system(root: Place, system: str) -> str | None:
-    """Why a system could not be had, if that was said."""
+    """Why a system could not be provisioned or used, if that was recorded."""
     folder = root / LOGS / system
     with reached(folder):
         try:
@@ -118,7 +118,7 @@ def failure_of_system(root: Place, system: str) -> str | None:
 
 
 def _started(folder: Place) -> bool:
-    """Whether the producer's stamps say that it began to send, or might say so."""
+    """Whether the producer's marks show that it began to send, or have a line that cannot be read."""
     with reached(folder):
         try:
             lines = (folder / Mark.FILE).read_text(errors="replace").splitlines()

@@ -1,9 +1,9 @@
-"""The history: what was sent, what the client was told, and what was read back.
+"""The history: what was sent, the outcome of each send, and what was read back.
 
 A history is the product (style.md, rule 1): judges read only it, so any verdict can be recomputed offline. It is a
 folder of closed Parquet segments and a manifest that is written last. This file holds the schemas, the names, and the
-check that decides whether a folder may be judged at all: every segment named by the manifest is there, with the bytes
-and the rows that were recorded, and nothing is there that the manifest does not name.
+check that decides whether a folder may be judged: every segment that the manifest names is there, with the recorded
+bytes and rows, and nothing else is there.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ SCHEMA_VERSION: Final = 1
 OPEN_SUFFIX: Final = ".open"
 MANIFEST: Final = "manifest.json"
 VERIFICATION: Final = "verification.json"
-"""What judges said of a history; it lies beside the evidence and is no part of it."""
+"""The judges' answers on a history; the file lies beside the evidence and is no part of it."""
 
 TABLES: Final = ("sent", "outcomes", "received")
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
-    """No column can lack a value, and a file says so: it is read in two thirds of the time."""
+    """A schema without nulls: such a file is read in two thirds of the time."""
     return pa.schema([pa.field(name, type_, nullable=False) for name, type_ in columns.items()])
 
 
@@ -45,15 +45,15 @@ CLOCK_SENT: Final = 0
 CLOCK_ACKNOWLEDGED: Final = 1
 
 EXACT: Final = {b"dedup.statistics": b"exact"}
-"""What a file's footer says of statistics that our writer made."""
+"""The mark in a file's footer: our writer made the statistics."""
 OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer with the settings every segment has: delta-encoded integers under zstd.
 
-    Columns that are often constant have statistics, so that a reader need not unpack them (engine/chunks.py). A
-    mark says that they are ours: no others are believed.
+    Columns that are often constant have statistics, so that a reader need not unpack them (engine/chunks.py). Readers
+    use statistics only if the file has the mark EXACT.
     """
     writer = pq.ParquetWriter(
         path,
@@ -71,7 +71,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def same_columns(found: pa.Schema, table: str) -> bool:
-    """Whether these are the columns of a table of SCHEMAS; older histories did not say that no value is missing."""
+    """Whether these are the columns of a table of SCHEMAS; columns of older histories are nullable."""
     return [(field.name, field.type) for field in found] == [(field.name, field.type) for field in SCHEMAS[table]]
 
 
@@ -114,12 +114,12 @@ def read_manifest(folder: Place) -> Manifest:
         ) from None
     except OSError as error:
         if in_store(folder):
-            raise  # a store that does not answer says nothing about the folder
+            raise  # a store that does not answer proves nothing about the folder
         raise EvidenceError(
             where=str(path),
             got=error.strerror or type(error).__name__,
             rule="a run folder holds a manifest.json that can be read",
-            todo="give the path of a run folder, or mend its permissions",
+            todo="give the path of a run folder, or correct its permissions",
         ) from None
     except ValidationError as error:
         raise _unusable(path, error) from None
@@ -146,13 +146,13 @@ def _unusable(path: Place, error: ValidationError) -> EvidenceError:
 
 
 def damages(folder: Place, manifest: Manifest) -> list[str]:
-    """What keeps this folder from being evidence: one line a damage, none if it is whole."""
+    """Why this folder is no evidence: one line a damage, none if it is whole."""
     in_files = [damage for segment in manifest.files for damage in damages_of(folder, segment)]
     return in_files + omissions(folder, manifest)
 
 
 def omissions(folder: Place, manifest: Manifest) -> list[str]:
-    """What the manifest does not say of the folder, or not rightly; no file is opened for it."""
+    """Where the manifest and the names in the folder differ; no file is opened."""
     found = []
     named = {segment.path for segment in manifest.files}
     names = below(folder)
@@ -171,7 +171,7 @@ def omissions(folder: Place, manifest: Manifest) -> list[str]:
 
 
 def damages_of(folder: Place, segment: Segment) -> list[str]:
-    """What keeps one file from being what the manifest recorded."""
+    """How one file differs from what the manifest recorded."""
     path = folder / segment.path
     try:
         found = path.stat()
@@ -192,7 +192,7 @@ def damages_of(folder: Place, segment: Segment) -> list[str]:
 
 
 def _strange_columns(path: Place, name: str) -> list[str]:
-    """A file that was recorded as it is, but by another program or a newer one."""
+    """The damage of a file that another program, or a newer one, has written."""
     table = name.split("/")[0].removesuffix(".parquet")
     try:
         with parquet(path) as file:

@@ -1,13 +1,13 @@
-"""A history of one's own: a folder with a pair of CSV files that any harness can write.
+"""A history that another program recorded: a folder with a pair of CSV files.
 
-`sent.csv` says what was sent and what the client was told, `received.csv` what was read, in the order of arrival
-(docs/history.md). Judges read one format only, so a pair is turned, batch by batch and in bounded memory, into the
-tables of a run folder and is then judged like any other: there is no second set of rules.
+`sent.csv` holds the sends and their outcomes, `received.csv` the messages read, in the order of arrival
+(docs/history.md). Judges read one format only. So a pair is converted, batch by batch and in bounded memory, into the
+tables of a run folder, and the same rules judge it.
 
-Files that people bring are damaged in ways that ours are not, and what cannot be read must never be half-read: every
-line has to be what the header promises, to the line end of the last one. Columns that the header need not name are not
-read. A pair that comes with a manifest is held against it. One without gets a manifest made from its rows; what those
-prove when nothing says that they are all there, dedup/judgement/bare.py tells.
+Such files can be damaged in other ways than ours, and a file must never be read in part: every line must have the
+columns of the header, and the last line must have a line end. Optional columns of other names are not read. A pair that
+comes with a manifest is checked against it. A pair without one gets a manifest made from its rows; what such rows
+prove is in dedup/judgement/bare.py.
 """
 
 import csv
@@ -67,9 +67,9 @@ def holds_pair(folder: Place) -> bool:
 
 
 def unpack(folder: Path, into: Path) -> None:
-    """Make `into` a run folder of what the pair in `folder` says; EvidenceError if the pair is no evidence."""
+    """Make `into` a run folder from the pair in `folder`; EvidenceError if the pair is no evidence."""
     headers = {name: _Header.read(folder / name) for name in COLUMNS}
-    _check_company(folder, headers)
+    _check_folder(folder, headers)
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
     if manifest is not None:
         _check_checksums(folder, manifest)
@@ -77,7 +77,7 @@ def unpack(folder: Path, into: Path) -> None:
     _unpack_sent(headers[SENT_CSV], into, found)
     _unpack_received(headers[RECEIVED_CSV], into, found)
     with parquet_writer(into / "clock.parquet", CLOCK):
-        pass  # nobody noted times
+        pass  # a pair has no times
     files = [into / table / "00000.parquet" for table in TABLES] + [into / "clock.parquet"]
     segments = tuple(_segment(into, path) for path in files)
     made = manifest or found.manifest(folder.resolve().name, headers[RECEIVED_CSV].pulsar)
@@ -86,7 +86,7 @@ def unpack(folder: Path, into: Path) -> None:
 
 @dataclass
 class _Header:
-    """The first line of a file, and what the second tells of the form of its positions."""
+    """The first line of a file, and the form of its positions, taken from the second line."""
 
     path: Path
     names: list[str]
@@ -105,7 +105,7 @@ class _Header:
             raise _error(path, "no such file", f"{' and '.join(COLUMNS)} are a pair", "put it there") from None
         except OSError as error:
             got = error.strerror or type(error).__name__
-            raise _error(path, got, "it must be a file that can be read", "mend it or its permissions") from None
+            raise _error(path, got, "it must be a file that can be read", "correct it or its permissions") from None
         if not lines[0]:
             raise _error(path, "an empty file", f"its first line is {wanted}", "write it again, with its rows")
         names, first = (_cells(path, number, line) for number, line in enumerate(lines, 1))
@@ -136,8 +136,8 @@ def _cells(path: Path, number: int, line: bytes) -> list[str]:
         raise _not_utf8(path, number) from None
 
 
-def _check_company(folder: Path, headers: dict[str, _Header]) -> None:
-    """Both files speak of streams or neither does, and no other history lies beside them."""
+def _check_folder(folder: Path, headers: dict[str, _Header]) -> None:
+    """Both files have a column for streams or neither has, and no other history lies beside them."""
     without = [header.path for header in headers.values() if STREAM not in header.names]
     if len(without) == 1:
         raise _error(
@@ -158,7 +158,7 @@ def _check_checksums(folder: Path, manifest: Manifest) -> None:
             folder / MANIFEST,
             "; ".join(found),
             "a manifest beside a CSV pair names both files with their bytes and SHA-256",
-            "restore what was recorded, or take the manifest out (then nothing passes unless it is trusted)",
+            "restore what was recorded, or remove the manifest (then nothing passes unless it is trusted)",
         )
 
 
@@ -192,22 +192,22 @@ def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
         raise _unreadable(header, str(error)) from None
 
 
-def _unreadable(header: _Header, said: str) -> EvidenceError:
-    """Arrow's word on a line it cannot read, in ours."""
-    if found := _NOT_A_ROW.match(said):
+def _unreadable(header: _Header, message: str) -> EvidenceError:
+    """The error for a line that Arrow cannot read, made from Arrow's message."""
+    if found := _NOT_A_ROW.match(message):
         line, wanted, got = found.groups()
         return _error(
             f"{header.path}: line {line}",
             f"{got} columns",
-            f"the header promises {wanted}",
-            "mend the line; if it is the last one, the file was cut off",
+            f"the header has {wanted}",
+            "correct the line; if it is the last one, the file was cut off",
         )
-    if found := _NOT_A_CELL.match(said):
+    if found := _NOT_A_CELL.match(message):
         name, line, got = header.names[int(found[1])], found[2], found[3].removeprefix("invalid value ").strip("'")
         if "\ufffd" in got or "UTF8" in got:
             return _not_utf8(header.path, line)
         return _no_number(header.path, line, name, short(got))
-    return _error(header.path, short(said), "every line is a row of the columns in the header", "write the file again")
+    return _error(header.path, short(message), "every line has the columns of the header", "write the file again")
 
 
 def _not_utf8(path: Path, line: int | str) -> EvidenceError:
@@ -256,26 +256,26 @@ class _Rising:
 
 @dataclass
 class _Found:
-    """What the rows of a pair tell: all that a made manifest is made from."""
+    """What a manifest is made from: sums over the rows of a pair."""
 
-    told: Counter[int] = field(default_factory=Counter)
+    outcomes: Counter[int] = field(default_factory=Counter)
     streams: set[int] = field(default_factory=set)
     received: int = 0
     ends: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By partition and ledger, one more than the last entry read: nobody says that there was another."""
+    """By partition and ledger, one more than the last entry read: no later entry is known."""
 
     def manifest(self, name: str, pulsar: bool) -> Manifest:
-        """A manifest for files that came without one; `streams` have no partition of their own here."""
+        """A manifest for files that came without one; it does not name the partitions of streams."""
         ends: dict[int, dict[int, int]] = {partition: {} for partition in range(len(self.streams))} | self.ends
         producer = ProducerReport(
             complete=True,
             library="",
             library_version="",
             effective_config={},
-            sent=self.told.total(),
-            ok=self.told[0],
-            fail=self.told[1],
-            unknown=self.told[2],
+            sent=self.outcomes.total(),
+            ok=self.outcomes[0],
+            fail=self.outcomes[1],
+            unknown=self.outcomes[2],
             segments=(),
             first_send_ns=0,
             last_acknowledgement_ns=0,
@@ -300,7 +300,7 @@ class _Found:
             variant="",
             run=0,
             seed=0,
-            messages=self.told.total(),
+            messages=self.outcomes.total(),
             streams=len(self.streams),
             topic="",
             versions={},
@@ -315,8 +315,8 @@ def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
     words, rising = pa.array(OUTCOMES), _Rising()
     with _table(into, "sent") as sent, _table(into, "outcomes") as outcomes:
         for line, columns in _batches(header):
-            told = pc.index_in(columns["outcome"], value_set=words)
-            if (wrong := pc.index(pc.is_null(told), True).as_py()) >= 0:
+            outcome = pc.index_in(columns["outcome"], value_set=words)
+            if (wrong := pc.index(pc.is_null(outcome), True).as_py()) >= 0:
                 raise _error(
                     f"{header.path}: line {line + wrong}",
                     short(columns["outcome"][wrong].as_py()),
@@ -324,11 +324,11 @@ def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
                     "write ok for an acknowledgement, fail only if the message provably never left, else unknown",
                 )
             rising.check(header.path, line, columns)
-            nowhere = {"partition": _same(0, len(told)), "ledger": _same(0, len(told))}
-            nowhere |= {"entry": _same(-1, len(told)), "batch": _same(0, len(told))}
+            nowhere = {"partition": _same(0, len(outcome)), "ledger": _same(0, len(outcome))}
+            nowhere |= {"entry": _same(-1, len(outcome)), "batch": _same(0, len(outcome))}
             _write(sent, "sent", columns)
-            _write(outcomes, "outcomes", columns | nowhere | {"outcome": told})
-            found.told.update({each["values"]: each["counts"] for each in pc.value_counts(told).to_pylist()})
+            _write(outcomes, "outcomes", columns | nowhere | {"outcome": outcome})
+            found.outcomes.update({each["values"]: each["counts"] for each in pc.value_counts(outcome).to_pylist()})
             found.streams.update(pc.unique(columns[STREAM]).to_pylist())
 
 

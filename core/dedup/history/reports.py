@@ -1,12 +1,12 @@
-"""The last step of an experiment: from what lies below its place to the verdict on the whole, and the files it leaves.
+"""The last step of an experiment: the report, which turns the evidence below its place into a verdict and files.
 
-    runs/RUN/attempt-N/verification.json   what judges said of a history, beside it
-    summary.json                           the verdict and everything that people ask first
+    runs/RUN/attempt-N/verification.json   the judges' answers on a history, beside it
+    summary.json                           the verdict and its reasons, sums, and a row a run
     *_dedup_output.txt, *_order_output.txt for S0's readers
 
-Nothing is judged here that was judged before, and everything can be done again: a report that was interrupted is made
-anew from the same evidence and says the same. It is the same on one machine and in a cluster, in folders and in stores.
-What is not there (a run, a judgement) becomes evidence that it is not there, and so an error, never a pass.
+The report does not repeat a judge's work. A report that was interrupted is made again from the same evidence, with the
+same result. It is the same on one machine and in a cluster, in folders and in stores. A run or a judgement that is
+missing becomes an error, never a pass.
 """
 
 import json
@@ -33,14 +33,14 @@ from dedup.wire.manifests import Manifest
 
 SUMMARY: Final = "summary.json"
 AT_ONCE: Final = 16
-"""So many runs are looked at at the same time: a store takes its time for each."""
+"""So many runs are read at the same time, for a store answers slowly."""
 
 Look = Callable[[Place, Manifest], Sequence[str]]
-"""What tells the damages of a run folder."""
+"""A function that lists the damages of a run folder."""
 
 
 def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
-    """The manifest of a run folder and its damages, if it has one; nothing judged yet."""
+    """The manifest of a run folder, if it has one, and its damages; nothing is judged yet."""
     try:
         manifest = read_manifest(folder)
     except EvidenceError as error:
@@ -55,23 +55,23 @@ def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
 
 
 def keep(folder: Place, evidence: Evidence) -> None:
-    """Write what the judges said beside the history."""
-    said = evidence.model_dump(mode="json", include={"spark", "oracle", "problem"})
+    """Write the judges' answers beside the history."""
+    answers = evidence.model_dump(mode="json", include={"spark", "oracle", "problem"})
     with reached(folder):
-        write_whole(folder / VERIFICATION, json.dumps(said, indent=1))
+        write_whole(folder / VERIFICATION, json.dumps(answers, indent=1))
 
 
 def recall(folder: Place, look: Look = histories.damages) -> Evidence:
-    """What `keep` wrote, on top of the folder as it is now. What cannot be read was not said."""
+    """The folder as it is now, with the answers that `keep` wrote. A file that cannot be read counts as no answer."""
     with reached(folder):
         evidence = open_folder(folder, look)
         try:
-            said = json.loads((folder / VERIFICATION).read_bytes())
-            return Evidence.model_validate({**evidence.model_dump(), **said})
+            answers = json.loads((folder / VERIFICATION).read_bytes())
+            return Evidence.model_validate({**evidence.model_dump(), **answers})
         except (FileNotFoundError, ValueError, TypeError, ValidationError):
             return evidence
         except OSError:
-            if in_store(folder):  # it says nothing about what lies there
+            if in_store(folder):  # the store's error proves nothing about the folder
                 raise
             return evidence
 
@@ -84,8 +84,8 @@ def gather(
 ) -> list[Evidence]:
     """The evidence of every planned run: each of its attempts, or why there is none.
 
-    `recalled` tells what is known of a finished one, and is asked by many threads. `failures` say of systems, or of
-    runs by their ids, why there is nothing of them, where nothing below `root` does.
+    `recalled` returns the evidence of a finished attempt; many threads call it. `failures` gives the reason why a
+    system, or a run by its id, has nothing, where nothing below `root` gives one.
     """
 
     elsewhere = failures or {}
@@ -94,7 +94,7 @@ def gather(
         attempts = attempts_of(root, run.run_id)
         found = [recalled(each.folder) if each.finished else _unfinished(run, each) for each in attempts]
         if any(each.finished for each in attempts) or any(each.problem for each in found):
-            return [_told(each, elsewhere.get(run.run_id)) for each in found]
+            return [_with_reason(each, elsewhere.get(run.run_id)) for each in found]
         why = failure_of_system(root, run.system) or elsewhere.get(run.run_id) or elsewhere.get(run.system)
         if why is None:
             return found
@@ -110,8 +110,8 @@ def _unfinished(run: Run, attempt: Attempt) -> Evidence:
     return Evidence(run_id=run.run_id, attempt=attempt.number, problem=ending.reason or None, ending=ending)
 
 
-def _told(evidence: Evidence, elsewhere: str | None) -> Evidence:
-    """An attempt that left no word, with what others say of its run."""
+def _with_reason(evidence: Evidence, elsewhere: str | None) -> Evidence:
+    """An attempt that recorded no reason gets the one that is known for its run."""
     if elsewhere is None or evidence.ending is None or evidence.ending.reason:
         return evidence
     return evidence.model_copy(update={"ending": evidence.ending.model_copy(update={"reason": elsewhere})})

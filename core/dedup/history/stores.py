@@ -1,13 +1,12 @@
-"""Where a history lies: in a folder, or below a prefix of an object store, as `s3://bucket/prefix` says.
+"""Where a history lies: in a folder, or below a prefix of an object store, such as `s3://bucket/prefix`.
 
-A *place* is a path with the words of `pathlib` (`/`, `name`, `open`, `read_bytes`), whichever of the two it is. A
-folder stays a plain `pathlib.Path`, and costs what it always did. Keys and the store's address come from the
-environment, in the variables that every client of S3 knows (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_ENDPOINT_URL, AWS_REGION); they are in no argument and no file of ours.
+A *place* is either of the two, with the interface of `pathlib` (`/`, `name`, `open`, `read_bytes`). A folder is a plain
+`pathlib.Path`. Keys and the store's address come from the environment variables that every S3 client reads
+(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION); they are in no argument and no file of ours.
 
-A store differs from a folder in three ways that matter here. Folders are only parts of names: an empty one is not
-there. An object appears whole, with its last byte, or not at all: nothing needs to be renamed. And any call may find
-that the store is out of reach, which says nothing about what lies in it.
+A store differs from a folder in three ways. Folders are only parts of names: an empty folder does not exist. An object
+appears whole or not at all, so nothing needs to be renamed. And any call may find that the store is out of reach, which
+proves nothing about its content.
 """
 
 import os
@@ -45,7 +44,7 @@ def place(text: str) -> Place:
         )
     region = os.environ.get("AWS_REGION")
     options: dict[str, Any] = {"client_kwargs": {"region_name": region}} if region else {}
-    # What a listing said once may not hold any more: others write into the store.
+    # No cache of listings: other programs write into the store, too.
     found: UPath = UPath(f"s3://{rest.rstrip('/')}", use_listings_cache=False, **options)
     return found
 
@@ -57,11 +56,11 @@ def in_store(where: Place) -> bool:
 
 @contextmanager
 def reached(where: Place) -> Iterator[None]:
-    """What is done meanwhile with a place; EnvironmentError_ if its store cannot be reached or does not let us in."""
+    """Raise EnvironmentError_ if the store of a place cannot be reached, or denies access, within this context."""
     if isinstance(where, Path):
         yield
         return
-    from botocore.exceptions import BotoCoreError  # half a second that only users of a store pay
+    from botocore.exceptions import BotoCoreError  # this import takes half a second
 
     try:
         yield
@@ -69,11 +68,11 @@ def reached(where: Place) -> Iterator[None]:
         raise
     except (BotoCoreError, OSError) as error:
         if isinstance(error, OSError) and error.errno is None and not isinstance(error, PermissionError | TimeoutError):
-            raise  # of what lies there, not of the store: a store's own errors have a number
+            raise  # it is about the content, not the store: a store's own errors have a number
         raise EnvironmentError_(
             where=str(where),
             got=str(error) or type(error).__name__,
-            rule="the store must answer, and open to the keys in the environment",
+            rule="the store must answer, and accept the keys in the environment",
             todo="check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists",
         ) from None
 
@@ -81,7 +80,7 @@ def reached(where: Place) -> Iterator[None]:
 def below(root: Place) -> list[str]:
     """The names of all that lies below a place, relative to it and with `/`; of a folder, its folders too.
 
-    There is nothing below a place that is not there.
+    The list is empty if the place does not exist.
     """
     if isinstance(root, Path):
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
@@ -94,7 +93,7 @@ def below(root: Place) -> list[str]:
 
 @contextmanager
 def parquet(where: Place) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, opened; of one in a store only what is asked for is fetched."""
+    """A Parquet file, opened; from a store, only the parts that are read are fetched."""
     if isinstance(where, Path):
         with pq.ParquetFile(where) as file:
             yield file
@@ -105,7 +104,7 @@ def parquet(where: Place) -> Iterator[pq.ParquetFile]:
 
 @contextmanager
 def fetched(where: Place) -> Iterator[Path]:
-    """A folder on this machine that holds what lies at a place; of a store's, a copy that is gone afterwards."""
+    """A folder on this machine with the content of a place; for a store, a copy that is removed afterwards."""
     if isinstance(where, Path):
         yield where
         return
@@ -117,7 +116,7 @@ def fetched(where: Place) -> Iterator[Path]:
 def fetch(where: Place, names: Sequence[str], into: Path) -> None:
     """Copy objects below a place in a store into a folder, where they keep their names.
 
-    EvidenceError, before anything is copied, for a name that leads out of the folder: others write into the store.
+    EvidenceError, before anything is copied, for a name that leads out of the folder: anyone may write into the store.
     """
     assert not isinstance(where, Path)
     for name in names:
@@ -125,15 +124,15 @@ def fetch(where: Place, names: Sequence[str], into: Path) -> None:
             raise EvidenceError(
                 where=str(where),
                 got=f"an object called {name!r}",
-                rule="what is fetched lies below one folder",
-                todo="find out who made it, and delete it",
+                rule="all objects must lie below one folder",
+                todo="find out which program made it, and delete it",
             )
     # One by one, not "recursively": there, names are patterns.
     where.fs.get([(where / name).path for name in names], [f"{into}/{name}" for name in names])
 
 
 def write_whole(where: Place, text: str) -> None:
-    """Write a file or an object so that whoever looks finds the old one or the new one, never a part of it."""
+    """Write a file or an object atomically: a reader finds the old one or the new one, never a part of it."""
     content = text.encode()
     if not isinstance(where, Path):
         where.fs.pipe_file(where.path, content)

@@ -18,7 +18,7 @@ MAX_WITNESSES: Final = 10
 
 
 class Engine(StrEnum):
-    """The judges. The oracle shares no code with the other two, so that it is a check of them."""
+    """The judges. The oracle shares no code with the other two, so it checks them."""
 
     SPARK = "spark"
     ORACLE = "oracle"
@@ -39,7 +39,7 @@ class OrderEvent(BaseModel):
 
 
 class Witness(BaseModel):
-    """One value that shows an anomaly, with where it was read and what the client was told."""
+    """One value that shows an anomaly, and where it was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,7 +52,7 @@ class Witness(BaseModel):
 
 
 class Verification(BaseModel):
-    """Everything one judge says of one run folder."""
+    """The answer of one judge on one run folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

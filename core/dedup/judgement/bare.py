@@ -1,14 +1,13 @@
-"""What files that came without a manifest prove, and what they do not.
+"""What files without a manifest prove, and what they do not.
 
-A CSV pair says what was sent and what was read, and nothing says that either file is whole: one that was cut between
-two lines looks like any other. A row that is there is there, so copies and order accuse. A row that is not there may
-have been cut off. So what rests on absent rows accuses only if the files are trusted: a loss (the value may have been
-read in a row that is missing), a phantom, and a failed send that was read (in a row that is missing, the value may have
-been sent, or sent again).
+A CSV pair shows what was sent and what was read, but not that either file is whole: a file that was cut between two
+lines looks like any other. Rows that are present prove copies and order. An absent row may have been cut off. So counts
+that rest on absent rows accuse only if the files are trusted: a loss (a missing row may show that the value was read),
+a phantom, and a failed send that was read (a missing row may show that the value was sent, or sent again).
 
-Positions may be missing in a history that is whole: transactions and compaction leave gaps, and after retention the
-first position is not 0. So they are no contradiction here as they are in a history of ours. But a lost value may have
-been at one of them, so that no loss is proven beside them.
+Positions may be missing in a whole history: transactions and compaction leave gaps, and after retention the first
+position is not 0. So they are no contradiction here, as they are in a history of ours. But a lost value may have been
+at one of them, so such a history proves no loss.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ NO_MANIFEST: Final = (
 
 
 def why_unproven(trusted: bool, gaps: Sequence[str]) -> str:
-    """Why a count that rests on absent rows accuses nobody."""
+    """Why a count that rests on absent rows proves nothing."""
     if not trusted:
         return "this proves nothing unless both files are whole, and nothing shows it; --trust-csv says that they are"
     return f"no loss is proven where {_missing(gaps)}; if they hold no message, number the positions anew from 0"

@@ -1,12 +1,12 @@
-"""What may be concluded from a whole experiment.
+"""The verdict on a whole experiment.
 
-Runs are judged one by one (`dedup.judgement.verdicts`); an experiment adds what no single run can tell. Every planned
-run must be there. The variants of a system must differ in the switch under test only. The control has to convince: if
-duplicates never appear without deduplication in the time of a fault, their absence with it says nothing about that
-fault. And if the experiment asks for a confidence, the numbers must carry it. The verdict of the whole is the worst of
-its parts, so one doubtful run makes the experiment inconclusive rather than be left out: a run that is hard on the
-system is the likeliest to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before
-anybody knows what was read (dedup/judgement/repetitions.py).
+Runs are judged one by one (`dedup.judgement.verdicts`); an experiment adds rules over all runs. Every planned run must
+be there. The variants of a system must differ in the switch under test only. The control must show duplicates during
+each fault: if none appear without deduplication, their absence with it proves nothing about that fault. If the
+experiment asks for a confidence, the numbers of runs must reach it. The verdict of the whole is the worst of its parts.
+So one doubtful run makes the experiment inconclusive and is not left out: runs under heavy stress are the most likely
+to end in doubt. Only a run whose faults missed may be replaced, within a budget, and before its topic is read
+(dedup/judgement/repetitions.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,11 +36,11 @@ SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
 ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url"})
 OURS: Final = frozenset({"dedup", "python"})
-"""Versions that are the tester's own: a mended tester may finish an experiment."""
+"""The tester's own versions: a corrected tester may finish an experiment."""
 
 
 class Strength(Record):
-    """What the runs of a treatment exclude: the clean effective ones, and those that failed."""
+    """Which rate of anomalies the runs of a treatment exclude."""
 
     clean_runs: int
     failed_runs: int = Field(0, description="with a witness, effective or not: what else is in doubt excuses none")
@@ -75,7 +75,7 @@ class GroupVerdict(Record):
 
 
 class ExperimentVerdict(Record):
-    """The verdict on an experiment: of its groups in the order of the file, and of every planned run."""
+    """The verdict on an experiment, on its groups in the order of the file, and on every planned run."""
 
     experiment: str
     spec_digest: str
@@ -103,12 +103,12 @@ class _Group(Record):
 
     @property
     def copies_by_fault(self) -> dict[str, int]:
-        """Of each fault, in how many effective runs a value was read twice that was under way during it."""
+        """By fault: how many effective runs have a value that was under way during it and was read twice."""
         return {fault: sum(run.with_copies_during(fault) for run in self.effective) for fault in self.faults}
 
     @property
     def convincing(self) -> int:
-        """In how many effective runs of a control the fault that shows fewest copies shows some."""
+        """The number of effective runs with copies, of the fault that has the fewest."""
         return min(self.copies_by_fault.values(), default=self.with_copies)
 
     @property
@@ -121,7 +121,7 @@ class _Group(Record):
 
 
 def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> ExperimentVerdict:
-    """The verdict on the experiment from all attempts of its runs, in any order; what is missing is an error."""
+    """The verdict on the experiment from all attempts of its runs, in any order; a missing run is an error."""
     attempts: dict[str, list[Evidence]] = {}
     for each in evidence:
         attempts.setdefault(each.run_id, []).append(each)
@@ -161,9 +161,9 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
 
 
 def differences(manifests: Sequence[Manifest]) -> list[str]:
-    """What differs between runs of one system and must not: settings but for the switch, versions but for ours.
+    """What differs between runs of one system and must not: settings except the switch, versions except ours.
 
-    A setting or a version that one run has and another lacks differs, too.
+    A setting or a version that only some runs have differs, too.
     """
     known = [_compared(manifest) for manifest in manifests]
     seen = {
@@ -175,7 +175,7 @@ def differences(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def _compared(manifest: Manifest) -> dict[str, str]:
-    """What must be the same in all runs of a system, by what it is. A name made from the run's own is like any such."""
+    """What must be the same in all runs of a system, by name. Values that contain the run's name count as equal."""
     names, producer = (manifest.run_id, manifest.topic), manifest.producer
     settings = {
         f"the producer's {key}": "named after the run" if any(name in value for name in names) else value
@@ -232,7 +232,7 @@ def _strength(group: _Group) -> Strength:
 
 
 def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:
-    """What speaks against the runs: one reason a kind, with the first run as the example."""
+    """The reasons against the runs: one a kind, with the first run as the example."""
     kinds: dict[tuple[Verdict, str], list[tuple[str, str]]] = {}
     for judged in verdicts:
         for reason in judged.reasons:
@@ -274,7 +274,7 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
 
 
 def _doubts_of_comparison(group: _Group, own: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
-    """Nothing to compare it with, or too few effective runs for the confidence, even had all been the best possible."""
+    """Why the group cannot reach the confidence: nothing to compare it with, or too few effective runs at best."""
     if confidence is None:
         return
     runs, controls = len(group.effective), [len(other.effective) for other in own if other.is_control]
@@ -301,7 +301,7 @@ def _doubt(code: Code, text: str) -> Reason:
 
 
 def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: float | None) -> Iterator[Reason]:
-    """Why a group that nothing speaks against may pass."""
+    """Why a group without any reason against it passes."""
 
     def merit(code: Code, text: str) -> Reason:
         return Reason(verdict=Verdict.PASS, code=code, text=f"{group.system.name}: {group.variant.name}: {text}")
@@ -326,11 +326,11 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
 
 
 def _during(group: _Group) -> str:
-    """Which fault a control's number of runs is of: that with the fewest."""
+    """The fault with the fewest runs with copies: a control's number of runs is that fault's."""
     found = group.copies_by_fault
     return f" in the time of fault {min(found, key=found.__getitem__)}" if found else ""
 
 
 def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:
-    """The groups' reasons, each said once."""
+    """The groups' reasons, without repetitions."""
     yield from dict.fromkeys(reason for group in groups for reason in group.reasons)

@@ -1,9 +1,9 @@
 """The table of counts: what is counted in a history, each count a field of `Counts` with its record.
 
-A record says what the count means, which expectations forbid it, on what evidence it rests, and where it is shown. All
-that names counts is made from the records: reasons, findings, tables, exports, the resource's status, and the tables of
-docs/verdicts.md. So a new count is a field here, a rule in the engine (dedup_spark/engine/values.py), and, since the
-two may share nothing but its name, a function in the oracle (dedup_spark/oracle.py).
+A record holds what the count means, which expectations forbid it, what evidence it needs, and where it is shown.
+Reasons, findings, tables, exports, the resource's status, and the tables of docs/verdicts.md are made from the records.
+So a new count is a field here, a rule in the engine (dedup_spark/engine/values.py), and a function in the oracle
+(dedup_spark/oracle.py), which shares only the name with the engine's rule.
 
 `make tables` writes the page's tables again. The names of the four jumps are Jack Vanlightly's (S0).
 """
@@ -33,7 +33,7 @@ class Jump(StrEnum):
 
 
 class Basis(StrEnum):
-    """What a count rests on, beside the rows that show it: without it, a number above 0 accuses nobody."""
+    """The evidence that a count needs, beside the rows that show it: without it, a number above 0 proves nothing."""
 
     END = "the topic was read to its end"
     OUTCOMES = "all outcomes are there"
@@ -44,29 +44,29 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """The record of one count. What is empty is not shown there."""
+    """The record of one count. It is not shown where its text is empty."""
 
     definition: str
-    """What it counts, as docs/verdicts.md says it; values are counted by distinct (stream, value), rows by row."""
+    """What it counts, for docs/verdicts.md; values are counted by distinct (stream, value), rows by row."""
     words: str = ""
-    """What is true of each value that shows it, or of each message that its jumps lead to."""
+    """A phrase on each value that shows it, or on each message that its jumps lead to."""
     jump: Jump | None = None
     """The order events that it counts and that witness it; None: values witness it."""
     forbidden_by: tuple[Expectation, ...] = ()
     rests_on: tuple[Basis, ...] = ()
     contradiction: str = ""
-    """What it counts, if it must be 0 whatever a broker does: the tester contradicts itself."""
+    """What it counts, if a number above 0 means that the tester contradicts itself."""
     finding: str = ""
-    """What findings call it, if not by its words."""
+    """Its name in findings, if it is not `words`."""
     status: str = ""
-    """What it means in the resource's status; it is 0 in one that was written before the count was `added`."""
+    """Its meaning in the resource's status; `added`: statuses from before the count existed read as 0."""
     added: bool = False
     heading: str = ""
-    """In tables of sums; of counts that S0 has not, in those of `dedup results` only."""
+    """Its heading in tables of sums; a count that S0 does not have is only in those of `dedup results`."""
     run_heading: str = ""
-    """In tables of runs."""
+    """Its heading in tables of runs."""
     s0: str = ""
-    """The column in S0's table."""
+    """Its column in S0's table."""
 
 
 class Counts(BaseModel):
@@ -310,8 +310,8 @@ def _forbidden_by(expectation: Expectation) -> tuple[str, ...]:
 
 
 FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {each: _forbidden_by(each) for each in Expectation}
-"""The counts that must be 0; copies come first, since they are the question. Jumps forward are never forbidden: loss
-shows in `not_received`, reordering as going back."""
+"""The counts that must be 0; copies come first, the subject of the test. Jumps forward are never forbidden: a loss
+shows in `not_received`, a reordering as a jump backward."""
 
 S0_COUNTS: Final[Mapping[str, str]] = dict(
     sorted(
@@ -319,7 +319,7 @@ S0_COUNTS: Final[Mapping[str, str]] = dict(
         key=lambda count: COUNTS[count[0]].jump in (Jump.FORWARD, Jump.BACKWARD),
     )
 )
-"""Those of S0's tables, in its order: of the jumps, those onto values read before come first. With their columns."""
+"""The counts of S0's tables with their columns, in its order: jumps onto values read before come first."""
 
 
 def definitions() -> str:
@@ -342,7 +342,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {"counts": definitions, "expect
 
 
 def with_tables(page: str) -> str:
-    """A page with each table between its marks, `<!-- NAME -->` and `<!-- end -->`, as the records have it."""
+    """The page with each table, made from the records, between its marks `<!-- NAME -->` and `<!-- end -->`."""
     for name, table in TABLES.items():
         head, mark, rest = page.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition("<!-- end -->")

@@ -1,7 +1,7 @@
-"""What a run is held against, and whether it is the run that was planned.
+"""What an experiment demands of a run, and whether a history is of the planned run.
 
-An experiment demands of each of its runs more than clean counts: this workload, this setting of deduplication, these
-faults. A history of something else proves nothing about the experiment, whatever it shows.
+An experiment demands more than clean counts: this workload, this setting of deduplication, these faults. A history of
+another run proves nothing about the experiment.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ class PlannedFault(Record):
 
 
 class Demand(Record):
-    """What a run is held against. What is None is not known (a history without its experiment) and not checked."""
+    """What a run must fulfil. None: not known (a history without its experiment), and not checked."""
 
     expectation: Expectation
     planned: Run | None = None
@@ -73,7 +73,7 @@ def _planned(fault: Fault) -> PlannedFault:
 
 
 def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]:
-    """Where a manifest is not that of the planned run; of a run without a plan, `run_id` is its folder's."""
+    """Where a manifest is not that of the planned run; without a plan, `run_id` is its folder's."""
     planned = demand.planned
     pairs: list[tuple[str, object, object]] = [
         ("run_id", manifest.run_id, run_id if planned is None else planned.run_id),
@@ -97,15 +97,15 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
             yield f"{name} is {found}, planned {wanted}"
 
 
-def unplanned_sends(said: Verification, demand: Demand) -> Iterator[str]:
-    """The streams that sent what the plan does not hold: stream s of S sends 1, 2, 3, … up to its share.
+def unplanned_sends(answer: Verification, demand: Demand) -> Iterator[str]:
+    """The streams that sent values outside the plan: stream s of S sends 1, 2, 3, … up to its share.
 
-    That all of the plan was sent is not asked here: a producer that died has not. If it is complete, and as many values
-    were sent as planned, none outside the plan, then these are the planned ones.
+    It does not check that all planned values were sent: a producer that died has not sent them. If the producer is
+    complete, the number of values is the planned one, and none is outside the plan, then they are the planned values.
     """
-    if demand.messages is None or demand.streams is None or said.sent is None:
+    if demand.messages is None or demand.streams is None or answer.sent is None:
         return
-    for stream, (lowest, highest) in said.sent.items():
+    for stream, (lowest, highest) in answer.sent.items():
         last = messages_of(stream, demand.messages, demand.streams) if stream < demand.streams else 0
         if lowest < 1 or highest > last:
             planned = f"1 to {last:,}" if last else "nothing"
@@ -113,9 +113,9 @@ def unplanned_sends(said: Verification, demand: Demand) -> Iterator[str]:
 
 
 def other_faults(records: Iterable[FaultRecord], demand: Demand) -> Iterator[str]:
-    """The faults that have a planned name and are not what was planned under it.
+    """The faults that have a planned name and differ from the plan.
 
-    What an injector did not write down is not known and not compared.
+    Settings that an injector did not record are not compared.
     """
     planned = {fault.name: fault for fault in demand.faults or ()}
     for record in records:
@@ -138,7 +138,7 @@ def _victim(bookie: bool) -> str:
 
 
 def _same(found: object, asked: object) -> bool:
-    """Equal; fractions of a second may be written down in another way."""
+    """Whether two settings are equal; fractions of a second may be rounded."""
     if isinstance(found, float | int) and isinstance(asked, float | int):
         return isclose(found, asked, rel_tol=1e-9)
     return found == asked

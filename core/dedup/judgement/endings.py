@@ -1,13 +1,13 @@
-"""How an attempt ended that left no history, and whether its run may be done again.
+"""How an attempt without a history ended, and whether its run may be done again.
 
-A run has one result. If a run that went wrong could be done again until it goes well, any system would pass: what is
-hard on a system is what makes runs break. So only two kinds of attempts may be repeated. One was *interrupted* from
-outside: the tester was killed or stopped, its machine went away, a pod was evicted or suspended. The other *failed* by
-itself before it sent its first message: nothing was tested yet. An attempt that sent a message and then failed by
-itself is its run's result for ever. Every repetition is listed, with its reason.
+A run has one result. If a failed run could be done again until it succeeds, any system would pass: the conditions that
+stress a system also make runs fail. So only two kinds of attempts may be repeated. One was *interrupted* from outside:
+the tester was killed or stopped, its machine went away, a pod was evicted or suspended. The other *failed* by itself
+before it sent its first message: nothing was tested yet. An attempt that sent a message and then failed by itself is
+its run's result for ever. Every repetition is listed, with its reason.
 
 An attempt with a history can be replaced for one reason only: its faults *missed* the traffic, which is known before
-its topic is read (`dedup.faults.records.missed`). How many may be, the experiment says (`spec.replacements`).
+its topic is read (`dedup.faults.records.missed`). `spec.replacements` limits how many are replaced.
 """
 
 from enum import StrEnum

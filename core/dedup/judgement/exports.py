@@ -1,11 +1,11 @@
-"""The formats that S0's readers know: Jack Vanlightly's two files, byte for byte.
+"""Jack Vanlightly's two files (S0), byte for byte.
 
 `<name>_dedup_output.txt` is a CSV, one line a run, first the runs without deduplication. `<name>_order_output.txt` has
 one line for every jump: its size is the distance between the value and the one read just before it, in either
 direction, and a jump onto a value that was read already is called a duplicate block. S0's files hold one system and two
 variants; so each system gets a pair of its own, and where two variants share a setting of deduplication, each variant.
 
-These files carry no verdict, so runs whose counts mean nothing (void ones) are left out of them.
+These files carry no verdict, so void runs, whose counts mean nothing, are left out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ class Exported(Record):
 
 
 def export(experiment: Experiment, verdicts: Iterable[RunVerdict], evidence: Iterable[Evidence]) -> dict[str, str]:
-    """Every export file of the experiment: name -> text. A system of which no run can be shown gets a bare header."""
-    said = {(each.run_id, each.attempt): each.said for each in evidence}
+    """Every export file of the experiment: name -> text. A system without a run to show gets a header only."""
+    answers = {(each.run_id, each.attempt): each.said for each in evidence}
     switches = {variant.name: deduplicates(variant) for variant in experiment.spec.variants}
     shown: dict[str, list[Exported]] = {system.name: [] for system in experiment.spec.systems}
     for verdict in verdicts:
-        verification = said.get((verdict.run_id, verdict.attempt))
+        verification = answers.get((verdict.run_id, verdict.attempt))
         if verification is not None and not verdict.void:
             shown[verdict.system].append(
                 Exported(
@@ -76,7 +76,7 @@ def dedup_line(run: Exported) -> str:
 
 
 def order_output(runs: Iterable[Exported]) -> str:
-    """The file of jumps, in the order given; a last line says so where a run has more jumps than a judge reports."""
+    """The file of jumps, in the order given; an extra line marks a run with more jumps than a judge reports."""
     return "".join(f"{line}\n" for run in runs for line in _order_lines(run))
 
 
@@ -94,7 +94,7 @@ def _order_lines(run: Exported) -> Iterator[str]:
 
 
 def _pairs(variants: Sequence[Variant]) -> list[tuple[str, set[str]]]:
-    """The suffix of each pair of files, and whose runs it holds."""
+    """The suffix of each pair of files, and the variants whose runs it holds."""
     if len({variant.deduplication for variant in variants}) == len(variants):
         return [("", {variant.name for variant in variants})]
     return [(f"-{variant.name}", {variant.name}) for variant in variants]

@@ -1,11 +1,11 @@
-"""Findings: what lies behind the counts of a history, anomaly by anomaly, and the fault in whose time each falls.
+"""Findings: the details behind the counts of a history, anomaly by anomaly, and during which fault each occurred.
 
-A count says that 9,000 messages were stored twice; whether that was one block of 9,000 or 3,000 of three, where each
-lies and what went on at that time is in the findings. Three tables hold them all, row by row, as Parquet
-(dedup_spark/engine/tables.py). An overview of each run holds their sums and the few longest: what people look at first.
+A count shows that 9,000 messages were stored twice. The findings show whether that was one block of 9,000 or 3,000 of
+three, where each lies, and which fault was active. Three tables hold them all, row by row, as Parquet
+(dedup_spark/engine/tables.py). An overview of each run holds their sums and the few longest.
 
-A message is *under way* from its send to its last outcome, and a finding falls in the time of a fault if one of its
-messages was under way between injection and heal. What was never sent has no time.
+A message is *under way* from its send to its last outcome. A finding occurred during a fault if one of its messages was
+under way between injection and heal. A message that was never sent has no time.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ MAX_WINDOWS: Final = 62
 
 BLOCK: Final = "duplicate_block"
 RANGES: Final = tuple(name for name, each in COUNTS.items() if each.forbidden_by and not each.jump)
-"""The counts whose values are listed as ranges: those that an expectation can forbid."""
+"""The counts, jumps apart, that an expectation can forbid: their values are listed as ranges."""
 
 
 class Found(BaseModel):
@@ -50,7 +50,7 @@ class Sum(Found):
 
 
 class Block(Found):
-    """A stretch of consecutive messages of a partition and stream that was read there before."""
+    """Consecutive messages of a partition and stream that were read there before."""
 
     partition: int
     stream: int
@@ -99,7 +99,7 @@ class Overview(Found):
 
 
 def windows_of(manifest: Manifest) -> tuple[Window, ...]:
-    """The times of the faults that struck; one that is in force for the whole run has none of its own."""
+    """The times of the faults that were injected; a fault in force for the whole run has no time of its own."""
     return tuple(
         Window(fault=fault.name, injected_ns=fault.injected_ns, healed_ns=fault.healed_ns)
         for fault in manifest.faults

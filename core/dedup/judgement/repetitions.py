@@ -1,12 +1,12 @@
-"""Which of a run's attempts is its result, and what the others were.
+"""Which of a run's attempts is its result, and why the others are not.
 
-Of several attempts the first that may not be repeated is the result (dedup/judgement/endings.py): a history, or a
-failure after the first message. A history made later than that is judged all the same, since a witness stands wherever
-it is found; but it can never take the result's place: who may choose between attempts can have any verdict.
+The result is the first attempt that may not be repeated (dedup/judgement/endings.py): a history, or a failure after the
+first message. A later history is judged too, since a witness counts in every attempt. But it can never replace the
+result: a choice between attempts would allow any verdict.
 
-One kind of history may be replaced by the next attempt: one whose manifest says that its faults missed the traffic,
+One kind of history may be replaced by the next attempt: one whose manifest records that its faults missed the traffic,
 which was known before the topic was read. The budget (`spec.replacements`) is spent in the order of the plan. A
-replaced history is judged like any other: that its faults missed is not held against the experiment, all else is.
+replaced history is judged like any other: all its problems count, except that its faults missed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def _replaced(in_order: Sequence[Evidence], budget: int) -> list[Evidence]:
 
 
 def _has_missed(attempt: Evidence, manifest: Manifest) -> bool:
-    """Whether its faults missed, as was decided before its topic was read, and as their records say, too."""
+    """Whether its faults missed: decided before its topic was read, and confirmed by their records."""
     return bool(manifest.missed) and any(why is not None for why in attempt.vacuous.values())
 
 
@@ -86,7 +86,7 @@ def _judge_attempts(in_order: Sequence[Evidence], demand: Demand, run: Run) -> R
 
 
 def _held_against(judged: RunVerdict, replaced: Sequence[Evidence], demand: Demand) -> RunVerdict:
-    """The verdict with all that speaks against the replaced attempts, but for why they were replaced."""
+    """The verdict with all reasons against the replaced attempts, except the one for which they were replaced."""
     reasons = [
         reason.model_copy(update={"text": f"attempt {attempt.attempt}, which was replaced: {reason.text}"})
         for attempt in replaced
@@ -109,19 +109,19 @@ def _with(judged: RunVerdict, more: Sequence[Reason]) -> RunVerdict:
 def _repetitions(
     in_order: Sequence[Evidence], judged: RunVerdict, replaced: Sequence[Evidence]
 ) -> Iterator[Repetition]:
-    """The attempts beside the one that was judged, those of which nothing is left among them."""
+    """The attempts other than the one judged, including those of which nothing is left."""
     found = {attempt.attempt: attempt for attempt in in_order}
     for number in range(1, max(found, default=0) + 1):
         attempt = found.get(number)
         is_replaced = number in {each.attempt for each in replaced}
-        if number == judged.attempt or (said := _why(attempt, is_replaced)) is None:
+        if number == judged.attempt or (why := _why(attempt, is_replaced)) is None:
             continue
-        kind, reason = said
+        kind, reason = why
         yield Repetition(run_id=judged.run_id, attempt=number, kind=kind, reason=reason)
 
 
 def _why(attempt: Evidence | None, is_replaced: bool) -> tuple[Kind, str] | None:
-    """Why an attempt is not the run's result; None of a history that was not replaced, of which a reason tells."""
+    """Why an attempt is not the run's result; None for a history that was not replaced (a reason covers it)."""
     if attempt is None:
         return Kind.INTERRUPTED, NO_TRACE
     if attempt.manifest is not None:

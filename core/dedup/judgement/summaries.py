@@ -1,13 +1,13 @@
 """The summary of an experiment: what `summary.json` holds and what the tables show.
 
-It is made from the verdict and the manifests and adds no judgement of its own. Everything that people ask first is in
-it: the verdict and its reasons, sums for each variant on each system, and a row a run with every count, where the fault
-was asked for and where it struck, the versions, and how long each stage took.
+It is made from the verdict and the manifests and adds no judgement of its own. It holds the verdict and its reasons,
+sums for each variant on each system, and a row a run: every count, where the fault was planned and where it took
+effect, the versions, and how long each stage took.
 
-Duplicates come in blocks, and their lengths tell of the client's batching: without linger many small blocks, with more
-linger fewer and larger ones (S1). So block lengths are shown as a histogram whose bins double: 1, 2-3, 4-7, … And how
-far a block lies behind its first copy tells how much was in flight. What lies behind the other counts, and in the time
-of which fault, is added up from the runs' findings (dedup/judgement/findings.py).
+Duplicates come in blocks, and their lengths show the client's batching: without linger many small blocks, with more
+linger fewer and larger ones (S1). So block lengths are shown as a histogram whose bins double: 1, 2-3, 4-7, … The
+distance of a block from its first copy shows how much was in flight. The details of the other counts, and during which
+fault they occurred, are added up from the runs' findings (dedup/judgement/findings.py).
 """
 
 from collections import Counter
@@ -29,11 +29,11 @@ COLUMNS: Final[Mapping[str, str]] = {COUNTS[name].heading: name for name in S0_C
 """The columns of every table, in S0's order: heading -> name of the count."""
 
 WORKING_STAGES: Final = frozenset({"produce", "heal", "consume"})
-"""Stages whose length is the experiment's own doing; all other time of a run is ours to keep short."""
+"""Stages whose length the experiment decides; the tester should keep all others short."""
 
 
 class Bin(Record):
-    """Duplicate blocks of `first` to `last` values, or so many messages behind their first copies: how many."""
+    """How many duplicate blocks have a length, or a distance from their first copies, of `first` to `last`."""
 
     first: int
     last: int
@@ -41,7 +41,7 @@ class Bin(Record):
 
 
 class FaultRow(Record):
-    """One fault of one run: where it was asked for, where it struck, and what came of it."""
+    """One fault of one run: where it was planned, where it took effect, and its result."""
 
     name: str
     kind: str
@@ -84,7 +84,7 @@ class RunRow(Record):
 
 
 class GroupRow(Record):
-    """All runs of one variant on one system. `sums` leaves out void runs: their counts say nothing about the system."""
+    """All runs of one variant on one system. `sums` leaves out void runs: their counts prove nothing on the system."""
 
     system: str
     variant: str
@@ -108,7 +108,7 @@ class GroupRow(Record):
 class Summary(Record):
     """What `summary.json` holds, and what `dedup verify --format json` prints.
 
-    It is made from the evidence alone, its times too: they are the manifests' own. Of histories without an experiment
+    It is made from the evidence alone: its times are the manifests' own. For histories without an experiment
     (`experiment` is empty) it has the verdict and the runs.
     """
 
@@ -151,7 +151,7 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
 
 
 def summarise_alone(judged: Sequence[tuple[RunVerdict, Evidence]]) -> Summary:
-    """The summary of histories that were judged each on its own."""
+    """The summary of histories that were judged one by one."""
     verdict = worst(each.verdict for each, _ in judged)
     return Summary(
         experiment="",
@@ -167,7 +167,7 @@ def summarise_alone(judged: Sequence[tuple[RunVerdict, Evidence]]) -> Summary:
 
 
 def _recorded(manifests: Sequence[Manifest]) -> dict[str, Any]:
-    """When, and on which machines."""
+    """When the histories were recorded, and on which machines."""
     times = sorted(each.recorded_at for each in manifests if each.recorded_at is not None)
     machines = dict.fromkeys(each.machine for each in manifests if each.machine is not None)
     return {
@@ -185,7 +185,7 @@ def _judges(evidence: Evidence) -> tuple[Engine, ...]:
 def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
     """The row of one run, or of a history without an experiment."""
     manifest = evidence.manifest if evidence else None
-    said = evidence.said if evidence else None
+    answer = evidence.said if evidence else None
     seconds = manifest.stage_seconds if manifest else {}
     fixed = sum(value for stage, value in seconds.items() if stage not in WORKING_STAGES)
     return RunRow(
@@ -194,7 +194,7 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         system=judged.system,
         variant=judged.variant,
         run=judged.run,
-        path=said.path if said else None,
+        path=answer.path if answer else None,
         recorded_at=manifest.recorded_at if manifest else None,
         expectation=judged.expectation,
         judges=_judges(evidence) if evidence else (),
@@ -203,8 +203,8 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         effective=judged.effective,
         void=judged.void,
         counts=judged.counts,
-        block_lengths=histogram(said.block_lengths) if said else (),
-        findings=said.findings if said else None,
+        block_lengths=histogram(answer.block_lengths) if answer else (),
+        findings=answer.findings if answer else None,
         witnesses=judged.witnesses,
         backward=judged.backward,
         deduplication_in_force=manifest.deduplication.in_force if manifest else None,
@@ -215,7 +215,7 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
 
 
 def cells(counts: Counts | None) -> list[str]:
-    """What the columns of `COLUMNS` show for one run or one sum; dashes where nothing was counted."""
+    """The cells of the columns of `COLUMNS` for one run or one sum; dashes where nothing was counted."""
     return ["-" if counts is None else f"{getattr(counts, name):,}" for name in COLUMNS.values()]
 
 

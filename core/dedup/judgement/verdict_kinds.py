@@ -1,4 +1,4 @@
-"""The four verdicts, which of several wins, and the exit code that says each."""
+"""The four verdicts, their precedence, and the exit code of each."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """What a command that ends with this verdict exits with (2 is left to wrong command lines)."""
+        """The exit code of a command that ends with this verdict (2 is left to wrong command lines)."""
         return EXIT_CODES[self]
 
 
@@ -24,5 +24,5 @@ PRECEDENCE: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of the whole, from those of its parts. Of no parts at all: error, for nothing never passes."""
+    """The verdict of the whole, from those of its parts; error if there are no parts."""
     return min(verdicts, key=PRECEDENCE.index, default=Verdict.ERROR)

@@ -1,17 +1,16 @@
-"""What may be concluded from one run.
+"""The verdict on one run.
 
 A verdict is the worst of its reasons: fail > error > inconclusive > pass. So each rule here is a small function that
-yields reasons or nothing, and no rule needs to know of the others, but for one thing: whether there is a witness.
+yields reasons or nothing. The rules are independent, except that some depend on whether there is a witness.
 
 A *witness* is a message that shows an anomaly against the variant's expectation. It accuses a broker, so it counts only
-if the evidence it rests on is whole. A duplicate needs only the rows that show it. A loss needs a consumer that reached
-the end: what was not read yet is not lost. A phantom needs a complete sent log: what a dead producer did not write down
-may well have been sent. And if the tester contradicts itself (two judges disagree, counts are not those of the
-manifest, a position holds two messages), nothing it says is a witness: the run is *void*, an error.
+if its evidence is whole. A duplicate needs only the rows that show it. A loss needs a consumer that reached the end: a
+message that is not read yet is not lost. A phantom needs a complete sent log: a producer that died may have sent what
+it did not record. If the tester contradicts itself (two judges disagree, counts are not those of the manifest, a
+position holds two messages), there is no witness: the run is *void*, an error.
 
-Without a witness the burden turns round. A pass has to be earned: history whole, end reached, every planned fault shown
-to have struck and healed, deduplication proven from the broker, and nothing left that could hide what was looked for.
-The rules are docs/design.md §7.
+Without a witness, a pass needs proof: the history is whole, the end was reached, every planned fault took effect and
+healed, the broker proves deduplication, and nothing is left that could hide an anomaly. The rules: docs/design.md §7.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +40,7 @@ ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
 
 UNCERTAIN_SHARE: Final = 0.01
-"""If this share of sends, or more, ended unknown or failed, a claim that nothing was lost says too little."""
+"""If this share of sends, or more, ended unknown or failed, a claim of no loss proves too little."""
 
 
 class Code(StrEnum):
@@ -96,7 +95,7 @@ class Reason(Record):
 
 
 class Evidence(Record):
-    """What is known of one attempt of a run. Without a manifest there is no history; `problem` says why."""
+    """What is known of one attempt of a run. Without a manifest there is no history, and `problem` is the reason."""
 
     run_id: str
     attempt: int = 1
@@ -118,20 +117,20 @@ class Evidence(Record):
 
     @property
     def judge(self) -> Engine:
-        """Whose answer the verdict rests on: Spark's, unless another judge alone was asked, or the local engine."""
+        """The judge whose answer decides: the only one asked, else the local engine in place of Spark, else Spark."""
         return self.alone or (Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK)
 
     @property
     def said(self) -> Verification | None:
-        """The answer that the verdict rests on."""
+        """The answer that decides the verdict."""
         return {Engine.SPARK: self.spark, Engine.LOCAL: self.local, Engine.ORACLE: self.oracle}[self.judge]
 
 
 class RunVerdict(Record):
     """The verdict on one run.
 
-    `effective`: whatever it shows counts, since the evidence is complete, every fault provably overlapped traffic, and
-    deduplication was as asked. A failed run can be effective; one with a reason for error or doubt never is.
+    `effective`: its result counts, since the evidence is complete, every fault provably overlapped traffic, and
+    deduplication was as asked. A failed run can be effective; a run with an error or a doubt never is.
     """
 
     run_id: str
@@ -164,29 +163,29 @@ SHOWN: Final = 3
 
 
 def is_treatment(expectation: Expectation) -> bool:
-    """Whether a clean run of such a variant is a claim about the system (and not a control, or no claim at all)."""
+    """Whether a clean run of such a variant proves something about the system (a control's does not)."""
     return expectation not in (Expectation.DUPLICATES, Expectation.NONE)
 
 
 def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
-    """The verdict on one run. A clean control run passes; whether the control convinces is judged over all runs."""
-    manifest, said = evidence.manifest, evidence.said
+    """The verdict on one run. A clean control run passes; the control as a whole is judged over all its runs."""
+    manifest, answer = evidence.manifest, evidence.said
     reasons = list(_voids(evidence, demand))
     void = bool(reasons)
-    accused = () if void or manifest is None or said is None else tuple(_accused(evidence, manifest, said, demand))
+    accused = () if void or manifest is None or answer is None else tuple(_accused(evidence, manifest, answer, demand))
     if manifest is not None:
         reasons += _errors(evidence, manifest, demand)
         reasons += () if evidence.bare else _deduplication(manifest, demand, bool(accused))
-        if said is not None:
-            reasons += [_accusation(said, name) for name in accused]
-            reasons += _doubts(evidence, said.counts, demand, bool(accused))
-            reasons += _bare_doubts(said, demand, accused, void) if evidence.bare else ()
+        if answer is not None:
+            reasons += [_accusation(answer, name) for name in accused]
+            reasons += _doubts(evidence, answer.counts, demand, bool(accused))
+            reasons += _bare_doubts(answer, demand, accused, void) if evidence.bare else ()
     idle = any(
         reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
         for reason in reasons
     )
-    if not reasons and manifest is not None and said is not None:
-        reasons += _merits(evidence, manifest, said, demand)
+    if not reasons and manifest is not None and answer is not None:
+        reasons += _merits(evidence, manifest, answer, demand)
     planned = demand.planned or _claimed(manifest, evidence.run_id)
     return RunVerdict(
         run_id=evidence.run_id,
@@ -199,17 +198,17 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         reasons=tuple(sorted(reasons, key=lambda reason: PRECEDENCE.index(reason.verdict))),
         effective=not idle,
         void=void,
-        counts=said.counts if said else None,
-        copies_during=said.copies_during if said else {},
-        witnesses=tuple(witness for witness in said.witnesses if witness.anomaly in accused) if said else (),
-        backward=_backward(said, accused) if said else (),
+        counts=answer.counts if answer else None,
+        copies_during=answer.copies_during if answer else {},
+        witnesses=tuple(witness for witness in answer.witnesses if witness.anomaly in accused) if answer else (),
+        backward=_backward(answer, accused) if answer else (),
     )
 
 
 def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
-    """The verdict on a history without its experiment: of `Duplicates`, this one run has to show them.
+    """The verdict on a history without its experiment; with `Duplicates`, this one run must show them.
 
-    `trusted`: one that came without a manifest may pass all the same.
+    `trusted`: a history without a manifest may pass.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
@@ -249,7 +248,7 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
-    manifest, said, oracle, judge = evidence.manifest, evidence.said, evidence.oracle, JUDGES[evidence.judge]
+    manifest, answer, oracle, judge = evidence.manifest, evidence.said, evidence.oracle, JUDGES[evidence.judge]
     if manifest is None:
         yield _error(Code.MISSING, f"{evidence.run_id} has no history: {evidence.problem or 'it was never finished'}")
         return
@@ -259,22 +258,22 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
     if evidence.problem is not None:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
-    if said is None:
+    if answer is None:
         who = "the judge that was asked" if evidence.alone else judge
         silent = f"{who} did not verify this history; it has to judge every history"
         yield _error(Code.UNVERIFIED, "no judge verified it: it is damaged" if evidence.damages else silent)
         return
-    if strays := list(unplanned_sends(said, demand)):
+    if strays := list(unplanned_sends(answer, demand)):
         yield _error(Code.ANOTHER_RUN, f"what was sent is not what was planned: {_listed(strays)}")
     if oracle is None and evidence.alone is None and manifest.messages <= ORACLE_LIMIT and evidence.problem is None:
         yield _error(
             Code.UNVERIFIED, f"the oracle did not judge this history; up to {ORACLE_LIMIT:,} messages it has to"
         )
-    if oracle is not None and (differences := list(disagreements(said, oracle))):
+    if oracle is not None and (differences := list(disagreements(answer, oracle))):
         yield _error(Code.DISAGREEMENT, f"{judge} and the oracle disagree, so neither accuses: {_listed(differences)}")
     if found := [
-        *contradictions(manifest, said, gaps=not evidence.bare),
-        *unwitnessed(said, FORBIDDEN[demand.expectation]),
+        *contradictions(manifest, answer, gaps=not evidence.bare),
+        *unwitnessed(answer, FORBIDDEN[demand.expectation]),
     ]:
         who = (
             "these files contradict themselves, so they accuse"
@@ -287,43 +286,43 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
 # Witnesses, and the evidence that each kind rests on.
 
 
-def _accused(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[str]:
-    """The forbidden counts above 0 whose evidence is whole. Of bare files, only trust says that they are."""
+def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[str]:
+    """The forbidden counts above 0 whose evidence is whole. Bare files count as whole only if they are trusted."""
     files = not evidence.bare or demand.trusted
     whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
     complete = manifest.producer.complete and files
     there = {
-        Basis.END: manifest.consumer.reached_end and files and not (evidence.bare and said.gaps),
+        Basis.END: manifest.consumer.reached_end and files and not (evidence.bare and answer.gaps),
         Basis.OUTCOMES: whole["outcomes"],
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
-        # The first message of a partition is a jump back if it is below all that was sent: sent.csv may lack its rows.
-        Basis.ALL_SENT: files or not said.counts.phantom,
+        # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
+        Basis.ALL_SENT: files or not answer.counts.phantom,
     }
     for name in FORBIDDEN[demand.expectation]:
-        if getattr(said.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):
+        if getattr(answer.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):
             yield name
 
 
-def _accusation(said: Verification, name: str) -> Reason:
+def _accusation(answer: Verification, name: str) -> Reason:
     shown = [
         f"{witness.stream}/{witness.value}" + (f" at {' '.join(witness.positions)}" if witness.positions else "")
-        for witness in said.witnesses
+        for witness in answer.witnesses
         if witness.anomaly == name
     ] or [
         f"{event.stream}/{event.value} after {event.stream}/{event.last} in partition {event.partition}"
-        for event in said.events
+        for event in answer.events
         if event.jump is BACKWARD.get(name)
     ]
-    count = getattr(said.counts, name)
+    count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
     return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
 
 
-def _backward(said: Verification, accused: Iterable[str]) -> tuple[OrderEvent, ...]:
+def _backward(answer: Verification, accused: Iterable[str]) -> tuple[OrderEvent, ...]:
     jumps = {BACKWARD[name] for name in accused if name in BACKWARD}
-    return tuple(event for event in said.events if event.jump in jumps)[:MAX_WITNESSES]
+    return tuple(event for event in answer.events if event.jump in jumps)[:MAX_WITNESSES]
 
 
 # What a pass lacks, whether or not there is a witness.
@@ -371,7 +370,7 @@ def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
 
 
 def _deduplication(manifest: Manifest, demand: Demand, witnessed: bool) -> Iterator[Reason]:
-    """The switch under test, as the broker proves it; `witnessed` makes an accusation of a switch that was off."""
+    """The switch under test, as the broker proves it; a switch that was off is a fail if `witnessed`, else an error."""
     found = manifest.deduplication
     asked = found.asked if demand.deduplication is None else demand.deduplication
     if found.in_force is None:
@@ -401,34 +400,34 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
         )
 
 
-def _bare_doubts(said: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
+def _bare_doubts(answer: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
     for name in FORBIDDEN[demand.expectation]:
-        if getattr(said.counts, name) and name not in accused and not void:
-            why = bare.why_unproven(demand.trusted, said.gaps)
-            yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(said, name).text}: {why}")
+        if getattr(answer.counts, name) and name not in accused and not void:
+            why = bare.why_unproven(demand.trusted, answer.gaps)
+            yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(answer, name).text}: {why}")
     if not demand.trusted and not accused:
         yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
 
 
 def uncertain(counts: Counts) -> int:
-    """The sends of which no loss can be told: without an acknowledgement nothing was promised."""
+    """The sends that cannot be lost: without an acknowledgement nothing was promised."""
     return counts.unknown + counts.negative_ack
 
 
 def uncertainty(counts: Counts) -> str:
-    """How many they are, in words."""
+    """The number of uncertain sends, in words."""
     share = uncertain(counts) / max(counts.send, 1)
     return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
 
 
-# Why a run that nothing speaks against may pass.
+# Why a run without any reason against it passes.
 
 
-def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: Demand) -> Iterator[Reason]:
+def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[Reason]:
     def merit(code: Code, text: str) -> Reason:
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
-    counts, force = said.counts, manifest.deduplication
+    counts, force = answer.counts, manifest.deduplication
     none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
     allowed = [name for name in (COPIES,) if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
@@ -445,7 +444,7 @@ def _merits(evidence: Evidence, manifest: Manifest, said: Verification, demand: 
         what = "nothing says that there was a fault: it" if evidence.bare else "no fault was injected: a calm run"
         yield merit(Code.CALM, f"{what} says nothing about failures")
     if evidence.bare:
-        yield merit(Code.TRUSTED, bare.why_trusted(said.gaps))
+        yield merit(Code.TRUSTED, bare.why_trusted(answer.gaps))
     else:
         on = "on" if force.in_force else "off"
         yield merit(Code.IN_FORCE_AS_ASKED, f"deduplication {on}, as asked: {force.proof}")

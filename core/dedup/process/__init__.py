@@ -1,1 +1,1 @@
-"""What every program of ours has in common: it leaves with its parent, and says what a machine refuses."""
+"""What all our programs share: they end with their parent, and they explain errors of the machine."""

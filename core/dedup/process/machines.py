@@ -1,7 +1,7 @@
-"""What a machine refuses: no room on a disk, no right to a file, a file where a folder must be.
+"""Errors of the machine: no room on a disk, no right to a file, a file where a folder must be.
 
-None of it is a defect of dedup, and none of it says anything about a broker. The operating system's error becomes one
-line that says where it happened and what the user can do. Errors that only a program can cause are left as they are.
+They are no defects of dedup, and they prove nothing about a broker. The operating system's error becomes one line:
+where it happened and what the user can do. Errors that only a program can cause stay as they are.
 """
 
 import errno
@@ -40,7 +40,7 @@ RULES: Final = {
 
 
 def refusal(error: OSError, where: str | None = None) -> EnvironmentError_ | None:
-    """The one line that says what the machine refused; None for an error that no setting of a machine explains.
+    """The error for the user; None for an error that no setting of a machine explains.
 
     `where` names the place in the user's words; without it the path in the error does.
     """
@@ -53,7 +53,7 @@ def refusal(error: OSError, where: str | None = None) -> EnvironmentError_ | Non
 
 @contextmanager
 def at(where: str) -> Iterator[None]:
-    """What the machine refuses meanwhile is raised as EnvironmentError_ about `where`."""
+    """Raise the machine's errors within this context as EnvironmentError_ about `where`."""
     try:
         yield
     except OSError as error:

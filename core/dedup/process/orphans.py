@@ -1,9 +1,8 @@
-"""A program of ours must not outlive whoever started it.
+"""A program of ours must not outlive the process that started it.
 
-The starter opens a pipe, keeps the writing end to itself and hands the reading end down by number. However the
-starter ends (an exception, Ctrl-C, `kill -9`), the kernel closes its end, the reader sees the end of the file, and the
-program leaves at once. It needs no signal and no privilege, and works on every Unix. In a pod nobody sets the
-variable, and nothing is watched.
+The parent opens a pipe, keeps the writing end and passes the reading end down by number. However the parent ends (an
+exception, Ctrl-C, `kill -9`), the kernel closes its end, the child reads the end of the file and ends at once. It needs
+no signal and no privilege, and works on every Unix. In a pod the variable is not set, and nothing is watched.
 """
 
 import os
@@ -15,7 +14,7 @@ EXIT_CODE: Final = 70
 
 
 def leave_with_parent() -> None:
-    """End this process, without ceremony, as soon as the process that started it is gone."""
+    """End this process at once, without cleaning up, when the process that started it is gone."""
     descriptor = os.environ.pop(VARIABLE, None)
     if descriptor is None:
         return

@@ -1,9 +1,9 @@
-"""Borders: what crosses from chunk to chunk, put together from their notes.
+"""Borders: the state that passes from chunk to chunk, computed from their notes.
 
-The first message of a chunk does not know what was read before it, nor how many messages of its lane were. Its lane's
-last chunk does. So the notes of all chunks (a few numbers a lane and chunk, never rows or islands) are laid end to end,
-and every lane of every chunk gets what it has to know: the *carry*. In the same way spans tell whether a partition's
-positions rise from chunk to chunk, and what is missing between two of them.
+A chunk alone does not hold what was read before its first message, nor how many messages of its lane were. Earlier
+chunks of the lane do. So the notes of all chunks (a few numbers a lane and chunk, never rows or islands) are joined in
+order, and every lane of every chunk gets the state before it: the *carry*. In the same way spans show whether a
+partition's positions rise from chunk to chunk, and what is missing between two of them.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
 class Carry(NamedTuple):
     """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, their last and highest value.
 
-    `homes`: of each run that tells it, the partition that each stream is sent to.
+    `homes`: by run, the partition that each stream is sent to, if the manifest names it.
     """
 
     start: Column
@@ -42,7 +42,7 @@ class Carry(NamedTuple):
         return found
 
     def applied(self, found: Columns) -> Columns:
-        """Islands that know what came before them."""
+        """The islands, with the state before them filled in."""
         read = found["kind"] == READ
         slot = np.where(read, self.start[np.where(read, found["chunk"], 0)] + found["lane"], 0)
         if not len(self.place):
@@ -53,7 +53,7 @@ class Carry(NamedTuple):
 
 
 def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) -> Carry:
-    """What every chunk has to know; `homes`: see Carry.
+    """The state before every chunk; `homes`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -114,7 +114,7 @@ def falls(notes: Iterable[Note]) -> Counter[int]:
 
 
 def gaps(notes: Sequence[Note], ends: Mapping[int, Ends]) -> dict[int, tuple[Columns, int]]:
-    """The lowest gaps of each run, and how many there are; its notes must tell of positions that rise."""
+    """The lowest gaps of each run, and how many there are; its positions must rise from note to note."""
     by_run: dict[int, list[Note]] = {run: [] for run in ends}
     for note in notes:
         if note.kind == READ and note.run in by_run:

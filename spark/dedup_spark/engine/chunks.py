@@ -1,9 +1,9 @@
-"""Chunks: what there is to read in run folders, shared out, and what a chunk says besides its islands.
+"""Chunks: the units of work on run folders, and their notes.
 
-A *chunk* is some row groups of one file, half a million rows or so. Whoever gets one reads it where it lies, reduces it
-to islands (dedup_spark/engine/islands.py) and adds a *note*: a few numbers for each of its lanes and spans, so that
-what crosses from chunk to chunk is known without looking at any row or island again. A file that cannot be read, or
-does not hold what its table must, is a problem in the note: it costs its own run the verdict, and no other.
+A *chunk* is some row groups of one file, about half a million rows. A worker reads it, reduces it to islands
+(dedup_spark/engine/islands.py) and adds a *note*: a few numbers for each of its lanes and spans. From the notes alone
+the state that passes from chunk to chunk is computed. A file that cannot be read, or has wrong columns or values, is a
+problem in the note: only its own run loses its verdict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,23 +21,23 @@ from dedup.wire.manifests import Manifest
 from dedup_spark.engine.clocks import Borders
 from dedup_spark.engine.columns import Column, Columns, firsts
 from dedup_spark.engine.files import DAMAGED, Inspected, damage
-from dedup_spark.engine.islands import OK, PORTION, READ, SENT, TOLD, cut_at_buckets, final_positions, find, lanes
+from dedup_spark.engine.islands import OK, OUTCOME, PORTION, READ, SENT, cut_at_buckets, final_positions, find, lanes
 from dedup_spark.engine.positions import Ends, edges_of, gaps_within, rises, spans_of
 
-KINDS: Final = {"sent": SENT, "outcomes": TOLD, "received": READ}
-BORDER: Final = {SENT: "sent", TOLD: "told"}
+KINDS: Final = {"sent": SENT, "outcomes": OUTCOME, "received": READ}
+BORDER: Final = {SENT: "sent", OUTCOME: "outcomes"}
 NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
 MAX_ENTRY: Final = 10**18
 MAX_BATCH: Final = 10**9
-"""Beyond these no broker counts. Two whole numbers of 64 bits that are far apart may look like neighbours: their
-difference wraps around. So nothing is put together to islands that has not been held against bounds."""
+"""The limits of positions, which no broker reaches. The difference of two 64-bit numbers can overflow, so that distant
+ones look like neighbours. So rows are checked against these limits before their islands are used."""
 
 
 class Chunk(NamedTuple):
     """Row groups `first` … `final` of a file; `row` rows of its table come before them. Numbers rise as rows do.
 
-    `borders`: of sent and outcomes, for each fault the row at which its time ends or begins (clocks.Borders).
+    `borders`: for sends and outcomes, the row at which the time of each fault ends or begins (clocks.Borders).
     """
 
     number: int
@@ -52,9 +52,9 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Note:
-    """What a chunk says besides its islands. `sent`: of sends, the lowest and the highest value of each stream.
+    """The facts on a chunk besides its islands. `sent`: of sends, the lowest and the highest value of each stream.
 
-    `edges` and `falls` tell of positions that do not rise (dedup_spark/engine/positions.py), re-reads dropped.
+    `edges` and `falls`: of positions that do not rise (dedup_spark/engine/positions.py), without re-reads.
     """
 
     run: int
@@ -76,7 +76,7 @@ class Note:
 def chunks_of(
     files: Sequence[Inspected], chunk_rows: int = CHUNK_ROWS, borders: Mapping[int, Sequence[Borders]] = NO_BORDERS
 ) -> list[Chunk]:
-    """What there is to read in whole files, run by run and table by table; `borders` by run."""
+    """The chunks of undamaged files, run by run and table by table; `borders` by run."""
 
     def rows(run: int, kind: int) -> tuple[int, ...]:
         return tuple(getattr(each, BORDER[kind]) for each in borders.get(run, ()) if kind in BORDER)
@@ -135,10 +135,10 @@ def read(chunk: Chunk) -> dict[str, Any]:
 
 
 def _constants(metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> dict[str, int]:
-    """The columns that hold one value in all of these row groups, as their statistics say: nobody need unpack them.
+    """The columns that hold one value in all of these row groups, by their statistics: they need not be unpacked.
 
-    Only what our own writer says of its columns is believed, in a file that is what was recorded (files.inspect has
-    hashed it). How many rows there are, the columns say that are unpacked: the values always are.
+    Only our own writer's statistics are used, in a file that is as recorded (files.inspect has hashed it). The number
+    of rows comes from the unpacked columns: `value` is always one.
     """
     known: dict[str, int] = {}
     if not EXACT.items() <= (metadata.metadata or {}).items():
@@ -166,7 +166,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     """The islands of a chunk, and its note."""
     try:
         return _reduced(chunk, ends)
-    except DAMAGED as error:  # it has a place
+    except DAMAGED as error:  # the message names the row groups
         problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {damage(error)}"
         nothing = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
         return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
@@ -174,7 +174,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
 
 def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
-    if chunk.kind == TOLD:
+    if chunk.kind == OUTCOME:
         _check_places(rows)
     bits, parted = windows(chunk, len(rows["value"]))
     found = find(rows | parted, chunk.kind)
@@ -205,8 +205,8 @@ def _bounds(found: Columns) -> dict[int, tuple[int, int]]:
 
 
 def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:
-    """A bit for each fault: sent before its end, or told of after its beginning. As a number if that is so for all
-    rows of the chunk alike, else as a column."""
+    """A bit for each fault: sent before its end, or outcome after its beginning. A number if all rows of the chunk
+    have the same bits, else a column."""
     at = [min(max(border - chunk.row, 0), rows) for border in chunk.borders]
     if all(each in (0, rows) for each in at):
         whole = rows if chunk.kind == SENT else 0
@@ -218,9 +218,9 @@ def windows(chunk: Chunk, rows: int) -> tuple[int, Columns]:
 
 
 def _check(found: Columns, kind: int) -> None:
-    """Rows that the arithmetic of islands is not sure of are refused.
+    """Raise ValueError for rows outside the limits, for which the arithmetic of islands may overflow.
 
-    All that rises within an island rises by one: whoever finds its first and its last row within bounds knows the rest.
+    Values and positions rise by one within an island, so its first and last row are enough to check.
     """
     _check_bounds("values", found["value"], 0, MAX_VALUE)
     _check_bounds("values", found["value"] + found["length"] - 1, 0, MAX_VALUE)
@@ -243,7 +243,7 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
-    """The islands of a chunk's rows, re-reads dropped; of its note only lanes, edges and falls mean anything."""
+    """The islands of a chunk's rows without re-reads; its note has only lanes, edges and falls."""
     found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
@@ -252,7 +252,7 @@ def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
 
 
 def row_columns(chunk: Chunk) -> Columns:
-    """A chunk's rows read, on their way to where their positions are judged."""
+    """A chunk's rows read, as sent to the worker that judges their positions."""
     rows: dict[str, Column] = {name: column.astype(np.int64) for name, column in read(chunk).items()}
     nothing = np.zeros(len(rows["value"]), np.int64)
     return rows | {"run": nothing + chunk.run, "chunk": nothing + chunk.number}

@@ -1,8 +1,8 @@
-"""Clocks: when a fault came and went, as numbers of rows.
+"""Clocks: when a fault began and ended, as numbers of rows.
 
-Messages carry no times. The producer's clock (`clock.parquet`) says how many had been sent and how many had an outcome,
-and when. So what was sent before a fault had healed are the rows of `sent` before one number, and what was told after
-it was injected are the rows of `outcomes` from another number on.
+Messages carry no times. The producer's clock (`clock.parquet`) records how many messages had been sent and how many had
+an outcome, and when. So the messages sent before a heal are the rows of `sent` before one number, and the outcomes
+after an injection are the rows of `outcomes` from another number on.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,25 @@ AT_ONCE: Final = 16
 
 
 class Borders(NamedTuple):
-    """A fault's time as rows: those of `sent` before `sent`, those of `outcomes` from `told` on."""
+    """A fault's time as rows: those of `sent` before `sent`, those of `outcomes` from `outcomes` on."""
 
     sent: int
-    told: int
+    outcomes: int
 
 
 def borders_of(
     runs: Sequence[tuple[int, Place, Sequence[Window]]],
 ) -> tuple[dict[int, tuple[Borders, ...]], dict[int, list[str]]]:
-    """The windows of runs (their number, folder and windows) as row numbers; and clocks that are damaged, in words.
+    """The windows of runs (their number, folder and windows) as row numbers; and damages of clocks, in words.
 
-    Without windows the clock is not read. A row in doubt, one recorded in the same tick as the border, counts as under
-    way.
+    Without windows the clock is not read. A row in the same tick as the border counts as under way.
     """
     asked = [(run, folder, windows) for run, folder, windows in runs if windows]
 
     def read(each: tuple[int, Place, Sequence[Window]]) -> tuple[Borders, ...] | str:
         try:
             return _borders(each[1], each[2])
-        except DAMAGED as error:  # pages can be damaged where all else is right
+        except DAMAGED as error:  # pages can be damaged even if the checksum is right
             return f"clock.parquet: {damage(error)}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -50,7 +49,7 @@ def borders_of(
 
 def _borders(folder: Place, windows: Sequence[Window]) -> tuple[Borders, ...]:
     with reached(folder), parquet(folder / "clock.parquet") as file:
-        table = file.read(columns=CLOCK.names).cast(CLOCK)  # which has no room for a value that is missing
+        table = file.read(columns=CLOCK.names).cast(CLOCK)  # fails if a value is missing
     kind, index, at_ns = (table.column(name).to_numpy() for name in CLOCK.names)
     ends = np.iinfo(np.int64).max
     borders = []

@@ -1,7 +1,7 @@
-"""Tables as the judge's parts hold them: arrays of whole numbers, one a column, all of one length.
+"""Tables in the engine: arrays of whole numbers, one a column, all of one length.
 
-A judge in Python is slow by the row and fast by the column. These are the few things that are done to whole columns
-over and over; whoever knows them can read the rest of this package.
+Python is slow row by row and fast column by column. These are the few operations on whole columns that the rest of this
+package uses again and again: read them first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ def joined(parts: Iterable[Columns], names: Sequence[str]) -> Columns:
 
 
 def taken(columns: Columns, rows: Column | Mask | slice) -> Columns:
-    """Those rows, by number or by mask."""
+    """The rows with these numbers, or of this mask."""
     return {name: column[rows] for name, column in columns.items()}
 
 
@@ -40,7 +40,7 @@ def firsts(*keys: Column) -> Mask:
 
 
 def groups(first: Mask) -> Iterator[slice]:
-    """Where each group of sorted rows lies."""
+    """The slice of each group of sorted rows."""
     starts = np.flatnonzero(first).tolist()
     yield from map(slice, starts, [*starts[1:], len(first)])
 

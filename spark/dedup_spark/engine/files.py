@@ -1,8 +1,8 @@
-"""Files: is each what its manifest recorded, and what rows does it hold?
+"""Files: is each as its manifest recorded it, and which rows does it hold?
 
-A file is inspected where there is time for it, by whoever shares out the work: its bytes are counted and hashed, and of
-a table its columns and groups of rows are looked up. So nobody reads a large history alone, and a damaged file is found
-before anybody relies on its rows: it costs its own run the verdict, and no other.
+Workers inspect files in parallel: they count and hash the bytes, and look up the columns and row groups of a table. So
+no single worker reads a large history alone, and a damaged file is found before its rows are used: only its own run
+loses its verdict.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from dedup.history.stores import Place, parquet, place, reached
 from dedup.wire.manifests import Manifest, Segment
 
 DAMAGED: Final = (OSError, ValueError, IndexError, pa.ArrowException)
-"""How it shows that the rows of a file cannot be read, of whatever kind the damage is."""
+"""The errors of a file whose rows cannot be read, for every kind of damage."""
 
 
 class File(NamedTuple):
@@ -30,7 +30,7 @@ class File(NamedTuple):
 
 
 class Inspected(NamedTuple):
-    """What there is to say of a file: its damages or, if it is whole and a table, the rows of each of its groups."""
+    """The result for a file: its damages or, if it is an undamaged table, the rows of each of its row groups."""
 
     file: File
     damages: tuple[str, ...]
@@ -38,20 +38,20 @@ class Inspected(NamedTuple):
 
 
 def damage(error: Exception) -> str:
-    """What is wrong, in the first line of whoever found out."""
+    """The first line of an error, or its type."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def files_of(folders: Sequence[tuple[Place, Manifest]]) -> Iterator[File]:
     """All files that the manifests name; `run` is the index of the folder."""
     for run, (folder, manifest) in enumerate(folders):
-        where = str(folder.absolute())  # workers stand elsewhere
+        where = str(folder.absolute())  # workers have another working directory
         for segment in manifest.files:
             yield File(run, where, segment.path, segment.rows, segment.bytes, segment.sha256)
 
 
 def inspect(file: File) -> Inspected:
-    """Hold a file against what was recorded of it. EnvironmentError_ if its store is out of reach."""
+    """Compare a file with its manifest's record. EnvironmentError_ if its store is out of reach."""
     folder = place(file.folder)
     segment = Segment(path=file.path, rows=file.rows, bytes=file.bytes, sha256=file.sha256)
     with reached(folder):

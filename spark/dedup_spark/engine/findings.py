@@ -1,8 +1,8 @@
-"""Findings: what parts of a history showed, in numbers that can be added up.
+"""Findings: the results on parts of a history, in numbers that can be added up.
 
-Each part of the work judges a range of values, or of blocks, of some runs and knows nothing of the others. So what it
-finds of a run is a sum of counts, the first events, and the lowest witnesses: things that stay what they are, however
-the work was shared out.
+Each task judges a range of values, or of blocks, of some runs, independently of the others. So its result on a run is
+sums of counts, the first events, and the lowest witnesses: they add up to the same totals, however the work was
+distributed.
 """
 
 from collections import Counter
@@ -21,13 +21,14 @@ from dedup_spark.engine.positions import GAP, OF_ENTRIES, lowest
 EVENT: Final = ("arrival", "jump", "partition", "stream", "last", "value")
 PLACE: Final = ("ledger", "entry", "batch")
 JUMP: Final = ("run", *EVENT, *PLACE, "windows")
-"""An event with where it lies, and the faults during which its message was under way."""
+"""An event, its position, and the faults during which its message was under way."""
 
 TOGETHER: Final = ("run", "kind", "partition", "stream", "shift", "first_shift")
-"""What pieces of one stretch agree in (stretches.py). `kind`: its number in KINDS; ranges have partition 0."""
+"""The columns that are equal in all pieces of a stretch (stretches.py). `kind`: an index of KINDS; ranges have
+partition 0."""
 
 STRETCH: Final = (*TOGETHER, "value", "length", *PLACE, *(f"first_{name}" for name in PLACE), "windows")
-"""A stretch: where its first message lies, and that message's first copy (of a block); its faults as in JUMP."""
+"""A stretch: the position of its first message, and (for a block) of that message's first copy; faults as in JUMP."""
 
 KINDS: Final = (BLOCK, *RANGES)
 JUMPS: Final = tuple(JUMP_COUNTS.values())
@@ -39,12 +40,12 @@ Message = tuple[int, int]
 
 @dataclass
 class Findings:
-    """What some of the work found out about one run; `rows`: of each kind, how many were judged.
+    """The result of some tasks on one run; `rows`: how many of each kind were judged.
 
     `gaps`: the lowest, and how many there are. `torn`: an acknowledged message of a batch was not read at its place.
     `sums`: of each kind of finding its "rows", its "messages", and how many of these were under way during each fault,
-    by number, or "outside". `jumps` and `stretches` are the few that tell most. `sent`: the lowest and the highest
-    value of each stream, which no part of the work knows alone.
+    by number, or "outside". `jumps`: the few widest; `stretches`: the few longest. `sent`: the lowest and the highest
+    value of each stream, which no task knows alone.
     """
 
     rows: Counter[int] = field(default_factory=Counter)
@@ -61,7 +62,7 @@ class Findings:
     sent: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, other: "Findings") -> None:
-        """Take in what another part of the work found out about the same run."""
+        """Add another task's findings on the same run."""
         self.rows += other.rows
         self.numbers += other.numbers
         self.blocks += other.blocks
@@ -77,7 +78,7 @@ class Findings:
             self.witnesses[anomaly] = {message: known[message] for message in sorted(known)[:MAX_WITNESSES]}
 
     def verification(self, path: str, engine: str, windows: Sequence[Window]) -> Verification:
-        """What the engine says of the run."""
+        """The engine's answer on the run."""
         events = zip(*(self.events[name].tolist() for name in EVENT), strict=True)
         named = (dict(zip(EVENT, event, strict=True)) for event in events)
         return Verification(
@@ -124,7 +125,7 @@ class Findings:
 
 
 def gather(findings: dict[int, Findings], found: Mapping[int, Findings]) -> None:
-    """Take in, run by run, what another part of the work found out."""
+    """Add another task's findings, run by run."""
     for run, part in found.items():
         findings.setdefault(run, Findings()).add(part)
 
@@ -140,7 +141,7 @@ def earliest(events: Columns) -> Columns:
 
 
 def widest(jumps: Columns) -> Columns:
-    """The jumps of one run that tell most: the widest, and of those the first."""
+    """The widest jumps of one run, and of equal ones the first."""
     width = np.abs(jumps["value"] - jumps["last"])
     if len(width) > MAX_TELLING:
         wide = width >= np.partition(width, -MAX_TELLING)[-MAX_TELLING]
@@ -150,7 +151,7 @@ def widest(jumps: Columns) -> Columns:
 
 
 def longest(stretches: Columns) -> Columns:
-    """The stretches of one run that tell most: the longest of each kind, and of those the lowest."""
+    """The longest stretches of each kind in one run, and of equal ones the lowest."""
     keys = [stretches[name] for name in ("shift", "value", "stream", "partition")]
     order = np.lexsort([*keys, -stretches["length"], stretches["kind"]])
     kind = stretches["kind"][order]
@@ -173,7 +174,7 @@ def count_sums(findings: Mapping[int, Findings], kind: str, found: Columns) -> N
 
 
 def numbers_of(bits: int) -> list[int]:
-    """The numbers of the faults that a bit is set for."""
+    """The numbers of the faults whose bit is set."""
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 

@@ -1,13 +1,13 @@
-"""Islands: a history is a few long runs of values that rise by one, so it is judged by its runs, not by its rows.
+"""Islands: most rows of a history form a few long series of values that rise by one, so it is judged by series.
 
 An *island* is a series of rows of one table and one stream, neighbours in the order written, in which every value is
 one above the last and the position moves in one way: entry by entry (Kafka, unbatched Pulsar), index by index within
 a batch, or not at all (rows without a position). Sends and outcomes are neighbours within their stream, messages read
 within their partition; so the islands of a partition never overlap, and lie in the order of arrival.
 
-Islands are found where the rows lie, vectorised, one chunk of a file at a time, and are cut at multiples of BUCKET: so
-a range of values can be judged apart from all others. Only islands travel. A history at random has islands of length 1
-in the same method.
+Each worker finds the islands of its chunk of a file, vectorised, and cuts them at multiples of BUCKET, so that a range
+of values can be judged apart from all others. Only islands are sent between workers. In a random history all islands
+have length 1; the method is the same.
 """
 
 from typing import Any, Final
@@ -16,19 +16,19 @@ import numpy as np
 
 from dedup_spark.engine.columns import Column, Columns, Mask, finals, firsts, highest_before, repeated, since, taken
 
-SENT, TOLD, READ, DISPUTED = 0, 1, 2, 3
-"""The kinds of an island: values sent, outcomes the client was told, messages read; and messages that were read at a
-position at which another one was read, too, once more (dedup_spark/engine/rereads.py)."""
+SENT, OUTCOME, READ, DISPUTED = 0, 1, 2, 3
+"""The kinds of an island: values sent, outcomes, messages read; and a second time messages that were read at the same
+position as another one (dedup_spark/engine/rereads.py)."""
 
 STILL, BY_ENTRY, BY_BATCH = 1, 2, 3
 """How the position moves from one row of an island to the next; 0 in an island of one row."""
 
 BUCKET: Final = 1 << 17
 PORTION: Final = 1 << 16
-"""So many rows are compared at once: what is compared stays in the processor's cache, which is ten times as fast."""
+"""So many rows are compared at once: they fit into the processor's cache, which is ten times as fast."""
 
 NOTHING_BEFORE: Final = -2
-"""`last` and `highest` of the first row of a lane in a chunk: what came before it, another chunk knows."""
+"""`last` and `highest` of the first row of a lane in a chunk: the rows before it are in another chunk."""
 
 ISLAND: Final = (
     *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "outcome", "placed"),
@@ -39,7 +39,7 @@ ISLAND: Final = (
 `lane` numbers the (partition, stream) pairs that were read in a chunk, `place` is the number of rows of the lane before
 the island, `last` the value of the row before it, `highest` the highest value of all rows of the lane before it.
 `placed`: there is a position; partition … batch are 0 without one.
-`windows` has a bit for each fault: sent before it had healed; told of after it was injected (clocks.Borders).
+`windows` has a bit for each fault: sent before its heal; outcome after its injection (clocks.Borders).
 """
 
 OK, _NO_ENTRY = 0, -1
@@ -50,7 +50,7 @@ _POSITION: Final = ("partition", "ledger", "entry", "batch")
 def find(rows: dict[str, Any], kind: int) -> Columns:
     """The islands among the rows of a table, in the order of streams or, of messages read, partitions; not yet cut."""
     placed = None
-    if kind == TOLD:
+    if kind == OUTCOME:
         placed = (rows["outcome"] == OK) & (rows["entry"] != _NO_ENTRY)
         if not placed.all():
             rows = rows | {name: rows[name] * placed for name in _POSITION}
@@ -72,7 +72,7 @@ def find(rows: dict[str, Any], kind: int) -> Columns:
 
 
 def _steps(rows: dict[str, Any], placed: Mask | None) -> Any:
-    """For each row how it follows the one before it, 0 where it does not."""
+    """How each row follows the one before it; 0 if it does not."""
     step = np.zeros(len(rows["value"]), dtype=np.int8)
     for begin in range(0, len(step) - 1, PORTION):
         here = slice(begin, begin + PORTION + 1)
@@ -107,12 +107,12 @@ def _moved(column: Any) -> Any:
 
 
 def _constant(column: Any) -> bool:
-    """Of a column that is one value, broadcast (chunks.read), that is known without looking."""
+    """Whether a column holds one value; for a broadcast one (chunks.read) no row is compared."""
     return bool(len(column) == 0 or column.strides == (0,) or (column == column[0]).all())
 
 
 def lanes(found: Columns) -> Columns:
-    """Give islands of messages read (which it changes) their lane, place, last and highest; what each lane has in all.
+    """Set lane, place, last and highest of islands of messages read, in place; return the totals of each lane.
 
     The lanes' columns: partition, stream, rows, last (the last value read), highest.
     """
@@ -150,7 +150,7 @@ def cut(found: Columns, island: Column, offset: Column, length: Column) -> Colum
 
 
 def cut_at_buckets(found: Columns) -> Columns:
-    """The same islands, none of which reaches over a multiple of BUCKET."""
+    """The same islands, cut at multiples of BUCKET."""
     first = found["value"] // BUCKET
     island, part = repeated((found["value"] + found["length"] - 1) // BUCKET - first + 1)
     value, end = found["value"][island], (found["value"] + found["length"])[island]

@@ -1,13 +1,13 @@
-"""Positions: was everything read that lies below the end, once, and in order?
+"""Positions: was everything below the end read once, and in order?
 
-A reader that goes through a partition sees its positions rise. Then no position can have been read twice, and what is
-missing lies between neighbours. A *span* says of one ledger of one partition where a chunk begins and ends; whether
-positions rise from chunk to chunk, and what is missing between them, is seen from the spans alone. A run whose
-positions do not rise is a *suspect*, and goes through dedup_spark/engine/rereads.py first.
+A reader that reads a partition in order sees its positions rise. Then no position was read twice, and missing positions
+lie between neighbours. A *span* records where a chunk begins and ends in one ledger of one partition; the spans alone
+show whether positions rise from chunk to chunk, and what is missing between them. A run whose positions do not rise is
+a *suspect*, and goes through dedup_spark/engine/rereads.py first.
 
 A *gap* is a range of entries below a ledger's end of which nothing was read, or of batch indexes below one that was
-read; those above it are in dedup_spark/engine/tails.py. What lies at or beyond the end, or in a ledger without one, is
-nobody's gap.
+read; those above it are in dedup_spark/engine/tails.py. Positions at or beyond the end, or in a ledger without an end,
+are no gap.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def above(places: Place, others: Place) -> Mask:
 
 
 def edges_of(found: Columns) -> tuple[Columns, int]:
-    """Where each partition begins and ends among islands in the order of arrival; and how often they fall within."""
+    """The first and last position of each partition, of islands in the order of arrival; and the number of falls."""
     first = firsts(found["partition"])
     final = finals(first)
     final_entry, final_batch = final_positions(found)
@@ -108,7 +108,7 @@ def gaps_around(spans: Columns, ends: Ends) -> tuple[Columns, int]:
 
 
 def gaps_between(pairs: Columns, ends: Ends) -> Columns:
-    """What is missing between two positions of one ledger that were read one after the other."""
+    """The gaps between two positions of one ledger that were read one after the other."""
     same_entry = pairs["entry"] == pairs["last_entry"]
     next_batch = np.where(same_entry, pairs["last_batch"] + 1, 0)
     apart = (pairs["entry"] > pairs["last_entry"] + 1) | (pairs["batch"] > next_batch)
@@ -135,6 +135,6 @@ def gaps_between(pairs: Columns, ends: Ends) -> Columns:
 
 
 def lowest(gaps: Columns) -> tuple[Columns, int]:
-    """Of gaps the lowest MAX_WITNESSES by position, and how many there are in all."""
+    """The lowest MAX_WITNESSES gaps by position, and how many there are in all."""
     order = np.lexsort([gaps[name] for name in ("kind", "batch", "entry", "ledger", "partition")])
     return taken(gaps, order[:MAX_WITNESSES]), size(gaps)

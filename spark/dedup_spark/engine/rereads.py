@@ -1,9 +1,9 @@
-"""Re-reads and disputes: what a reader that did not go straight through a partition read more than once.
+"""Re-reads and disputes: positions that a reader read more than once.
 
-Where positions rise (dedup_spark/engine/positions.py) nothing of this exists, and no row needs to be looked at. Of a
-run where they do not, all messages read are sorted by position. A row that is equal to one that arrived before it is a
-re-read and is dropped, before anything else is counted. Two messages at one position are a dispute: somebody's error.
-What is left is reduced to islands like any other history.
+Where positions rise (dedup_spark/engine/positions.py) there are none, and no row needs to be compared. In a run where
+they do not, all messages read are sorted by position. A row that is equal to an earlier one is a re-read, and is
+dropped before anything is counted. Two messages at one position are a dispute: an error of the tester. The remaining
+rows are reduced to islands like any other history.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from dedup_spark.engine.islands import DISPUTED, ISLAND, READ
 from dedup_spark.engine.positions import Ends, gaps_within, spans_of
 
 ROW: Final = ("run", "chunk", "partition", "ledger", "entry", "batch", "stream", "value", "arrival")
-"""The columns of a row read, on its way to where its position is judged."""
+"""The columns of a row read, as sent to the worker that judges its position."""
 
 ENTRIES: Final = 1 << 12
-"""Rows of so many entries lie with one worker, and it tells of them together; it judges some whole entries at a time,
+"""One worker has the rows of so many entries, and returns one note on them; it judges some whole entries at a time,
 for a batch may hold thousands of messages."""
 
 PORTION: Final = 1 << 18
@@ -32,7 +32,7 @@ POSITION: Final = ("run", "partition", "ledger", "entry", "batch")
 def clean(rows: Columns, ends: Mapping[int, Ends]) -> tuple[Columns, Columns, list[Note]]:
     """Rows without re-reads, the disputed messages as islands of their own, and a note for every ENTRIES entries.
 
-    Of entries with a row here, all rows must be here.
+    `rows` must hold all rows of each entry that it has.
     """
     rows = taken(rows, np.lexsort([rows[name] for name in ("arrival", "value", "stream", *reversed(POSITION))]))
     position = firsts(*(rows[name] for name in POSITION))

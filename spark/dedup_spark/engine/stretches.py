@@ -1,14 +1,14 @@
-"""Stretches: series of messages that show the same thing, put together from pieces that were judged apart.
+"""Stretches: series of messages with the same anomaly, joined from pieces that were judged apart.
 
 A duplicate *block* is a maximal series of consecutive messages of one (partition, stream) in which every message was
 read before there, every value is one above the last, and so is the place in the lane of its first copy. Along a block
-the value, its place and the place of its first copy all rise by one. So their differences, the *shifts*, stay the same:
-two repeats belong to one block exactly if they agree in both shifts and their values touch. No neighbour in time has to
-be found.
+the value, its place and the place of its first copy all rise by one. So their differences, the *shifts*, are constant:
+two repeats belong to one block exactly if they agree in both shifts and their values are adjacent. Their order in time
+is not needed.
 
-A *range* is a maximal series of values of a stream that show the same anomaly. Whoever judged some buckets of values
-has put together all of theirs, so only pieces that reach a bucket's border can have a neighbour elsewhere. Those meet
-at shift 0; of all others, the shift is their bucket's, so that they stay shared out.
+A *range* is a maximal series of values of a stream that show the same anomaly. A worker joins all pieces of the buckets
+that it judges, so only pieces at a bucket's border can have a neighbour elsewhere. Those have shift 0 and come
+together; all others have their bucket's shift, so that they stay distributed.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from dedup_spark.engine.islands import BUCKET
 
 
 def of_repeats(reads: Columns, first: Mask) -> Columns:
-    """Those pieces read that are not the `first` of their values in their lane; copies of a lane lie side by side."""
+    """The pieces read that are not the `first` of their values in their lane; copies of a lane must be adjacent."""
     again = np.flatnonzero(~first)
     origin = np.flatnonzero(first)[(np.cumsum(first) - 1)[again]]
     found = taken(reads, again)
@@ -52,7 +52,7 @@ def of_intervals(found: Columns, kind: int) -> Columns:
 
 
 def put_together(pieces: Columns) -> Columns:
-    """The stretches that pieces make; of those that could belong together, all must be here."""
+    """The stretches that are joined from pieces; all pieces that could belong together must be here."""
     pieces = taken(pieces, np.lexsort([pieces[name] for name in ("value", *reversed(TOGETHER))]))
     first = firsts(*(pieces[name] for name in TOGETHER))
     first[1:] |= pieces["value"][1:] != (pieces["value"] + pieces["length"])[:-1]
@@ -64,8 +64,8 @@ def put_together(pieces: Columns) -> Columns:
     return stretches
 
 
-def tell(pieces: Columns, stretches: Columns) -> dict[int, Findings]:
-    """What the stretches put together from pieces say of each run; a piece was under way as a whole."""
+def findings_of(pieces: Columns, stretches: Columns) -> dict[int, Findings]:
+    """The findings of each run from the stretches that are joined from pieces; a piece was under way as a whole."""
     findings: dict[int, Findings] = {int(run): Findings() for run in np.unique(stretches["run"])}
     for kind, name in enumerate(KINDS):
         count_sums(findings, name, taken(pieces, pieces["kind"] == kind))
@@ -85,7 +85,7 @@ def tell(pieces: Columns, stretches: Columns) -> dict[int, Findings]:
 
 
 def distance(blocks: Columns) -> Column:
-    """How many messages of its lane lie from a message of the block back to its first copy."""
+    """The distance from a message of the block back to its first copy, in messages of its lane."""
     shift: Column = blocks["shift"] - blocks["first_shift"]
     return shift
 

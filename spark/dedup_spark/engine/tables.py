@@ -1,8 +1,8 @@
-"""The tables of findings: written by whoever found the rows, as they are found, never gathered anywhere.
+"""The tables of findings: each worker writes its rows as it finds them; they are never collected in one place.
 
 One folder holds the findings of all runs of a verification (dedup/judgement/findings.py). Each task writes at most one
-part of each table, named after the task, so that one that is done again writes the same part again; on a disk a part
-gets its name when it is complete. `findings.json` is written last: without it the folder is not whole.
+part of each table, named after the task, so a task that is retried writes the same part again; on a disk a part gets
+its name when it is complete. `findings.json` is written last: without it the folder is incomplete.
 """
 
 import json
@@ -64,7 +64,7 @@ TABLES: Final = {
 
 
 class Named(NamedTuple):
-    """How the rows of a run name it, and its faults."""
+    """The names of a run and its faults in the rows of the tables."""
 
     path: str
     run_id: str
@@ -80,7 +80,7 @@ class Tables:
 
     @contextmanager
     def part(self, number: int, attempt: int = 0) -> Iterator["Part"]:
-        """The part of the task of this number; of one that fails there is none."""
+        """The part of the task of this number; a task that fails leaves none."""
         part = Part(self, number, attempt)
         try:
             yield part
@@ -105,7 +105,7 @@ def tables_in(
             raise SpecificationError(
                 where=f"--findings {folder}",
                 got=f"a folder that holds {foreign[0]}",
-                rule="findings need a folder of their own: what is there is replaced",
+                rule="findings need a folder of their own: its content is replaced",
                 todo="name an empty or a new folder",
             )
         for name in sorted(names, key=lambda name: name != INDEX):
@@ -135,7 +135,7 @@ def close(tables: Tables, runs: Sequence[Verification]) -> None:
 
 @dataclass
 class Part:
-    """What one task writes: of each table one file, begun with its first rows."""
+    """The part of one task: one file a table, opened with the first rows."""
 
     tables: Tables
     number: int
@@ -162,10 +162,10 @@ class Part:
                     opened.replace(str(path))
 
     def abandon(self) -> None:
-        """What was written is no part; in a store it is one of no index until the task is done again."""
+        """Remove what was written; in a store it may stay, outside any index until the task is retried."""
         for table, (file, writer) in self._open.items():
             for each in (writer, file):
-                with suppress(OSError):  # a full disk; the error that brought us here says so
+                with suppress(OSError):  # a full disk; the first error has reported it
                     each.close()
             writer.is_open = False  # or it is closed again when it is collected, and Python prints a traceback
             opened, _ = self._paths(table)
@@ -196,11 +196,11 @@ class Part:
             self._open[table][1].write_table(pa.Table.from_arrays(arrays, schema=TABLES[table]))
 
     def _writing(self) -> AbstractContextManager[None]:
-        """What the disk refuses is said of the folder of findings."""
+        """Report errors of the disk as errors of the folder of findings."""
         return machines.at(f"--findings {self.tables.folder}")
 
     def _paths(self, table: str) -> tuple[Place, Place]:
-        """Under which name a part is written, and its own; in a store nothing is seen before it is complete."""
+        """The temporary and the final path of a part; in a store they are equal: an object appears when complete."""
         assert self.tables.folder is not None
         path = place(self.tables.folder) / table / f"part-{self.number:05}.parquet"
         if isinstance(path, Path):

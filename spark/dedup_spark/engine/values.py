@@ -1,15 +1,14 @@
-"""Judging by value: all that was sent, told and read of the same messages, side by side.
+"""Judging by value: it compares the sends, outcomes and reads of the same messages.
 
 Islands of one (run, stream) are cut at each other's ends, so that two *pieces* have the same values or none in common;
-the values they share are an *interval*. Whatever is true of an interval's first value is true of all of them, and so
-the rules of docs/design.md §6 are written for intervals as if they were values that weigh `length`. Whoever judges a
-range of values needs all islands of that range and nothing else.
+the values they share are an *interval*. What is true of an interval's first value is true of all its values. So the
+rules of docs/design.md §6 are written for intervals, as if each were one value with the weight `length`. To judge a
+range of values, a worker needs all islands of that range and nothing else.
 
-Whether a message was read before in its lane (a partition and stream) is seen here too, where its copies meet. A jump
-lies where an island begins, for within one every value is one above the last; and a piece that is not the first of its
-lane is part of a duplicate block. So is told here, where sends and outcomes meet, which messages were under way during
-which fault (dedup/judgement/findings.py). Blocks and ranges go on to dedup_spark/engine/stretches.py, to be put
-together.
+All copies of a message come together here. So this module also decides whether a message was read before in its lane (a
+partition and stream). A jump is at the first row of an island, for within one every value is one above the last; a
+piece that is not the first of its lane is part of a duplicate block. It also decides which messages were under way
+during which fault (dedup/judgement/findings.py). dedup_spark/engine/stretches.py joins blocks and ranges.
 """
 
 from typing import Any, Final
@@ -24,7 +23,7 @@ from dedup_spark.engine import tails
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
-from dedup_spark.engine.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, READ, SENT, TOLD, cut
+from dedup_spark.engine.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, OUTCOME, READ, SENT, cut
 from dedup_spark.engine.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
@@ -33,7 +32,7 @@ EVERY_WINDOW: Final = -1
 
 
 def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns, Columns]:
-    """What islands show of each run, if all islands of their values are here; the stretches; and the jumps."""
+    """The findings of each run, the stretches, and the jumps; all islands of the same values must be here."""
     if not len(islands["run"]):
         return {}, dict.fromkeys(STRETCH, islands["run"]), dict.fromkeys(JUMP, islands["run"])
     pieces, intervals = cut_at_ends(carry.applied(islands))
@@ -44,7 +43,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     intervals["windows"] = _windows(pieces, len(intervals["run"]))
     reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals)
-    # The highest value read before an interval's first piece is none of its own values, so it is above all or below.
+    # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
     for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
         states[name] = np.zeros(len(intervals["run"]), dtype=bool)
@@ -52,7 +51,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
-    for kind in (SENT, TOLD, READ):
+    for kind in (SENT, OUTCOME, READ):
         own = islands["kind"] == kind
         rows = np.zeros(len(runs), np.int64)
         np.add.at(rows, np.searchsorted(runs, islands["run"][own]), islands["length"][own])
@@ -87,7 +86,7 @@ def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
     by_entry, by_batch = (np.unique(pieces["interval"][several & (pieces["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
     crossing = np.intersect1d(by_entry, by_batch)
     if len(crossing):
-        # Positions that move in different ways may agree at a single value: such pieces are cut into single values.
+        # Positions that move in different ways may be equal at a single value: such pieces are cut into single values.
         interval, part = repeated(borders[crossing + 1] - borders[crossing])
         borders = np.union1d(borders, borders[crossing][interval] + part)
         pieces = _between(islands, begin, end, borders)
@@ -110,7 +109,7 @@ def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> C
 
 
 def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, Any]:
-    """Of each interval: was it sent, what was told of it, how often was it read."""
+    """For each interval: whether it was sent, its outcomes, and how often it was read."""
 
     def any_of(which: Mask) -> Mask:
         found = np.zeros(len(intervals["run"]), dtype=bool)
@@ -118,16 +117,16 @@ def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, An
         return found
 
     kind, outcome = pieces["kind"], pieces["outcome"]
-    told = kind == TOLD
-    ok, unsure = any_of(told & (outcome == OK)), any_of(told & (outcome != OK) & (outcome != FAIL))
-    told_of = any_of(told)
+    outcomes = kind == OUTCOME
+    ok, unsure = any_of(outcomes & (outcome == OK)), any_of(outcomes & (outcome != OK) & (outcome != FAIL))
+    ended = any_of(outcomes)
     copies = np.bincount(reads["interval"], minlength=len(intervals["run"]))
-    unread = _unread(pieces, told & (pieces["placed"] == 1), reads, copies)
+    unread = _unread(pieces, outcomes & (pieces["placed"] == 1), reads, copies)
     return {
         "sent": any_of(kind == SENT),
-        "told": told_of,
+        "ended": ended,
         "ok": ok,
-        "fail": told_of & ~ok & ~unsure,
+        "fail": ended & ~ok & ~unsure,
         "copies": copies,
         "elsewhere": any_of(unread) & (copies > 0),
         "torn": any_of(unread & tails.in_batches(pieces)),
@@ -136,21 +135,21 @@ def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, An
 
 
 def _windows(pieces: Columns, intervals: int) -> Column:
-    """The faults, as bits, during which an interval's messages were under way: sent before the end of each, and with
-    the last outcome after its beginning or none at all."""
-    sent, told = np.zeros(intervals, np.int64), np.zeros(intervals, np.int64)
+    """The faults, as bits, during which an interval's messages were under way: sent before its end, and with the last
+    outcome after its beginning or none at all."""
+    sent, outcomes = np.zeros(intervals, np.int64), np.zeros(intervals, np.int64)
     if not pieces["windows"].any():
         return sent
-    for bits, kind in ((sent, SENT), (told, TOLD)):
+    for bits, kind in ((sent, SENT), (outcomes, OUTCOME)):
         which = pieces["kind"] == kind
         np.bitwise_or.at(bits, pieces["interval"][which], pieces["windows"][which])
     ended = np.zeros(intervals, dtype=bool)
-    ended[pieces["interval"][pieces["kind"] == TOLD]] = True
-    return sent & np.where(ended, told, EVERY_WINDOW)
+    ended[pieces["interval"][pieces["kind"] == OUTCOME]] = True
+    return sent & np.where(ended, outcomes, EVERY_WINDOW)
 
 
 def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column) -> Mask:
-    """Which of the pieces acknowledged at a position were not read there."""
+    """Which pieces were acknowledged at a position and not read there."""
     begin = np.cumsum(copies) - copies
     unread = np.zeros(len(acknowledged), dtype=bool)
     pending = np.flatnonzero(acknowledged)
@@ -168,14 +167,14 @@ def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column)
 
 def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     """The intervals that show each anomaly."""
-    sent, told, ok, fail, copies = (state[name] for name in ("sent", "told", "ok", "fail", "copies"))
+    sent, ended, ok, fail, copies = (state[name] for name in ("sent", "ended", "ok", "fail", "copies"))
     return {
         "ack_mismatch": state["elsewhere"],
         "failed_but_received": fail & (copies > 0),
         "misplaced": state["misplaced"],
         "not_received": ok & (copies == 0),
-        "outcomes_missing": sent & ~told,
-        "outcomes_unsent": told & ~sent,
+        "outcomes_missing": sent & ~ended,
+        "outcomes_unsent": ended & ~sent,
         "phantom": (copies > 0) & ~sent,
         "position_conflicts": state["disputed"],
         "received_no_ack": (copies == 1) & ~ok,
@@ -197,12 +196,12 @@ def _weights(state: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
         "extra_copies": np.maximum(copies - 1, 0),
     }
     numbers |= _anomalies(state)
-    del numbers["position_conflicts"]  # positions are counted, where they are compared
+    del numbers["position_conflicts"]  # these are positions, counted elsewhere
     return numbers
 
 
 def _witnesses(found: Mask, intervals: Columns, reads: Columns) -> list[tuple[int, tuple[int, int], tuple[str, ...]]]:
-    """The lowest values of the intervals found, of each run, and where they were read."""
+    """The lowest values of the intervals found, by run, and where they were read."""
     which = np.flatnonzero(found)
     run = intervals["run"][which]
     which = which[_rank(run) < MAX_WITNESSES]
@@ -233,7 +232,7 @@ def _place(reads: Columns, read: int, past: int) -> str:
 
 
 def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> Columns:
-    """Tells the findings of the jumps, and returns them all."""
+    """Add the jumps to the findings, and return them all."""
     jumps = reads["value"] != reads["last"] + 1
     found, again = taken(reads, jumps), again[jumps]
     found["jump"] = 2 * again.astype(np.int64) + (found["value"] <= found["last"])
