@@ -42,7 +42,7 @@ def work(world: World, for_s: float) -> None:
     while "verdict" not in world.status() and world.now_s < until_s:
         if queue.get(0) is None:
             world.player.move()
-            world.now_s += 0.1
+            world.now_s += 1
             continue
         before, failed = world.live(), False
         try:
