@@ -9,7 +9,7 @@ from dedup.demands import PlannedFault
 from dedup.experiments import Expectation, Experiment, parse
 from dedup.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
 from dedup.plans import Run, plan
-from dedup.verdicts import Demand, Evidence
+from dedup.verdicts import Demand, Evidence, RunVerdict, Verdict, judge_run
 
 MESSAGES: Final = 1_000
 JUMPS: Final = {
@@ -230,3 +230,12 @@ def all_evidence(made: Experiment, **by_variant: Mapping[str, int]) -> list[Evid
         )
         for run in plan(made)
     ]
+
+
+def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:
+    """The verdict on the evidence of `RUN`."""
+    return judge_run(evidence(RUN, counted, **changes), demand)
+
+
+def codes(verdict: RunVerdict, of: Verdict | None = None) -> list[str]:
+    return [reason.code for reason in verdict.reasons if of in (None, reason.verdict)]
