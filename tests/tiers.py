@@ -1,7 +1,8 @@
 """Which tests a session runs. All of them take an hour; a change needs an answer sooner.
 
-A test is *slow* if it starts brokers, Spark or Kubernetes, and *long* if it takes more than a second without them (its
-marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So there are four tiers:
+A test is *slow* if it starts brokers, Spark or Kubernetes, and *long* if it or all its cases take more than a second
+without them (its marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So there are
+four tiers:
 
     fast    the fast tests                                              make test-fast, make test ROOM=core
     quick   the fast ones, the long ones and the smoke tests            make test

@@ -280,6 +280,7 @@ def test_who_waits_writes_nothing_while_the_other_one_works() -> None:
     assert len(duel.world.installed) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_lease_goes_to_and_fro_at_their_writes(seed: int) -> None:
     """Whoever loses it tries to go on at once; the other one begins with what it finds."""

@@ -308,6 +308,7 @@ def test_what_is_refused_leaves_a_status_and_nothing_else(each: Hostile) -> None
     assert SECRET not in json.dumps(stage.status)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", BY_GATE[Gate.HARMLESS], ids=name_of_case)
 def test_what_is_run_keeps_its_bounds_and_touches_nothing_of_others(each: Hostile) -> None:
     document = each.document
