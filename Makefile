@@ -1,6 +1,8 @@
 # The tasks of this repository. `make` alone lists them. Everything happens in .venv, which `make setup` makes.
 
 PYTHON := .venv/bin/python
+# Compiled modules are kept, whatever the environment says: tests start dozens of Pythons, and pytest rewrites every test.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(PYTHON) -m pytest
 # One has the tests on clusters, the other all others (docs/decisions/018).
 TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
@@ -33,11 +35,11 @@ setup: ## Make .venv with the dedup command in it; returns at once when nothing 
 demo: setup ## Kafka and Pulsar, with and without deduplication, while their connections are killed
 	.venv/bin/dedup run examples/kafka-vs-pulsar.yaml --runs $(RUNS) --messages $(MESSAGES)
 
-test: setup $(if $(ROOM),,lint) ## Lint, every fast test, and of the slow ones one of a kind (ROOM=core: its fast tests alone)
+test: setup $(if $(ROOM),,lint) ## Lint, every fast or long test, and of the slow ones one of a kind (ROOM=core: its fast tests alone)
 	$(if $(ROOM),,@$(INTENDED))
 	$(PYTEST) $(TWO_PROCESSES) $(if $(ROOM),tests/$(ROOM) --tier fast,--tier quick)
 
-test-fast: setup ## The tests that need no brokers, no Spark and no Kubernetes
+test-fast: setup ## The tests of less than a second, that need no brokers, no Spark and no Kubernetes
 	$(PYTEST) $(TWO_PROCESSES) --tier fast
 
 test-share: setup ## After `make test`: a fifth of the slow tests, and those of the last change as far as MINUTES go

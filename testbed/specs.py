@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import yaml
 
+from testbed import copies
+
 GOOD: Final = """
 apiVersion: dedup.dev/v1alpha1
 kind: DedupExperiment
@@ -19,12 +21,13 @@ spec:
   faults:
     - {name: cut, at: {message: 500}, killTCP: {duration: 10s}}
 """
+READ: Final[dict[str, Any]] = yaml.safe_load(GOOD)
 ABSENT: Final = object()
 
 
 def changed(*changes: tuple[str, object]) -> dict[str, Any]:
     """GOOD with values put at places such as `spec.systems.0.name`; ABSENT takes the key out."""
-    document: dict[str, Any] = yaml.safe_load(GOOD)
+    document = copies.deepcopy(READ)
     for place, value in changes:
         *above, last = place.split("/")
         at: Any = document

@@ -85,15 +85,15 @@ class FakeCluster:
         self._must_know(kind)
         wanted = dict(each.split("=") for each in selector.split(",") if each)
         phases = [each.removeprefix("status.phase!=") for each in fields.split(",") if each]
-        found = [
-            copy.deepcopy(made)
-            for (its_kind, its_namespace, _), made in sorted(self.objects.items())
-            if its_kind == kind
-            and namespace in ("", its_namespace)
+        found = sorted(
+            key
+            for key, made in self.objects.items()
+            if key[0] == kind
+            and namespace in ("", key[1])
             and wanted.items() <= (made["metadata"].get("labels") or {}).items()
             and (made.get("status") or {}).get("phase") not in phases
-        ]
-        return found[:most] if most else found
+        )
+        return [copy.deepcopy(self.objects[key]) for key in (found[:most] if most else found)]
 
     def create(self, made: Object) -> bool:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
@@ -130,7 +130,8 @@ class FakeCluster:
 
     def set_status(self, made: Object, status: Object) -> None:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
-        self._put(key, {**self.objects[key], "status": status})
+        if self.objects[key].get("status") != status:  # an API server writes nothing where nothing changes
+            self._put(key, {**self.objects[key], "status": status})
 
     def _put(self, key: tuple[str, str, str], made: Object) -> None:
         self.versions += 1

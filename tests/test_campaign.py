@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
 from testbed.campaign import whole
 
 STORY: Final = '''"""One test that tells, one that fails, one that is left out."""
@@ -23,6 +24,7 @@ def test_left_out():
 '''
 
 
+@pytest.mark.long
 def test_what_tests_told_is_in_the_table(tmp_path: Path) -> None:
     story, other = tmp_path / "test_story.py", tmp_path / "test_other.py"
     story.write_text(STORY)

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 STORY = '''"""One test that needs brokers, one that leaves by itself, one that runs."""
 import pytest
 

@@ -8,6 +8,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -70,13 +71,17 @@ def python_files() -> list[Path]:
     return [path for path in project_files() if path.suffix == ".py"]
 
 
+parsed: Final = cache(ast.parse)
+"""Each file once, however many rules look at it."""
+
+
 def missing_docstring(source: str) -> Iterator[str]:
-    if not (ast.get_docstring(ast.parse(source)) or "").strip():
+    if not (ast.get_docstring(parsed(source)) or "").strip():
         yield "1: opens without a docstring that tells the idea"
 
 
 def long_functions(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > MAX_FUNCTION_LINES:
@@ -85,7 +90,7 @@ def long_functions(source: str) -> Iterator[str]:
 
 def long_file(source: str) -> Iterator[str]:
     """A table of data may be as long as it is: a constant of a module that takes more than TABLE_LINES lines."""
-    constants = [node for node in ast.parse(source).body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    constants = [node for node in parsed(source).body if isinstance(node, ast.Assign | ast.AnnAssign)]
     sizes = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in constants]
     lines = source.count("\n") - sum(size for size in sizes if size > TABLE_LINES)
     if lines > MAX_FILE_LINES:
@@ -93,7 +98,7 @@ def long_file(source: str) -> Iterator[str]:
 
 
 def sleeps(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "sleep":
             yield f"{node.lineno}: a sleep; poll a condition with a bound instead"
 
@@ -198,7 +203,7 @@ def test_a_block_that_stands_twice_is_seen_whatever_its_texts_are() -> None:
 
 def imports(source: str) -> Iterator[str]:
     """The full name of everything that a file imports."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -15,6 +15,7 @@ SLOW: Final = [
     *(Case(f"tests/lab/test_long_live.py::test_long[{case}]", LIVE) for case in "nop"),
 ]
 FAST: Final = Case("tests/core/test_fast.py::test_fast", frozenset())
+LONG: Final = Case("tests/core/test_fast.py::test_long", frozenset({"long"}))
 SMOKE: Final = Case("tests/lab/test_smoke_live.py::test_smoke", LIVE | {"smoke"})
 SECONDS: Final = {test.node: 150.0 if "long" in test.node else 20.0 for test in SLOW}
 
@@ -47,12 +48,13 @@ def test_a_change_brings_its_tests_along_as_far_as_the_time_goes() -> None:
     assert "of the slow tests" in some.line and "that the change concerns" in some.line
 
 
-def test_fast_tests_and_smoke_tests_are_quick_and_in_no_share() -> None:
-    every = [FAST, SMOKE, *SLOW]
+def test_fast_long_and_smoke_tests_are_quick_and_in_no_share() -> None:
+    every = [FAST, LONG, SMOKE, *SLOW]
     assert tiers.chosen("fast", every, 0.0).nodes == {FAST.node}
-    assert tiers.chosen("quick", every, 0.0).nodes == {FAST.node, SMOKE.node}
+    assert tiers.chosen("quick", every, 0.0).nodes == {FAST.node, LONG.node, SMOKE.node}
     for number in range(SHARES):
-        assert not tiers.of_share(every, number, {FAST.file, SMOKE.file}, 60.0, SECONDS).nodes & {FAST.node, SMOKE.node}
+        share_of_all = tiers.of_share(every, number, {FAST.file, SMOKE.file}, 60.0, SECONDS).nodes
+        assert not share_of_all & {FAST.node, LONG.node, SMOKE.node}
 
 
 @pytest.mark.parametrize(

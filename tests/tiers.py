@@ -1,10 +1,11 @@
 """Which tests a session runs. All of them take an hour; a change needs an answer sooner.
 
-A test is *slow* if it starts brokers, Spark or Kubernetes (its marks say so); all others are *fast*. One slow test of a
-kind is marked `smoke`, too. So there are four tiers:
+A test is *slow* if it starts brokers, Spark or Kubernetes, and *long* if it or all its cases take more than a second
+without them (its marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So there are
+four tiers:
 
     fast    the fast tests                                              make test-fast, make test ROOM=core
-    quick   the fast ones and the smoke tests                           make test
+    quick   the fast ones, the long ones and the smoke tests            make test
     share   one fifth of the other slow tests, and those of a change    make test-share; .ci/run, after make test
     all     everything                                                  make test-all
 
@@ -31,6 +32,7 @@ ROOT: Final = Path(__file__).parent.parent
 DURATIONS: Final = Path(__file__).with_name("durations.json")
 SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster"})
 SMOKE: Final = "smoke"
+LONG: Final = "long"
 SHARES: Final = 5
 PAUSE_S: Final = 3600
 """A pause between two commits that ends a working session."""
@@ -42,6 +44,7 @@ UNKNOWN_S: Final = 30.0
 
 ANOTHER_SHARE: Final = "tests that make test runs, and slow ones of other shares: make test-all runs all"
 SLOW_ONES: Final = "slow tests: make test-all runs them"
+LONG_OR_SLOW: Final = "long and slow tests: make test runs the long ones, make test-all all"
 
 
 class Case(NamedTuple):
@@ -59,6 +62,10 @@ class Case(NamedTuple):
         return bool(self.marks & SLOW)
 
     @property
+    def fast(self) -> bool:
+        return not self.slow and LONG not in self.marks
+
+    @property
     def quick(self) -> bool:
         return not self.slow or SMOKE in self.marks
 
@@ -74,7 +81,7 @@ class Choice(NamedTuple):
 def chosen(tier: str, tests: Sequence[Case], minutes: float) -> Choice:
     """What `tier` runs of `tests`. `minutes` bounds a share with its change; the share itself is always run."""
     if tier == "fast":
-        return Choice(frozenset(test.node for test in tests if not test.slow), SLOW_ONES, "")
+        return Choice(frozenset(test.node for test in tests if test.fast), LONG_OR_SLOW, "")
     if tier == "quick":
         return Choice(frozenset(test.node for test in tests if test.quick), SLOW_ONES, "")
     number = sessions(_git("log", "--format=%ct").split()) % SHARES

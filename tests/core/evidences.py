@@ -8,7 +8,7 @@ from dedup.experiment.spec import Expectation, Experiment, parse
 from dedup.judgement.anomalies import OrderEvent, Verification, Witness
 from dedup.judgement.counts import Counts, Jump
 from dedup.judgement.demands import PlannedFault
-from dedup.judgement.verdicts import Demand, Evidence
+from dedup.judgement.verdicts import Demand, Evidence, RunVerdict, Verdict, judge_run
 from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, FaultRecord, Manifest, ProducerReport
 
 MESSAGES: Final = 1_000
@@ -230,3 +230,12 @@ def all_evidence(made: Experiment, **by_variant: Mapping[str, int]) -> list[Evid
         )
         for run in plan(made)
     ]
+
+
+def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:
+    """The verdict on the evidence of `RUN`."""
+    return judge_run(evidence(RUN, counted, **changes), demand)
+
+
+def codes(verdict: RunVerdict, of: Verdict | None = None) -> list[str]:
+    return [reason.code for reason in verdict.reasons if of in (None, reason.verdict)]

@@ -1,11 +1,12 @@
 """What an experiment adds to its runs: all of them, alike but for the switch, a control that convinces, enough runs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.core.evidences import CUT, MESSAGES, all_evidence, duplicates, evidence, experiment, manifest, verification
 
-from dedup.experiment.plans import plan
+from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Experiment
 from dedup.experiment.statistics import rate_bound
 from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict, Strength, conclude, differences
@@ -30,14 +31,23 @@ def changed(made: Experiment, found: list[Evidence], run_id: str, **update: Any)
     return [each.model_copy(update=update) if each.run_id == run_id else each for each in found]
 
 
+def with_copies(made: Experiment, shows: Callable[[Run], bool], **changes: Any) -> list[Evidence]:
+    """Evidence of every run, with these changes; those of which `shows` is true show duplicates."""
+    return [
+        evidence(
+            run,
+            duplicates() if shows(run) else {},
+            deduplication=run.variant != "control",
+            spec_digest=made.digest(),
+            **changes,
+        )
+        for run in plan(made)
+    ]
+
+
 def clean_controls(made: Experiment, number: int) -> list[Evidence]:
     """Evidence of every run; so many of the control's show no duplicate."""
-    found = []
-    for run in plan(made):
-        counted = duplicates() if run.variant == "control" and run.number > number else {}
-        switch = run.variant != "control"
-        found.append(evidence(run, counted, deduplication=switch, spec_digest=made.digest()))
-    return found
+    return with_copies(made, lambda run: run.variant == "control" and run.number > number)
 
 
 def test_a_convincing_experiment_passes_and_says_why() -> None:
@@ -194,16 +204,7 @@ def test_copies_during_another_fault_do_not_convince_of_this_one_and_their_twin_
     ]
     made = experiment(faults=faults)
     records = (CUT, CUT.model_copy(update={"name": "more", "requested_message": 300}))
-    found = [
-        evidence(
-            run,
-            {} if run.variant == "dedup" else duplicates(),
-            deduplication=run.variant == "dedup",
-            spec_digest=made.digest(),
-            faults=records,
-        )
-        for run in plan(made)
-    ]
+    found = with_copies(made, lambda run: run.variant == "control", faults=records)
     concluded = conclude(made, found)
     assert (concluded.verdict, codes(concluded)) == (Verdict.INCONCLUSIVE, [Code.CONTROL_UNCONVINCING])
     assert "none in the time of fault more" in concluded.reasons[0].text
@@ -232,16 +233,7 @@ def test_judges_that_put_copies_down_to_different_faults_disagree() -> None:
 
 def test_each_system_needs_its_own_control() -> None:
     made = experiment(systems=[{"name": "kafka", "kafka": {}}, {"name": "other", "kafka": {}}])
-    found = [
-        evidence(
-            run,
-            duplicates() if run.variant == "control" and run.system == "kafka" else {},
-            deduplication=run.variant == "dedup",
-            spec_digest=made.digest(),
-        )
-        for run in plan(made)
-    ]
-    concluded = conclude(made, found)
+    concluded = conclude(made, with_copies(made, lambda run: (run.system, run.variant) == ("kafka", "control")))
     assert [each.verdict for each in concluded.systems] == ["pass", "pass", "inconclusive", "pass"]
     assert concluded.reasons[0].text.startswith("other: control: no value was read twice")
 
@@ -348,17 +340,10 @@ def test_the_weakest_treatment_decides_the_controls_p_value() -> None:
 )
 def test_runs_of_a_system_that_differ_in_more_than_the_switch(changes: dict[str, Any]) -> None:
     made = experiment()
-    found = [
-        evidence(
-            run,
-            {} if run.variant == "dedup" else duplicates(),
-            deduplication=run.variant == "dedup",
-            spec_digest=made.digest(),
-            **(changes if run.variant == "dedup" else {}),
-        )
-        for run in plan(made)
-    ]
-    concluded = conclude(made, found)
+    changed_runs = {
+        each.run_id: each for each in with_copies(made, lambda _run: False, **changes) if "dedup" in each.run_id
+    }
+    concluded = conclude(made, [changed_runs.get(each.run_id, each) for each in all_evidence(made)])
     assert (concluded.verdict, set(codes(concluded))) == (Verdict.ERROR, {Code.VARIANTS_DIFFER})
 
 
@@ -434,15 +419,9 @@ def test_a_strength_in_words() -> None:
 def failing(made: Experiment, number: int, **changes: Any) -> list[Evidence]:
     """Evidence of every run; so many of the treatment's show duplicates, and differ in `changes`."""
     bad = {run.run_id for run in plan(made) if run.variant == "dedup" and run.number <= number}
-    return [
-        evidence(
-            run,
-            duplicates() if run.run_id in bad or run.variant == "control" else {},
-            deduplication=run.variant == "dedup",
-            spec_digest=made.digest(),
-            **(changes if run.run_id in bad else {}),
-        )
-        for run in plan(made)
+    wrong = with_copies(made, lambda run: run.run_id in bad, **changes)
+    return [each for each in all_evidence(made) if each.run_id not in bad] + [
+        each for each in wrong if each.run_id in bad
     ]
 
 

@@ -1,8 +1,7 @@
 """Who judged, and what a history without a manifest may say: each rule with its innocent twin."""
 
 import pytest
-from tests.core.evidences import RUN, duplicates, evidence
-from tests.core.test_verdicts import codes
+from tests.core.evidences import RUN, codes, duplicates, evidence
 
 from dedup.experiment.spec import Expectation
 from dedup.judgement.anomalies import Engine

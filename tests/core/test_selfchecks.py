@@ -3,19 +3,22 @@
 from typing import Any
 
 import pytest
-from tests.core.evidences import ANOMALIES, BACKWARD, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, verification
+from tests.core.evidences import (
+    ANOMALIES,
+    BACKWARD,
+    EXACTLY_ONCE,
+    MESSAGES,
+    RUN,
+    codes,
+    duplicates,
+    evidence,
+    judged,
+    verification,
+)
 
 from dedup.judgement.anomalies import Verification
-from dedup.judgement.verdicts import ORACLE_LIMIT, Code, Demand, Evidence, RunVerdict, Verdict, judge_run
+from dedup.judgement.verdicts import ORACLE_LIMIT, Code, Evidence, Verdict, judge_run
 from dedup.wire.manifests import Undelivered
-
-
-def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:
-    return judge_run(evidence(RUN, counted, **changes), demand)
-
-
-def codes(verdict: RunVerdict, of: Verdict | None = None) -> list[str]:
-    return [reason.code for reason in verdict.reasons if of in (None, reason.verdict)]
 
 
 def test_without_a_history_there_is_nothing_to_judge() -> None:

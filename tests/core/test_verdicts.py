@@ -10,9 +10,11 @@ from tests.core.evidences import (
     EXACTLY_ONCE,
     MESSAGES,
     RUN,
+    codes,
     counts,
     duplicates,
     evidence,
+    judged,
     verification,
 )
 
@@ -25,22 +27,12 @@ from dedup.judgement.verdicts import (
     Code,
     Demand,
     Evidence,
-    RunVerdict,
     Verdict,
     is_treatment,
     judge_alone,
     judge_run,
     worst,
 )
-
-
-def judged(counted: dict[str, int] | None = None, demand: Demand = EXACTLY_ONCE, **changes: Any) -> RunVerdict:
-    return judge_run(evidence(RUN, counted, **changes), demand)
-
-
-def codes(verdict: RunVerdict, of: Verdict | None = None) -> list[str]:
-    return [reason.code for reason in verdict.reasons if of in (None, reason.verdict)]
-
 
 # The words.
 

@@ -77,6 +77,7 @@ def test_helm_takes_charts_to_be_for_our_kubernetes(fake_go: FakeGo) -> None:
     assert f"-X helm.sh/helm/v3/internal/version.version={HELM.version} " in call
 
 
+@pytest.mark.long
 def test_a_build_that_fails_leaves_nothing_and_gives_gos_own_words(fake_go: FakeGo) -> None:
     fake_go.then("echo 'no such host' >&2; exit 1")
     with pytest.raises(EnvironmentError_, match=r"go build go\.etcd\.io.*got no such host; .*check `go version`"):

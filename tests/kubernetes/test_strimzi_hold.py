@@ -55,6 +55,7 @@ def container(tmp_path: Path) -> Container:
     return Container(tmp_path)
 
 
+@pytest.mark.long
 def test_a_killed_broker_is_held_down_and_then_starts(container: Container) -> None:
     with container.start() as first:
         pid = until(container.pid, WAIT_S, "the broker serves")

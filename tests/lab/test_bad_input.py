@@ -92,9 +92,8 @@ def test_the_schema_is_json(dedup: Command) -> None:
     assert "spec" in json.loads(said.out)["properties"]
 
 
-def test_without_java_nothing_is_begun(dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+@pytest.mark.usefixtures("without_java")
+def test_without_java_nothing_is_begun(dedup: Command, tmp_path: Path) -> None:
     path = harness.write(harness.document("kafka-kill-tcp"), tmp_path)
     said = dedup("run", path, "--out", tmp_path / "results")
     assert said.code == 4

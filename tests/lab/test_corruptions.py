@@ -25,6 +25,8 @@ from dedup.judgement.verdicts import RunVerdict, Verdict, judge_alone
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 
+pytestmark = pytest.mark.long
+
 EACH: Final = 24
 MESSAGES: Final = 60
 CLEAN: Final = History(

@@ -319,22 +319,16 @@ def test_a_full_disk_is_one_line_that_says_where_to_make_room(
 # One judge alone.
 
 
-def test_the_oracle_alone_needs_no_java_and_says_that_nobody_checked_it(
-    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+@pytest.mark.usefixtures("without_java")
+def test_the_oracle_alone_needs_no_java_and_says_that_nobody_checked_it(dedup: Command, tmp_path: Path) -> None:
     write_history(tmp_path / "run", ONE)
     said = dedup("verify", tmp_path / "run", "--engine", "oracle")
     assert said.code == 0
     assert "the oracle alone was asked: no other judge checked it" in said.err
 
 
-def test_a_small_history_is_judged_by_two_judges_without_java(
-    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+@pytest.mark.usefixtures("without_java")
+def test_a_small_history_is_judged_by_two_judges_without_java(dedup: Command, tmp_path: Path) -> None:
     write_history(tmp_path / "run", ONE)
     said = dedup("verify", tmp_path / "run")
     assert said.code == 0
@@ -345,11 +339,10 @@ def test_a_small_history_is_judged_by_two_judges_without_java(
 
 
 @pytest.mark.parametrize("limit", ["ORACLE_LIMIT", "LOCAL_ROWS"])
+@pytest.mark.usefixtures("without_java")
 def test_a_large_history_is_judged_by_spark(
     limit: str, dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(judging, limit, 0)
     write_history(tmp_path / "run", ONE)
     said = dedup("verify", tmp_path / "run")

@@ -46,6 +46,7 @@ def pair(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["local", "oracle"])
 def test_a_csv_pair_is_judged(engine: str, pair: Path) -> None:
     code, out, err = dedup("verify", pair, "--engine", engine, "--trust-csv", "--format", "json")

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from tests.builders import History, write_history
 from tests.lab.harness import dedup
 
 from dedup.wire.manifests import FaultRecord
+
+pytestmark = pytest.mark.long
 
 SENT = [(0, value) for value in range(1, 9)]
 READ = [1, 2, 3, 4, 2, 3, 4, 5, 6, 8]

@@ -201,11 +201,8 @@ def test_a_right_java_home_is_used_and_nothing_is_said(tmp_path: Path, monkeypat
     assert (java.find(), java.fallback(), java.environment()) == (str(good), None, {})
 
 
-def test_who_only_wants_to_verify_is_told_that_it_goes_without_java(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+@pytest.mark.usefixtures("without_java")
+def test_who_only_wants_to_verify_is_told_that_it_goes_without_java(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentError_, match="`dedup verify --engine local` needs none"):
         java.find()
 

@@ -68,6 +68,7 @@ def test_a_started_program_is_described_by_its_status(lab: Lab) -> None:
     assert os.getsid(found.keeper_pid) == found.keeper_pid, "a session of its own: Ctrl-C does not reach it"
 
 
+@pytest.mark.long
 def test_an_announced_kill_is_healed_at_its_time_without_anybodys_help(lab: Lab) -> None:
     kept = lab.start("sleeper", SLEEP)
     first = running(kept)
@@ -192,6 +193,7 @@ def test_when_the_owner_dies_in_any_way_everything_it_started_dies(
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_the_sweep_kills_what_even_the_keepers_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
     process, pids, folder = owner(tmp_path)

@@ -18,6 +18,8 @@ from tests.lab.conftest import Command, one_line
 from dedup.experiment.stages import Observation, Status, Task
 from dedup_lab import experiments
 
+pytestmark = pytest.mark.long
+
 FULL = "/dev/full"
 
 

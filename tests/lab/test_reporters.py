@@ -118,6 +118,7 @@ def test_the_plan_is_json_for_programs(dedup: Command, tmp_path: Path) -> None:
     assert found["estimate"]["seconds"] > 0
 
 
+@pytest.mark.long
 def test_an_experiment_is_read_from_standard_input(tmp_path: Path) -> None:
     path = harness.write(harness.document("kafka-kill-tcp"), tmp_path)
     code, out, _ = harness.dedup("plan", "-", "--runs", 1, input=path.read_text())

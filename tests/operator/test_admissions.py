@@ -139,6 +139,7 @@ def test_the_others_wait_and_can_see_for_how_many() -> None:
     assert crowd.world.cluster.list("ConfigMap", NAMESPACE, "dedup.dev/experiment=d") == []
 
 
+@pytest.mark.long
 def test_all_come_to_their_verdict_and_never_too_many_at_once() -> None:
     crowd = Crowd()
     names = [f"e{number:02}" for number in range(12)]
@@ -153,6 +154,7 @@ def test_all_come_to_their_verdict_and_never_too_many_at_once() -> None:
     assert crowd.most == LIMIT
 
 
+@pytest.mark.long
 def test_what_waits_costs_no_lists() -> None:
     """Two hundred are looked at again and again: one list a minute, and one for each that begins."""
     crowd = Crowd()

@@ -16,6 +16,8 @@ from testbed.campaign.points import Calm, Outcome, Point
 from testbed.campaign.stories import SHORT, STORIES, WHOLE
 from testbed.worlds import STAMP
 
+pytestmark = pytest.mark.long
+
 SAMPLE: Final = 300
 SAMPLE_TO_THE_END: Final = 30
 

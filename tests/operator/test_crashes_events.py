@@ -27,6 +27,8 @@ from dedup_operator.reconciliations import Reconciler
 from dedup_operator.watching import work
 from dedup_runners.waiting import until
 
+pytestmark = pytest.mark.long
+
 ORDERS: Final = 12
 WAIT_S: Final = 120
 KEY: Final = (NAMESPACE, NAME)

@@ -20,6 +20,8 @@ from testbed.campaign.pairs import played
 from testbed.campaign.stories import SHORT
 from testbed.worlds import NAMESPACE
 
+pytestmark = pytest.mark.long
+
 ORDERS: Final = 8
 APART_S: Final = 600.0
 

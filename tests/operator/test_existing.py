@@ -201,6 +201,7 @@ def test_helm_is_not_even_asked() -> None:
     assert world.cluster.get("Secret", NAMESPACE, "theirs") is not None
 
 
+@pytest.mark.long
 def test_a_crash_anywhere_changes_nothing() -> None:
     calm = allowed(applied())
     calm.run()

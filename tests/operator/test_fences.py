@@ -226,6 +226,7 @@ def calm() -> tuple[World, int]:
     return world, world.moments
 
 
+@pytest.mark.long
 def test_who_stands_still_anywhere_writes_nothing_when_it_wakes(tell: Callable[[str], None]) -> None:
     """At each of its writes, while the other one takes the experiment to its verdict."""
     world, moments = calm()
@@ -236,6 +237,7 @@ def test_who_stands_still_anywhere_writes_nothing_when_it_wakes(tell: Callable[[
     tell(f"{moments} moments")
 
 
+@pytest.mark.long
 def test_its_twin_without_a_fence_does_harm() -> None:
     """Else the test above would prove nothing."""
     world, moments = calm()
@@ -244,12 +246,14 @@ def test_its_twin_without_a_fence_does_harm() -> None:
     assert any(not duel.ended_well(world) for duel in duels)
 
 
+@pytest.mark.long
 def test_its_twin_whose_operators_go_by_their_own_clocks_does_harm() -> None:
     """The second one takes what the first one has just begun for something that never ends."""
     world, moments = calm()
     assert any(not stood_still(moment, own_clocks=True).ended_well(world) for moment in range(2, moments + 1, 2))
 
 
+@pytest.mark.long
 def test_a_request_that_was_let_through_before_it_stood_still_is_one_and_changes_no_verdict() -> None:
     """What no fence can see (decision 016). Before each write."""
     _, moments = calm()
@@ -276,6 +280,7 @@ def test_who_waits_writes_nothing_while_the_other_one_works() -> None:
     assert len(duel.world.installed) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_lease_goes_to_and_fro_at_their_writes(seed: int) -> None:
     """Whoever loses it tries to go on at once; the other one begins with what it finds."""

@@ -42,7 +42,7 @@ def work(world: World, for_s: float) -> None:
     while "verdict" not in world.status() and world.now_s < until_s:
         if queue.get(0) is None:
             world.player.move()
-            world.now_s += 0.1
+            world.now_s += 1
             continue
         before, failed = world.live(), False
         try:
@@ -62,6 +62,7 @@ def guarded(kind: str) -> tuple[Guarded, World]:
     return cluster, world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["ConfigMap", "Role", "StatefulSet", "Job", "SparkApplication"])
 def test_a_missing_right_stalls_for_as_long_as_it_is_missing(kind: str) -> None:
     """Helm's too: it has made its record then, which goes with the experiment."""

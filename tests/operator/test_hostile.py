@@ -308,6 +308,7 @@ def test_what_is_refused_leaves_a_status_and_nothing_else(each: Hostile) -> None
     assert SECRET not in json.dumps(stage.status)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", BY_GATE[Gate.HARMLESS], ids=name_of_case)
 def test_what_is_run_keeps_its_bounds_and_touches_nothing_of_others(each: Hostile) -> None:
     document = each.document
@@ -331,6 +332,7 @@ def test_a_status_that_somebody_else_wrote_harms_nobody_else(forged: str) -> Non
 # --- how much an experiment may say ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("letter", ["x", "\u00e9", "\u6d88", "\U0001f4a5", '"', "\\"])
 def test_a_status_fits_into_64_kib_at_the_largest_experiment_and_the_most_talkative_report(letter: str) -> None:
     """As the API server stores it: JSON in UTF-8. Letters of up to 4 bytes, and those that JSON writes as two."""

@@ -85,6 +85,7 @@ def test_the_operator_comes_back_when_it_is_time() -> None:
     assert again_s is not None and LOOK_AGAIN_S < again_s <= DAY_S
 
 
+@pytest.mark.long
 def test_a_crash_while_it_is_taken_away_leaves_nothing() -> None:
     calm = ended()
     later(calm)

@@ -42,6 +42,7 @@ def test_an_event_is_about_the_experiment_as_kubectl_describe_looks_for_it() -> 
     assert told["firstTimestamp"] == told["lastTimestamp"] == "2027-01-15T08:00:00Z"
 
 
+@pytest.mark.long
 def test_a_crash_tells_nothing_twice() -> None:
     """It may leave something out: what it was about to tell."""
     calm = applied()

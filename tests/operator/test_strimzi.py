@@ -48,6 +48,7 @@ def test_an_experiment_on_strimzi_goes_from_apply_to_its_verdict() -> None:
     assert world.orphans() == []
 
 
+@pytest.mark.long
 def test_no_run_begins_before_strimzi_says_ready_and_then_that_it_keeps_still() -> None:
     world = applied(CREATING)
     world.player.pauses = False
@@ -65,6 +66,7 @@ def test_no_run_begins_before_strimzi_says_ready_and_then_that_it_keeps_still() 
     assert world.status()["verdict"] == "Pass"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crash_at", range(1, 40))
 def test_a_crash_at_any_write_changes_nothing(crash_at: int) -> None:
     world = applied(READY)

@@ -49,6 +49,7 @@ def brokers() -> Iterator[Brokers]:
         yield Brokers(stack)
 
 
+@pytest.mark.long
 def test_whoever_answers_the_tester_and_not_the_clients_is_silent(brokers: Brokers) -> None:
     direct = [brokers.one("answers"), brokers.one("answers")]
     proxied = {"1": brokers.one("keeps silent"), "2": brokers.one("answers")}
@@ -59,6 +60,7 @@ def test_nobody_is_silent_while_all_answer(brokers: Brokers) -> None:
     assert unheard("pulsar", [brokers.one("answers")], {"1": brokers.one("answers")}, SILENCE_S) == []
 
 
+@pytest.mark.long
 def test_a_broker_that_answers_nobody_shows_no_lost_bytes(brokers: Brokers) -> None:
     direct = [brokers.one("answers"), brokers.one("keeps silent")]
     assert unheard("kafka", direct, {"1": brokers.one("keeps silent")}, SILENCE_S) == []

@@ -137,6 +137,7 @@ def finish_early(port: int) -> None:
     TriggerClient("127.0.0.1", port, "cut", 50, lambda *_: None).finish()
 
 
+@pytest.mark.long
 def test_a_producer_that_ends_before_the_message_is_not_struck(tmp_path: Path) -> None:
     events, journal = run(tmp_path, BOUND_S, finish_early)
     assert events == ["armed", "not_injected"]
@@ -148,6 +149,7 @@ def test_a_producer_that_ends_before_the_message_is_not_struck(tmp_path: Path) -
     assert "producer gone" in (vacuous(record) or "")
 
 
+@pytest.mark.long
 def test_a_trigger_that_never_comes_lets_nothing_happen(tmp_path: Path) -> None:
     events, journal = run(tmp_path, 0.2, lambda port: None)
     assert events == ["armed", "not_injected"]

@@ -87,6 +87,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause, "AT_END_S", 0.05)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quick")
 def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -193,6 +194,7 @@ def test_a_broker_that_is_gone_does_not_go_on(stage: Stage, monkeypatch: pytest.
     assert stage.events()[-1] == "gone"
 
 
+@pytest.mark.long
 def test_a_broker_goes_on_though_nobody_is_left_to_wake_it(tmp_path: Path, broker: psutil.Process) -> None:
     site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
     began = time.monotonic()
@@ -203,6 +205,7 @@ def test_a_broker_goes_on_though_nobody_is_left_to_wake_it(tmp_path: Path, broke
     assert time.monotonic() - began > 0.5
 
 
+@pytest.mark.long
 def test_who_waits_to_wake_a_broker_leaves_when_it_is_gone(tmp_path: Path, broker: psutil.Process) -> None:
     site, victim = Processes(endpoints(tmp_path, broker)), Victim("1", str(broker.pid), {"pid": broker.pid})
     waker = int(site.run(victim, pause.STOP.format(seconds=600)))

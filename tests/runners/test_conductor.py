@@ -29,7 +29,7 @@ from dedup_runners import claims, conductor, lifelines
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 BOUND_S = 60.0
 NOTICED_S = 30.0

@@ -121,6 +121,7 @@ def test_the_clock_covers_sends_and_acknowledgements_to_the_last(
     assert report_of(tmp_path).last_acknowledgement_ns >= report_of(tmp_path).first_send_ns > 0
 
 
+@pytest.mark.long
 def test_at_most_in_flight_messages_are_unacknowledged(production: Callable[..., Production], tmp_path: Path) -> None:
     made = production(in_flight=50)
     widest, record = 0, made._record
@@ -291,6 +292,7 @@ def stored(bootstrap: str, topic: str) -> set[tuple[int, int]]:
     return found
 
 
+@pytest.mark.long
 def test_what_a_killed_producer_sent_was_written_before(
     config: Callable[..., ProducerConfig], tmp_path: Path, bootstrap: str
 ) -> None:
@@ -375,6 +377,7 @@ def run_program(arguments: list[str], stdin: str = "") -> "subprocess.CompletedP
     )
 
 
+@pytest.mark.long
 def test_the_program_takes_its_config_from_standard_input(
     config: Callable[..., ProducerConfig], tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_all_three_say_the_same_of_generated_histories(
     coverage.check()
 
 
+@pytest.mark.long
 def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
     """The same without Java, on a few."""
     folders = [tmp_path / str(seed) for seed in range(100)]

@@ -157,6 +157,7 @@ def test_a_range_over_a_border_of_the_work_is_one_row(tmp_path: Path, monkeypatc
     assert_findings(tmp_path / "findings", [tmp_path / "run"], [said])
 
 
+@pytest.mark.long
 def test_the_local_engine_finds_what_the_twin_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "PORTION", 30)
     folders = [tmp_path / str(seed) for seed in range(200)]

@@ -17,6 +17,8 @@ from tests.spark.conftest import Judge
 from dedup.judgement.anomalies import Verification
 from dedup_spark import local, oracle
 
+pytestmark = pytest.mark.long
+
 EACH: Final = 12
 Message = tuple[int, int]
 """stream, value"""

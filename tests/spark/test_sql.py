@@ -16,6 +16,7 @@ WITH_ROWS = [each for each in golden_histories() if all(getattr(each.history, ta
 """DuckDB reads no table that has no file."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("golden", WITH_ROWS, ids=lambda golden: golden.name)
 def test_the_query_counts_what_we_count(golden: Golden, tmp_path: Path) -> None:
     write_history(tmp_path, golden.history)
