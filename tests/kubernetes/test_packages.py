@@ -14,12 +14,12 @@ NEEDED = {"sh": "dash", "no-such-runtime": "runtime-package", "no-such-tool": "r
 
 def test_who_is_not_root_is_told_what_else_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(EnvironmentError_, match=r"got user 1000 on .*; .* root on Linux only; .*DEDUP_TEST_KUBECONFIG"):
+    with pytest.raises(EnvironmentError_, match=r"got user 1000 on .*; only root on Linux .*DEDUP_TEST_KUBECONFIG"):
         packages.check({"sh": "dash"})
 
 
 def test_what_cannot_be_installed_is_named(as_root: Path) -> None:
-    with pytest.raises(EnvironmentError_, match=r"got no no-such-runtime, no-such-tool; .* in runtime-package"):
+    with pytest.raises(EnvironmentError_, match=r"got no no-such-runtime, no-such-tool; .* packages runtime-package"):
         packages.check(NEEDED)
 
 
@@ -86,7 +86,7 @@ def test_a_package_is_unpacked_without_being_installed(as_root: Path) -> None:
 
 
 def test_without_apt_nothing_can_be_unpacked(as_root: Path) -> None:
-    with pytest.raises(EnvironmentError_, match=r"got no apt-get, dpkg-deb; .* in apt, dpkg"):
+    with pytest.raises(EnvironmentError_, match=r"got no apt-get, dpkg-deb; .* packages apt, dpkg"):
         packages.unpack("busybox-static", as_root)
 
 
