@@ -154,9 +154,10 @@ def test_closing_the_lab_leaves_nothing(lab: Lab) -> None:
 
 
 OWNER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from dedup_lab.systems import labs
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 lab = labs.create(Path(sys.argv[1]))
 kept = [lab.start(name, ["/bin/sleep", "600"]) for name in ("one", "two")]
 print(*[each for one in kept for each in (one.status().keeper_pid, one.status().pid)], lab.folder, flush=True)
