@@ -182,8 +182,8 @@ def test_a_fault_is_witnessed_and_healed(kind: dict[str, Any], stages: Iterator[
 
 
 @pytest.mark.parametrize("direction", ["ToBrokers", "ToClients"])
-def test_lost_bytes_are_witnessed_by_silence_and_healed(direction: str, stage: Stage) -> None:
-    record = stage.play(fault({"dropTCP": {"direction": direction, "duration": "4s"}}))
+def test_lost_bytes_are_witnessed_by_silence_and_healed(direction: str, stages: Iterator[Stage]) -> None:
+    stage, record = met(stages, fault({"dropTCP": {"direction": direction, "duration": "4s"}}))
     assert record.problems == ()
     assert vacuous(record) is None
     everyone = [broker.id for broker in stage.system.brokers]
