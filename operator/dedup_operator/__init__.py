@@ -6,7 +6,8 @@ It imports dedup, and nothing else of ours. Read it in this order:
 - sights, conditions: what can be seen of that, and what the status says, as pure functions too;
 - clusters, releases: the few things that are asked of Kubernetes and of Helm; clocks: by whose time;
 - leases, fences: of several operators, one asks for anything that changes something;
-- platforms: the stage machine's hands; reconciliations: one look at one experiment;
+- belongings: the objects of one execution; provision: three ways to a system under test;
+- platforms: what the stage machine has done in a cluster; reconciliations: one look at one experiment;
 - queues, watching: who looks at what, and when;
-- crd, schemas, rules, statuses: what Kubernetes is told of the resource.
+- schema, statuses: the resource as Kubernetes knows it.
 """

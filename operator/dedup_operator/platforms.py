@@ -16,15 +16,14 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import Observation, Stage, Status, Task
 from dedup_operator import sights
-from dedup_operator.clusters import Cluster, ClusterError, Object, Refused, UnknownKind
-from dedup_operator.objects.accounts import accounts, needs_deadlines
-from dedup_operator.objects.names import COMPONENT, LABEL, Owner, labels, name_of
-from dedup_operator.objects.readiness import readiness, readiness_name
+from dedup_operator.belongings import Belongings
+from dedup_operator.clusters import Cluster, Object, Refused
+from dedup_operator.objects.accounts import needs_deadlines
+from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.reports import (
     bulletin_in,
     failures,
@@ -37,15 +36,12 @@ from dedup_operator.objects.reports import (
 )
 from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings
-from dedup_operator.objects.systems import release_of, values
 from dedup_operator.objects.verifications import verification
-from dedup_operator.releases import DEPLOYED, RELEASE, Releases, secrets_of, state_of
+from dedup_operator.provision import provisioner
+from dedup_operator.provision.provisioner import Context, Provisioner
+from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
 
-WORKLOADS: Final[tuple[str, ...]] = ("StatefulSet", "Deployment")
-STRIMZI_WORKLOADS: Final[tuple[str, ...]] = ("Kafka", "Pod")
-"""What is left of a Kafka of Strimzi's for a while: both are labelled with its name, which is the release's."""
-STILL: Final = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
 """The label of a namespace that says what pods it takes; without it, the cluster's default holds."""
 PRIVILEGED: Final = "privileged"
@@ -67,17 +63,19 @@ class KubernetesPlatform:
         settings: Settings,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._cluster, self._releases, self._now = cluster, releases, now
+        self._cluster, self._now = cluster, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
+        self._belongings = Belongings(cluster, owner)
+        self._context = Context(self._belongings, releases, experiment, settings, now)
         self.told: Told | None = None
         """What the report said, once it has been observed to be done."""
 
     def observe(self, task: Task, attempt: int) -> Observation:
         match task.stage:
             case Stage.PROVISION:
-                return self._see_system(self._system(task))
+                return self._system(task).see()
             case Stage.TEARDOWN:
-                return self._see_leaving(self._system(task))
+                return self._system(task).see_leaving()
             case Stage.VERIFY:
                 return self._see_verification()
             case Stage.REPORT:
@@ -88,18 +86,18 @@ class KubernetesPlatform:
     def start(self, task: Task, attempt: int) -> None:
         match task.stage:
             case Stage.PROVISION:
-                self._provision(self._system(task))
+                self._system(task).start()
             case Stage.PREPARE:
                 run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
-                self._make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
+                self._belongings.make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
             case Stage.TEARDOWN:
-                self._leave(self._system(task))
+                self._system(task).leave()
             case Stage.VERIFY:
-                self._make(verification(self._owner, self._experiment, self._settings))
+                self._belongings.make(verification(self._owner, self._experiment, self._settings))
             case Stage.REPORT:
                 self._forget_report()
-                failed = self._own("ConfigMap", failures_name(self._owner)) is not None
-                self._make(*report_objects(self._owner, self._settings, failed=failed))
+                failed = self._belongings.own("ConfigMap", failures_name(self._owner)) is not None
+                self._belongings.make(*report_objects(self._owner, self._settings, failed=failed))
             case _:
                 pass  # a later stage of a run whose Job is gone: it will be seen to be absent, and begun anew
 
@@ -109,13 +107,13 @@ class KubernetesPlatform:
             self._tell_report(task, reason)
         match task.stage:
             case Stage.PROVISION | Stage.TEARDOWN:
-                self._end("Job", readiness_name(self._owner, self._system(task)))
+                self._system(task).cancel()
             case Stage.VERIFY:
-                self._end("SparkApplication", name_of(self._owner, "verification"))
+                self._belongings.end("SparkApplication", name_of(self._owner, "verification"))
             case Stage.REPORT:
-                self._end("Job", report_name(self._owner))
+                self._belongings.end("Job", report_name(self._owner))
             case _:
-                self._end("Job", self._job_of(task, attempt))
+                self._belongings.end("Job", self._job_of(task, attempt))
 
     def wait(self, timeout_s: float) -> None:
         """Nobody waits here: whoever asked asks again when something changed, or later."""
@@ -126,30 +124,16 @@ class KubernetesPlatform:
         That is Spark's operator, and Strimzi's if a system is its. Other charts are of kinds that every cluster has.
         """
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
-        if any(system.chart == STRIMZI for system in systems):
-            self._require(
-                "Kafka",
-                rule="Strimzi's operator runs the Kafka of the chart strimzi-kafka",
-                todo="install it (1.0 or later, which knows kafka.strimzi.io/v1), and let it watch this namespace",
-            )
-        self._require(
+        ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
+        for way in ways.values():
+            way.check()
+        self._belongings.require(
             "SparkApplication",
             rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
             todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
         )
         if task is not None:
             self.check_faults(task)
-
-    def _require(self, kind: str, rule: str, todo: str) -> None:
-        if not self._knows(kind):
-            raise PlatformError(where=kind, got="a cluster that does not know this kind", rule=rule, todo=todo)
-
-    def _knows(self, kind: str) -> bool:
-        try:
-            self._cluster.get(kind, self._owner.namespace, name_of(self._owner, "whether the kind is known"))
-        except UnknownKind:
-            return False
-        return True
 
     def check_faults(self, task: Task | None = None) -> None:
         """PlatformError if a fault needs what the operator may not do, or pods that the namespace refuses.
@@ -179,9 +163,9 @@ class KubernetesPlatform:
 
     def leave(self) -> None:
         """End every system, whatever became of the experiment."""
-        for system in self._experiment.spec.systems:
-            if self._see_leaving(system) != DONE:
-                self._leave(system)
+        for system in self._systems():
+            if system.see_leaving() != DONE:
+                system.leave()
 
     def rest(self, task: Task, attempt: int, reason: str) -> bool:
         """End what runs, for as long as the experiment cannot go on; whether nothing is left of it.
@@ -196,7 +180,7 @@ class KubernetesPlatform:
                 self.cancel(task, attempt, reason)
                 return True
         if task.run_id is not None:
-            job = self._ours("Job", self._job_of(task, attempt))
+            job = self._belongings.ours("Job", self._job_of(task, attempt))
             if job is not None and not sights.ended(job):
                 if not self.carries(task, attempt):
                     self.cancel(task, attempt, reason)
@@ -204,62 +188,18 @@ class KubernetesPlatform:
         if self._run_pods() or self._cuts():
             return False
         self.leave()
-        return all(self._see_leaving(system) == DONE for system in self._experiment.spec.systems)
+        return all(system.see_leaving() == DONE for system in self._systems())
 
     def carries(self, task: Task, attempt: int) -> bool:
         """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""
-        job = self._ours("Job", self._job_of(task, attempt))
-        return job is not None and sights.has_a_result(self._pods(job))
+        job = self._belongings.ours("Job", self._job_of(task, attempt))
+        return job is not None and sights.has_a_result(self._belongings.pods(job))
 
     # --- what can be seen ---
 
-    def _see_system(self, system: System) -> Observation:
-        if not self._is_there(system):
-            return self._see_remains(system)
-        if system.chart == STRIMZI and (waits := self._see_strimzi(system)) != DONE:
-            return sights.because(waits, self._system_pods(system))
-        job = self._own("Job", readiness_name(self._owner, system))
-        if job is None:
-            return ABSENT
-        proof = self._see_job(job)
-        if system.existing is not None:
-            return proof
-        if proof == DONE and system.chart == STRIMZI:
-            return self._see_stillness(system)
-        seen = self._see_workloads(system) if proof == DONE else proof
-        return seen if seen == DONE else sights.because(seen, self._system_pods(system))
-
-    def _see_job(self, job: Object) -> Observation:
-        return sights.seen(job, self._pods(job))
-
-    def _see_workloads(self, system: System) -> Observation:
-        workloads = sights.ready(self._workloads(system))
-        return RUNNING if workloads == ABSENT else workloads
-
-    def _see_strimzi(self, system: System) -> Observation:
-        kafka = self._kafka(system)
-        if kafka is None:
-            return RUNNING
-        sights.require_attention(kafka, "Strimzi's operator", self._now(), self._experiment.spec.timeouts.provision_s)
-        return sights.strimzi(kafka, self._now())
-
-    def _see_stillness(self, system: System) -> Observation:
-        """Nothing is hurt before Strimzi has said that it will not mend it."""
-        if (kafka := self._kafka(system)) is not None and sights.keeps_still(kafka):
-            return DONE
-        return Observation(
-            status=Status.RUNNING, message="Strimzi's operator has not said that it leaves the Kafka alone"
-        )
-
-    def _see_remains(self, system: System) -> Observation:
-        """Pods of a Kafka that was taken away belong to one of the same name: none is made beside them."""
-        if system.chart == STRIMZI and self._state(system) is None and self._workloads(system):
-            return Observation(status=Status.RUNNING, message="what is left of an earlier Kafka is still going")
-        return ABSENT
-
     def _see_verification(self) -> Observation:
         name = name_of(self._owner, "verification")
-        application = self._own("SparkApplication", name)
+        application = self._belongings.own("SparkApplication", name)
         if application is None:
             return ABSENT
         limit_s = self._experiment.spec.timeouts.verify_s
@@ -269,25 +209,20 @@ class KubernetesPlatform:
         pods = self._cluster.list("Pod", self._owner.namespace, f"{APPLICATION}={name}", sights.PENDING)
         return sights.because(seen, pods)
 
-    def _see_leaving(self, system: System) -> Observation:
-        if self._state(system) is not None or self._own("Job", readiness_name(self._owner, system)):
-            return ABSENT
-        return RUNNING if self._workloads(system) else DONE
-
     def _see_run(self, task: Task, attempt: int) -> Observation:
-        job = self._own("Job", self._job_of(task, attempt))
+        job = self._belongings.own("Job", self._job_of(task, attempt))
         if job is None:
-            if not self._is_there(self._system(task)):
+            if not self._system(task).is_there():
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
-            pods = self._pods(job)
+            pods = self._belongings.pods(job)
             return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
         match task.stage:
             case Stage.PREPARE:
-                return DONE if sights.begun(job) else self._see_job(job)
+                return DONE if sights.begun(job) else self._belongings.see_job(job)
             case Stage.PRODUCE:
-                pods = self._pods(job)
+                pods = self._belongings.pods(job)
                 return DONE if sights.has_ended("producer", pods) else sights.seen(job, pods)
             case Stage.SETTLE:
                 return DONE
@@ -300,10 +235,11 @@ class KubernetesPlatform:
         A bulletin that is not there, or has no home, was lost: it is written again. One that says something else than
         a report on this experiment does is an error, and stays for people to look at.
         """
-        job, home = self._own("Job", report_name(self._owner)), self._own("ConfigMap", home_name(self._owner))
+        job = self._belongings.own("Job", report_name(self._owner))
+        home = self._belongings.own("ConfigMap", home_name(self._owner))
         if job is None:
             return ABSENT
-        seen = self._see_job(job)
+        seen = self._belongings.see_job(job)
         if seen.status is Status.RUNNING:
             return seen
         if home is None or (seen == DONE and bulletin_in(home) is None):
@@ -317,132 +253,21 @@ class KubernetesPlatform:
 
     # --- what is done ---
 
-    def _provision(self, system: System) -> None:
-        """Make the release whole before the Job that proves it: once there is the Job, nothing is left to do.
-
-        A Kafka of Strimzi's is proven when Strimzi says that it is ready, and asked to be left alone from then on.
-        """
-        self._make(*accounts(self._owner, self._experiment, self._settings.account_annotations))
-        if system.existing is None:
-            self._deploy(system)
-        if system.chart == STRIMZI:
-            if self._see_strimzi(system) != DONE:
-                return  # when it is, there is no Job yet, and this is begun again
-            self._keep_still(system)
-        self._make(readiness(self._owner, self._experiment, system, self._settings))
-
-    def _deploy(self, system: System) -> None:
-        """Make a release whole. Helm's records of one that did not become so are the experiment's all the same."""
-        release = release_of(self._owner, system)
-        try:
-            if not self._installed(system, release):
-                return
-        except ClusterError:
-            self._adopt(release)
-            raise
-        self._adopt(release)
-
-    def _installed(self, system: System, release: str) -> bool:
-        """Whether it is now; nothing is installed beside pods that an earlier one left."""
-        namespace = self._owner.namespace
-        if (state := self._state(system)) == DEPLOYED:
-            return True
-        self._forget_readiness(system)  # which was another release's
-        if state is not None:
-            self._releases.uninstall(release, namespace)
-        if system.chart == STRIMZI and self._workloads(system):
-            return False
-        marks = labels(self._owner, RELEASE, uid=str(self._owner.uid))
-        self._releases.install(release, namespace, system.chart, values(system, self._settings, self._owner), marks)
-        return True
-
-    def _adopt(self, release: str) -> None:
-        namespace = self._owner.namespace
-        for secret in secrets_of(self._cluster, release, namespace):
-            if not secret["metadata"].get("ownerReferences"):
-                owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
-                self._cluster.patch("Secret", namespace, secret["metadata"]["name"], owned)
-
-    def _keep_still(self, system: System) -> None:
-        """Ask Strimzi's operator to leave a Kafka alone: it would mend what a fault breaks."""
-        self._cluster.patch("Kafka", self._owner.namespace, release_of(self._owner, system), STILL)
-
     def _tell_report(self, task: Task, reason: str) -> None:
         """A reason that may not be written is lost, and holds nothing up."""
         namespace, name = self._owner.namespace, failures_name(self._owner)
         with suppress(Refused, PlatformError):
-            kept = self._own("ConfigMap", name)
+            kept = self._belongings.own("ConfigMap", name)
             made = failures(self._owner, with_failure(failures_in(kept) if kept else {}, task, reason))
             if not self._cluster.create(made) and kept is not None:
                 self._cluster.patch("ConfigMap", namespace, name, {"data": made["data"]})
 
-    def _leave(self, system: System) -> None:
-        """Helm cannot take away what the cluster does not know any more: then only its records are left, and go."""
-        namespace, release = self._owner.namespace, release_of(self._owner, system)
-        self._forget_readiness(system)
-        if self._state(system) is None:
-            return
-        if system.chart != STRIMZI or self._knows("Kafka"):
-            self._releases.uninstall(release, namespace)
-            return
-        for secret in secrets_of(self._cluster, release, namespace):
-            self._cluster.delete("Secret", namespace, secret["metadata"]["name"])
-
-    def _forget_readiness(self, system: System) -> None:
-        if (job := self._ours("Job", readiness_name(self._owner, system))) is not None:
-            self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
-
     def _forget_report(self) -> None:
         """One that ended and left no bulletin, so that another can be made."""
-        if (job := self._ours("Job", report_name(self._owner))) is not None and sights.ended(job):
+        if (job := self._belongings.ours("Job", report_name(self._owner))) is not None and sights.ended(job):
             self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
 
-    def _make(self, *objects: Object) -> None:
-        for made in objects:
-            if not self._cluster.create(made):
-                self._own(made["kind"], made["metadata"]["name"])
-
-    def _end(self, kind: str, name: str) -> None:
-        found = self._ours(kind, name)
-        if found is None or (kind == "Job" and sights.ended(found)):
-            return
-        if kind == "Job" or sights.judged(found).status is Status.RUNNING:
-            self._cluster.delete(kind, self._owner.namespace, name)
-
     # --- what there is ---
-
-    def _ours(self, kind: str, name: str) -> Object | None:
-        """The object of that name if it is ours, and not about to go."""
-        found = self._cluster.get(kind, self._owner.namespace, name)
-        return found if found and self._owns(found) and not found["metadata"].get("deletionTimestamp") else None
-
-    def _owns(self, found: Object) -> bool:
-        return any(each["uid"] == self._owner.uid for each in found["metadata"].get("ownerReferences") or ())
-
-    def _own(self, kind: str, name: str) -> Object | None:
-        """The object of that name, which must be ours."""
-        found = self._cluster.get(kind, self._owner.namespace, name)
-        if found is not None and not self._owns(found):
-            raise PlatformError(
-                where=f"{kind} {name}",
-                got="one that does not belong to this experiment",
-                rule="what carries the name of an experiment's part is its own",
-                todo="find out who made it, and delete it",
-            )
-        return found if found is None or not found["metadata"].get("deletionTimestamp") else None
-
-    def _pods(self, job: Object) -> list[Object]:
-        """The pods that the Job has made: anybody who may create pods can give his own the Job's label."""
-        meta = job["metadata"]
-        found = self._cluster.list("Pod", self._owner.namespace, f"batch.kubernetes.io/job-name={meta['name']}")
-        return [
-            pod
-            for pod in found
-            if any(each["uid"] == meta["uid"] for each in pod["metadata"].get("ownerReferences") or ())
-        ]
-
-    def _system_pods(self, system: System) -> list[Object]:
-        return self._cluster.list("Pod", self._owner.namespace, self._selector(system))
 
     def _run_pods(self) -> list[Object]:
         """Those that have not ended, of this experiment: thousands may have."""
@@ -462,29 +287,14 @@ class KubernetesPlatform:
         pods = [self._cluster.get("Pod", self._owner.namespace, name) for name in names]
         return any(not pod or (pod["metadata"].get("labels") or {}).get(LABEL) == self._owner.name for pod in pods)
 
-    def _workloads(self, system: System) -> list[Object]:
-        selector, kinds = self._selector(system), WORKLOADS
-        if system.chart == STRIMZI:
-            kinds = STRIMZI_WORKLOADS if self._knows("Kafka") else ("Pod",)
-        return [each for kind in kinds for each in self._cluster.list(kind, self._owner.namespace, selector)]
-
-    def _selector(self, system: System) -> str:
-        return f"app.kubernetes.io/instance={release_of(self._owner, system)}"
-
-    def _kafka(self, system: System) -> Object | None:
-        return self._cluster.get("Kafka", self._owner.namespace, release_of(self._owner, system))
-
-    def _is_there(self, system: System) -> bool:
-        return system.existing is not None or self._state(system) == DEPLOYED
-
-    def _state(self, system: System) -> str | None:
-        """Helm's word for its release; none of a system that is there already, which is never ours to take away."""
-        if system.existing is not None:
-            return None
-        return state_of(self._cluster, release_of(self._owner, system), self._owner.namespace)
-
     def _job_of(self, task: Task, attempt: int) -> str:
         return name_of(self._owner, "run", str(task.run_id), str(attempt))
 
-    def _system(self, task: Task) -> System:
-        return next(system for system in self._experiment.spec.systems if system.name == task.system)
+    def _system(self, task: Task) -> Provisioner:
+        return next(self._provisioner(each) for each in self._experiment.spec.systems if each.name == task.system)
+
+    def _systems(self) -> list[Provisioner]:
+        return [self._provisioner(each) for each in self._experiment.spec.systems]
+
+    def _provisioner(self, system: System) -> Provisioner:
+        return provisioner(self._context, system)

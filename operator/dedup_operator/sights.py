@@ -29,12 +29,6 @@ SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
 PICKED_UP_S: Final = (30.0, 180.0)
 """After which nobody has looked at what was made for another operator, at least and at most; those take seconds."""
-NEVER_READY: Final = ("Invalid", "Unsupported")
-"""How those reasons begin for which Strimzi will not make a Kafka ready, however often it tries: they are the names of
-its exceptions (StatusUtils.buildConditionFromException). Others, such as a time-out, may pass."""
-NEVER_AFTER_S: Final = 60.0
-"""Before that such a reason may pass, too: Helm makes the nodes after the Kafka, and Strimzi may have come between."""
-PAUSED: Final = "ReconciliationPaused"
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
 ABSENT: Final = Observation(status=Status.ABSENT)
@@ -161,33 +155,6 @@ def ready(workloads: Sequence[Object]) -> Observation:
             name = each["metadata"]["name"]
             return Observation(status=Status.RUNNING, message=f"{name}: {there} of {wanted} ready")
     return DONE if workloads else ABSENT
-
-
-def strimzi(kafka: Object, now_unix_s: float) -> Observation:
-    """A Kafka of Strimzi's. One whose reconciliation is paused was ready before: nobody pauses it earlier."""
-    name, status, said = kafka["metadata"]["name"], kafka.get("status") or {}, _said(kafka)
-    if failed := said.get("NotReady"):
-        reason, words = failed.get("reason") or "no reason", failed.get("message") or "no words"
-        since = failed.get("lastTransitionTime")
-        lasts = since is None or now_unix_s - datetime.fromisoformat(since).timestamp() > NEVER_AFTER_S
-        never = lasts and reason.startswith(NEVER_READY)
-        seen = Status.FAILED if never else Status.RUNNING
-        return Observation(status=seen, message=short(f"Kafka {name} is not ready: {reason}: {words}"))
-    is_now = status.get("observedGeneration") == kafka["metadata"].get("generation", 1)
-    if is_now and ("Ready" in said or PAUSED in said):
-        return DONE
-    return Observation(status=Status.RUNNING, message=f"Kafka {name}: Strimzi's operator has not said that it is ready")
-
-
-def keeps_still(kafka: Object) -> bool:
-    """Whether Strimzi has said that it leaves the Kafka alone, which it was asked for."""
-    return PAUSED in _said(kafka)
-
-
-def _said(kafka: Object) -> dict[str, Object]:
-    """The conditions that are true."""
-    conditions = (kafka.get("status") or {}).get("conditions") or ()
-    return {each["type"]: each for each in conditions if each["status"] == "True"}
 
 
 def require_attention(found: Object, operator: str, now_unix_s: float, limit_s: float) -> None:

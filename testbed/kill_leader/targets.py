@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient, AppsV1Api
 
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.experiment.stages import Status
-from dedup_operator import sights
+from dedup_operator.provision import strimzi
 from testbed.pods import ready
 from testbed.requests import ask
 
@@ -80,7 +80,7 @@ def _path(namespace: str, release: str) -> str:
 
 def is_ready(kafka: dict[str, Any]) -> bool:
     """Whether a `Kafka` as the API server has it is ready; PlatformError when Strimzi says that it will not be."""
-    seen = sights.strimzi(kafka, time.time())
+    seen = strimzi.seen(kafka, time.time())
     if seen.status is Status.FAILED:
         raise PlatformError(
             where=f"Kafka {kafka['metadata']['name']}",

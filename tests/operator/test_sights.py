@@ -6,6 +6,7 @@ import pytest
 
 from dedup.experiment.stages import Observation, Status
 from dedup_operator import sights
+from dedup_operator.provision import strimzi
 
 
 def workload(generation: int, observed: int, there: int) -> dict[str, Any]:
@@ -72,22 +73,22 @@ def kafka(*conditions: tuple[str, str], generation: int = 2) -> dict[str, Any]:
 )
 def test_strimzis_word_is_believed_of_the_kafka_as_it_is_now(found: dict[str, Any], status: Status) -> None:
     """Not being ready is an end only for reasons that do not pass by themselves."""
-    assert sights.strimzi(found, 1e9).status is status
+    assert strimzi.seen(found, 1e9).status is status
 
 
 def test_why_a_kafka_is_not_ready_is_told_in_strimzis_words() -> None:
     said = "Kafka shop is not ready: InvalidResourceException: …"
-    failed = sights.strimzi(kafka(("NotReady", "InvalidResourceException")), 0.0)
+    failed = strimzi.seen(kafka(("NotReady", "InvalidResourceException")), 0.0)
     assert failed == Observation(status=Status.FAILED, message=said)
-    assert "TimeoutException: …" in sights.strimzi(kafka(("NotReady", "TimeoutException")), 0.0).message
+    assert "TimeoutException: …" in strimzi.seen(kafka(("NotReady", "TimeoutException")), 0.0).message
 
 
 def test_that_it_will_never_be_ready_is_believed_after_a_minute() -> None:
     """Helm makes the nodes after the Kafka, and Strimzi may look in between."""
     found = kafka(("NotReady", "InvalidConfigurationException"))
     found["status"]["conditions"][0]["lastTransitionTime"] = "1970-01-01T00:00:00.123456789Z"
-    assert sights.strimzi(found, 30.0).status is Status.RUNNING
-    assert sights.strimzi(found, 90.0).status is Status.FAILED
+    assert strimzi.seen(found, 30.0).status is Status.RUNNING
+    assert strimzi.seen(found, 90.0).status is Status.FAILED
 
 
 @pytest.mark.parametrize(("limit_s", "patience_s"), [(900.0, 180.0), (120.0, 60.0), (0.001, 30.0)])

@@ -1,0 +1,20 @@
+"""Where a system under test comes from: three ways, one module each, and which of them is whose."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dedup.experiment.deployments import STRIMZI
+from dedup.experiment.spec import System
+from dedup_operator.provision.existing import Existing
+from dedup_operator.provision.helm import Helm
+from dedup_operator.provision.provisioner import Context, Provisioner
+from dedup_operator.provision.strimzi import Strimzi
+
+OF_CHART: Final[Mapping[str, type[Helm]]] = {STRIMZI: Strimzi}
+"""The provisioners of charts that need more than Helm."""
+
+
+def provisioner(context: Context, system: System) -> Provisioner:
+    """Who provisions this system of the execution."""
+    kind = Existing if system.existing is not None else OF_CHART.get(system.chart, Helm)
+    return kind(context, system)

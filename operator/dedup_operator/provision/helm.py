@@ -1,0 +1,88 @@
+"""A system that one of our charts deploys: its workloads are ready when they say so."""
+
+from dedup.experiment.stages import Observation
+from dedup_operator import sights
+from dedup_operator.clusters import ClusterError
+from dedup_operator.objects.names import labels
+from dedup_operator.objects.systems import values
+from dedup_operator.provision.provisioner import Provisioner
+from dedup_operator.releases import DEPLOYED, RELEASE, secrets_of, state_of
+from dedup_operator.sights import ABSENT, DONE, RUNNING
+
+
+class Helm(Provisioner):
+    """A release of the chart of that name."""
+
+    def is_there(self) -> bool:
+        return self._state() == DEPLOYED
+
+    def see(self) -> Observation:
+        if not self.is_there():
+            return self._see_remains()
+        if (begun := self._see_begun()) != DONE:
+            return sights.because(begun, self._list("Pod"))
+        job = self._belongings.own("Job", self._job)
+        if job is None:
+            return ABSENT
+        proof = self._belongings.see_job(job)
+        return self._see_proven() if proof == DONE else sights.because(proof, self._list("Pod"))
+
+    def _see_remains(self) -> Observation:
+        """What is there instead of the release."""
+        return ABSENT
+
+    def _see_begun(self) -> Observation:
+        """What must be seen of the release before it is asked to prove itself."""
+        return DONE
+
+    def _see_proven(self) -> Observation:
+        """What must be seen of it besides the proof."""
+        ready = sights.ready(self._workloads())
+        return DONE if ready == DONE else sights.because(RUNNING if ready == ABSENT else ready, self._list("Pod"))
+
+    def _deploy(self) -> bool:
+        """Make the release whole. Helm's records of one that did not become so are the experiment's all the same."""
+        try:
+            if not self._installed():
+                return True
+        except ClusterError:
+            self._adopt()
+            raise
+        self._adopt()
+        return True
+
+    def _installed(self) -> bool:
+        """Whether it is now; nothing is installed beside pods that an earlier one left."""
+        if (state := self._state()) == DEPLOYED:
+            return True
+        self._forget_readiness()  # which was another release's
+        namespace, releases = self._belongings.namespace, self._context.releases
+        if state is not None:
+            releases.uninstall(self._release, namespace)
+        if self._is_in_the_way():
+            return False
+        marks = labels(self._owner, RELEASE, uid=str(self._owner.uid))
+        described = values(self._system, self._context.settings, self._owner)
+        releases.install(self._release, namespace, self._system.chart, described, marks)
+        return True
+
+    def _is_in_the_way(self) -> bool:
+        """Whether something that an earlier release left would become a part of the next."""
+        return False
+
+    def _adopt(self) -> None:
+        for secret in secrets_of(self._cluster, self._release, self._belongings.namespace):
+            if not secret["metadata"].get("ownerReferences"):
+                owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
+                self._cluster.patch("Secret", self._belongings.namespace, secret["metadata"]["name"], owned)
+
+    def leave(self) -> None:
+        super().leave()
+        if self._state() is not None:
+            self._remove()
+
+    def _remove(self) -> None:
+        self._context.releases.uninstall(self._release, self._belongings.namespace)
+
+    def _state(self) -> str | None:
+        return state_of(self._cluster, self._release, self._belongings.namespace)
