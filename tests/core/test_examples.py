@@ -45,9 +45,10 @@ def test_in_a_cluster_it_is_the_same_but_small_and_with_a_store(path: Path) -> N
     small: dict[str, Any] = yaml.safe_load((FOLDER / path.name).read_text())
     small["spec"].pop("confidencePercent", None)
     small["spec"]["workload"]["messages"] = 300_000
-    small["spec"] |= {"runs": 1, "artifacts": STORE}
+    small["spec"] |= {"runs": 1, "replacements": 1, "artifacts": STORE}
     if (kill := small["spec"]["faults"][0].get("kill")) is not None:
-        small["spec"]["runs"], kill["restartAfter"] = 3, "12s"
+        small["spec"] |= {"runs": 3, "replacements": 2}
+        kill["restartAfter"] = "12s"
     assert yaml.safe_load(path.read_text()) == small
 
 
