@@ -132,15 +132,16 @@ def stage(stages: Iterator[Stage]) -> Stage:
 
 
 def met(stages: Iterator[Stage], fault: Fault) -> tuple[Stage, FaultRecord]:
-    """The first time that it comes while messages are under way.
+    """The first time that it comes while messages are under way and a client notices it.
 
-    Where brokers are quicker than the client, all is acknowledged at times, and what comes then is rightly vacuous.
+    Where brokers are quicker than the client, all is acknowledged at times; where the machine is slow, a paused broker
+    may come back before another one leads. What comes then is rightly vacuous, and an experiment replaces such a run.
     """
     for stage in stages:
         record = stage.play(fault)
-        if record.in_flight:
+        if record.in_flight and vacuous(record) is None:
             return stage, record
-    raise AssertionError(f"three times out of three no message was under way: {record}")
+    raise AssertionError(f"three times out of three it was vacuous: {vacuous(record)}: {record}")
 
 
 def probed(stage: Stage) -> set[str]:
