@@ -36,13 +36,16 @@ def small(**workload: int) -> dict[str, Any]:
 
 
 def test_killed_in_every_stage_and_resumed(tmp_path: Path) -> None:
-    """`kill -9` in one stage after the other; the first run, once finished, is never touched again."""
+    """`kill -9` in one stage after the other; the first run, once finished, is never touched again.
+
+    Where its fault missed, it has a second attempt, and both are kept.
+    """
     found = small(messages=120_000)
     first = "runs/kafka-dedup-001/attempt-*/" + MANIFEST
     kept: dict[Path, bytes] = {}
 
     def in_second_run(stage: Stage) -> Callable[[Path], bool]:
-        return lambda out: harness.stage_in(out) == stage and bool(list(out.glob(first)))
+        return lambda out: harness.stage_in(out) == stage and (out / "runs/kafka-dedup-002").is_dir()
 
     def in_stage(stage: Stage) -> Callable[[Path], bool]:
         return lambda out: harness.stage_in(out) == stage
@@ -58,7 +61,7 @@ def test_killed_in_every_stage_and_resumed(tmp_path: Path) -> None:
             assert kept.setdefault(path, path.read_bytes()) == path.read_bytes()
     ended = harness.run(found, tmp_path, "--resume")
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
-    assert len(kept) == 1
+    assert kept
     attempts = sorted(path.name for path in (tmp_path / "results/runs/kafka-dedup-002").iterdir())
     assert len(attempts) >= 3, attempts
     gone(tmp_path / "results")
