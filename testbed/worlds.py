@@ -101,7 +101,8 @@ class FakeCluster:
         if key in self.objects:
             return False
         since = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        given = {"uid": f"uid-{key[2]}", "generation": 1, "creationTimestamp": since}
+        # What is made again under its old name is another object.
+        given = {"uid": f"uid-{key[2]}-{self.versions}", "generation": 1, "creationTimestamp": since}
         self._put(key, {**made, "metadata": {**given, **made["metadata"]}})
         return True
 
@@ -291,11 +292,11 @@ class Player:
             self.cluster.set_status(made, observed)
 
     def _end_pods(self) -> None:
-        """Ends pods as Kubernetes does when their Job is gone, some moves later."""
-        there = {made["metadata"]["name"] for made in self.cluster.list("Job", self.namespace, "")}
+        """Ends pods as Kubernetes does when their Job is gone, some moves later. Another may have its name already."""
+        there = {made["metadata"]["uid"] for made in self.cluster.list("Job", self.namespace, "")}
         for pod in self.cluster.list("Pod", self.namespace, ""):
             name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("batch.kubernetes.io/job-name")
-            if job is None or job in there:
+            if job is None or any(each["uid"] in there for each in pod["metadata"].get("ownerReferences") or ()):
                 continue
             moves = self.ending[name] = self.ending.get(name, 0) + 1
             if moves > self.ending_moves:

@@ -33,27 +33,36 @@ class Memory:
         self._http = httpx.Client(
             base_url="http://etcd/v3/kv/", transport=httpx.HTTPTransport(uds=str(socket)), timeout=TIMEOUT_S
         )
+        self._known: dict[str, tuple[str, str]] = {}
+        """Of each key the revision that wrote it last, and the value: what has not changed is not read again."""
 
     def close(self) -> None:
         self._http.close()
 
     def read(self) -> Kept:
         asked = {key: _coded(text) for key, text in EVERYTHING.items()}
-        names = [each["key"] for each in self._ask("range", {**asked, "keys_only": True})["kvs"]]
         place = f"/{self.namespace}/"
-        ours = [{"request_range": {"key": name}} for name in names if place in base64.b64decode(name).decode()]
-        answers = self._ask("txn", {"success": ours}).get("responses", [])
-        return {each["key"]: each["value"] for answer in answers for each in answer["response_range"]["kvs"]}
+        there = {
+            each["key"]: each["mod_revision"]
+            for each in self._ask("range", {**asked, "keys_only": True})["kvs"]
+            if place in base64.b64decode(each["key"]).decode()
+        }
+        unread = [key for key, revision in there.items() if self._known.get(key, ("", ""))[0] != revision]
+        if unread:
+            found = self._ask("txn", {"success": [{"request_range": {"key": key}} for key in unread]})
+            for each in (each for answer in found["responses"] for each in answer["response_range"]["kvs"]):
+                self._known[each["key"]] = (each["mod_revision"], each["value"])
+        return {key: self._known[key][1] for key in there}
 
     def put_back(self, kept: Kept) -> None:
         """All at once."""
         now = self.read()
         gone = [{"request_delete_range": {"key": key}} for key in now.keys() - kept.keys()]
-        changed = [
-            {"request_put": {"key": key, "value": value}} for key, value in kept.items() if now.get(key) != value
-        ]
+        changed = {key: value for key, value in kept.items() if now.get(key) != value}
         if gone or changed:
-            self._ask("txn", {"success": [*gone, *changed]})
+            puts = [{"request_put": {"key": key, "value": value}} for key, value in changed.items()]
+            revision = self._ask("txn", {"success": [*gone, *puts]})["header"]["revision"]
+            self._known |= {key: (revision, value) for key, value in changed.items()}
 
     def _ask(self, what: str, body: Object) -> Any:
         answer = self._http.post(what, json=body)

@@ -46,7 +46,9 @@ def running(crowd: Crowd, *names: str) -> None:
 
 def things(crowd: Crowd, name: str) -> list[str]:
     """Systems and runs of it that are there."""
-    systems = [each for each in crowd.cluster.list("StatefulSet", NAMESPACE, "") if _of(each, f"uid-{name}")]
+    found = crowd.cluster.list("StatefulSet", NAMESPACE, "")
+    experiment = crowd.cluster.get("DedupExperiment", NAMESPACE, name)
+    systems = [each for each in found if experiment is not None and _of(each, experiment["metadata"]["uid"])]
     jobs = crowd.cluster.list("Job", NAMESPACE, f"dedup.dev/component=run,dedup.dev/experiment={name}")
     live = [each for each in jobs if not (each.get("status") or {}).get("conditions")]
     return [each["metadata"]["name"] for each in [*systems, *live]]
