@@ -1,7 +1,8 @@
 """A real API server that can be reset to an earlier state: etcd drops what came later.
 
 So the state before any look of a calm course can be restored any number of times, with every name, owner and time. The
-API server answers from etcd: it has no other memory, and its cache follows etcd.
+API server answers from etcd: it has no other memory, for its caches are switched off. They follow etcd a moment later,
+so after a reset they would answer with what is no more.
 """
 
 import base64
@@ -20,6 +21,7 @@ from testbed.cluster import control_plane
 from testbed.played import PlayedCluster, new_namespace, playing
 
 EVERYTHING: Final = {"key": "/registry/", "range_end": "/registry0"}
+NO_CACHES: Final = ("--watch-cache=false",)
 TIMEOUT_S: Final = 30.0
 KINDS: Final = (*OURS, "Pod")
 PLURALS: Final = {PLACES[kind][1]: kind for kind in KINDS}
@@ -116,7 +118,7 @@ class Server(PlayedCluster):
 @contextmanager
 def running(folder: Path) -> Iterator[Callable[[], Server]]:
     """A control plane of our own: what makes a namespace on it."""
-    with control_plane.running(folder) as ours, playing(ours.api_server) as cluster, ExitStack() as memories:
+    with control_plane.running(folder, flags=NO_CACHES) as ours, playing(ours.api_server) as cluster, ExitStack() as memories:
         socket = ours.lab.data("etcd") / control_plane.CLIENTS
 
         def made() -> Server:

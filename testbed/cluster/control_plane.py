@@ -100,10 +100,10 @@ def prepare(progress: Progress = silent) -> None:
 
 
 @contextmanager
-def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]:
+def running(folder: Path, progress: Progress = silent, flags: Sequence[str] = ()) -> Iterator[ControlPlane]:
     """A control plane of its own, ready to answer; at the end nothing is left of it but logs.
 
-    Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
+    The API server gets the `flags` too. Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is taken away again. Any number of them
     run side by side. Raises DedupError: no Go, a build that fails, or a process that ended (quoting its log).
     """
     prepare(progress)
@@ -111,17 +111,17 @@ def running(folder: Path, progress: Progress = silent) -> Iterator[ControlPlane]
         progress(f"start Kubernetes {KUBE_APISERVER.version}", 0, 1)
         kubeconfig = folder / "kubeconfig"
         try:
-            with_free_ports(lab, lambda: _start(lab, kubeconfig))
+            with_free_ports(lab, lambda: _start(lab, kubeconfig, flags))
             progress(f"start Kubernetes {KUBE_APISERVER.version}", 1, 1)
             yield ControlPlane(lab, ApiServer(kubeconfig))
         finally:
             kubeconfig.unlink(missing_ok=True)
 
 
-def _start(lab: Lab, kubeconfig: Path) -> None:
+def _start(lab: Lab, kubeconfig: Path, flags: Sequence[str]) -> None:
     (port,) = free(1)
     url, admin = f"https://127.0.0.1:{port}", User("admin", "system:masters")
-    write_kubeconfig(kubeconfig, url, start(lab, lab.start, url, [admin], ALONE), admin)
+    write_kubeconfig(kubeconfig, url, start(lab, lab.start, url, [admin], (*ALONE, *flags)), admin)
 
 
 def start(lab: Lab, run: Run, url: str, users: Sequence[User], flags: Sequence[str]) -> Path:
