@@ -118,7 +118,11 @@ class Server(PlayedCluster):
 @contextmanager
 def running(folder: Path) -> Iterator[Callable[[], Server]]:
     """A control plane of our own: what makes a namespace on it."""
-    with control_plane.running(folder, flags=NO_CACHES) as ours, playing(ours.api_server) as cluster, ExitStack() as memories:
+    with (
+        control_plane.running(folder, flags=NO_CACHES) as ours,
+        playing(ours.api_server) as cluster,
+        ExitStack() as memories,
+    ):
         socket = ours.lab.data("etcd") / control_plane.CLIENTS
 
         def made() -> Server:
