@@ -104,7 +104,8 @@ def running(folder: Path, progress: Progress = silent, flags: Sequence[str] = ()
     """A control plane of its own, ready to answer; at the end nothing is left of it but logs.
 
     The API server gets the `flags` too. Its kubeconfig file and logs are put into `folder`, and the kubeconfig file is
-    taken away again. Any number of them run side by side. Raises DedupError: no Go, a build that fails, or a process that ended (quoting its log).
+    taken away again. Any number of them run side by side. Raises DedupError: no Go, a build that fails, or a process
+    that ended (quoting its log).
     """
     prepare(progress)
     with labs.create(folder) as lab:
