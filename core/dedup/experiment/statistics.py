@@ -8,9 +8,9 @@ Pearson, one-sided). For k = 0 that is 1 - 0.05^(1/n), about 3/n for large n. Bo
 million messages of one run share one fault and are one observation. And both assume that runs are independent of each
 other, each going wrong with the same probability.
 
-Two results are compared by the same kind of test, with two sides: `fisher_two_sided`. Where several comparisons are made
-at once, one of them would reach 5 % by chance sooner or later; `holm` corrects for that. Rates of messages are no
-counts: their ratio has an interval without an assumption on how they are distributed (`ratio_of`).
+Two results are compared by the same kind of test, with two sides: `fisher_two_sided`. Of many tests at once some reach
+5 % by chance; `holm` corrects for that. Messages per second and seconds are no counts: their ratio gets an interval
+that assumes no distribution (`ratio_of`).
 
 Probabilities are fractions, because boundary cases are common: three control runs with copies against three clean
 treatment runs give exactly 1/20, which is enough for 95 %; a rounding error could make it too little.
