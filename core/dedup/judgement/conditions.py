@@ -185,7 +185,6 @@ def _facts(side: Side, sides: Sequence[Side]) -> Facts:
     """What is known of a side. What only one product or client has is told only if all sides have the same."""
     system, summary = side.system, side.result.summary
     facts: Facts = {
-        ("system", Weight.SUBJECT): system.product.name,
         ("version", Weight.SUBJECT): f"{system.product.name} {side.version}",
         ("client", Weight.SUBJECT): side.client,
         ("platform", Weight.SUBJECT): side.platform,
