@@ -294,7 +294,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="[NAME=]RESULT...",
-            help="A results folder, s3://BUCKET/PREFIX, or k8s://CONTEXT/NAMESPACE/NAME for an experiment in a cluster. "
+            help="A results folder, s3://BUCKET/PREFIX, or k8s://CONTEXT/NAMESPACE/NAME for one in a cluster. "
             "The first one is what the others are compared with.",
             show_default=False,
         ),

@@ -73,6 +73,7 @@ class Row(Record):
     deduplication: bool
     runs: int = Field(description="planned")
     effective_runs: int
+    repetitions: int = Field(description="attempts of its runs that are not their results")
     failed: Rate
     with_copies: Rate
     with_losses: Rate
@@ -210,12 +211,16 @@ def _groups(side: Side) -> list[GroupRow]:
     return [row for row in side.result.summary.systems if row.system == side.system.name]
 
 
+def _key(group: GroupRow) -> tuple[str, str]:
+    return group.system, group.variant
+
+
 def _counting(side: Side, group: GroupRow) -> list[RunRow]:
     """The runs that count: effective ones, and those with a witness."""
     return [
         run
         for run in side.result.summary.runs
-        if (run.system, run.variant) == (group.system, group.variant) and (run.effective or run.verdict is Verdict.FAIL)
+        if (run.system, run.variant) == _key(group) and (run.effective or run.verdict is Verdict.FAIL)
     ]
 
 
@@ -253,6 +258,7 @@ def _paces(runs: Sequence[RunRow], value: Callable[[Pace], float]) -> list[float
 
 def _row(side: Side, group: GroupRow) -> Row:
     runs = _counting(side, group)
+    planned = {run.run_id for run in side.result.summary.runs if (run.system, run.variant) == _key(group)}
     rates = _paces(runs, lambda pace: pace.acknowledged_per_second)
     pauses = _paces(runs, lambda pace: pace.longest_pause_s)
     return Row(
@@ -262,6 +268,7 @@ def _row(side: Side, group: GroupRow) -> Row:
         deduplication=group.deduplication,
         runs=group.runs,
         effective_runs=group.effective_runs,
+        repetitions=sum(each.run_id in planned for each in side.result.summary.repetitions),
         failed=_rate(runs, _failed),
         with_copies=_rate(runs, _with_copies),
         with_losses=_rate(runs, lambda run: _count(run, LOSS) > 0),

@@ -161,7 +161,7 @@ def _variant(comparison: Comparison, variant: str) -> tuple[str, list[tuple[str,
         return [DASH if row is None else text(row, contrast) for row, contrast in pairs]
 
     table = [
-        ("effective runs", cells(lambda row, _: f"{row.effective_runs:,} of {row.runs:,}")),
+        ("effective runs", cells(lambda row, _: _effective(row))),
         ("failed", cells(lambda row, _: str(row.failed))),
         ("with copies", cells(lambda row, _: _with(row.with_copies, row.copies, "copies"))),
         ("with losses", cells(lambda row, _: _with(row.with_losses, row.lost, "lost"))),
@@ -189,6 +189,11 @@ def _found(contrast: Contrast) -> str:
 
 def _p(contrast: Contrast) -> str:
     return f"p = {contrast.p:.3g}, corrected {contrast.p_corrected:.3g}"
+
+
+def _effective(row: Row) -> str:
+    again = f", {row.repetitions:,} repeated" if row.repetitions else ""
+    return f"{row.effective_runs:,} of {row.runs:,}{again}"
 
 
 def _with(rate: Rate, messages: int, what: str) -> str:
