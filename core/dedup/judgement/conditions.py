@@ -175,7 +175,7 @@ def _asked(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 def _flat(where: str, value: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict):
-        yield where, str(value)
+        yield where, NONE if value is None else str(value)
         return
     for key, each in value.items():
         yield from _flat(f"{where}.{key}", each)
