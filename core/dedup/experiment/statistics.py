@@ -18,6 +18,7 @@ treatment runs give exactly 1/20, which is enough for 95 %; a rounding error cou
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import comb, exp, floor, log, log1p, pow, sqrt
 from statistics import NormalDist, median
 from typing import NamedTuple
@@ -154,6 +155,7 @@ def rate_floor(runs: int, bad_runs: int) -> float:
     return 1 - rate_bound(runs, runs - bad_runs)
 
 
+@lru_cache(maxsize=64)
 def _pairs_outside(first: int, other: int, tail: Fraction) -> int:
     """How many ratios of pairs, counted from the smallest, lie below the interval or bound it: 0 if there is none.
 
