@@ -140,7 +140,7 @@ def test_of_two_runs_the_range_is_told_and_called_no_interval() -> None:
 def test_systems_of_one_result_are_compared_with_its_first() -> None:
     pair = kafka(systems=[{"name": "new", "kafka": {}}, {"name": "old", "kafka": {"version": "3.9.0"}}])
     comparison = compare([result("pair", pair)])
-    assert [(each.side, each.baseline) for each in comparison.contrasts] == [("pair old", "pair new")] * 2
+    assert [(each.side, each.baseline) for each in comparison.contrasts] == [("old", "new")] * 2
     assert [each.version for each in comparison.sides] == ["4.3.1", "3.9.0"]
 
 

@@ -14,12 +14,11 @@ from dedup.wire.manifests import Machine
 
 def told(*results: Result) -> dict[str, tuple[str, ...]]:
     """The differences, by what differs: their weight, then the values of the sides."""
-    sides = [side for each in results for side in sides_of(each)]
-    return {each.what: (each.weight.value, *each.values.values()) for each in differences(sides)}
+    return {each.what: (each.weight.value, *each.values.values()) for each in differences(sides_of(results))}
 
 
 def noted(*results: Result) -> list[str]:
-    sides = [side for each in results for side in sides_of(each)]
+    sides = sides_of(results)
     return list(notes(sides, differences(sides)))
 
 

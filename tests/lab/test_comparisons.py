@@ -226,6 +226,14 @@ def test_a_trend_has_a_row_an_execution_by_time_and_names_the_unfinished(
     )
 
 
+def test_a_trend_claims_what_differs_from_its_first_execution(dedup: Command, pair: tuple[Path, Path]) -> None:
+    said = dedup("compare", "--trend", *pair, "--format", "markdown").out.splitlines()
+    assert said[0].split(" | ")[3:7] == ["control: with copies", "dedup: failed", "messages/s", "longest pause"]
+    assert said[3].split(" | ")[3:5] == ["10 of 10 (> 74.1%)", "6 of 10 (30.4% to 85.0%), different"]
+    assert said[5].startswith("- old dedup: different: runs that failed 6 of 10 (30.4% to 85.0%), 0 of 10 (< 25.9%)")
+    assert said[6] == "- no difference from the first execution shown in 1 of 2 tests"
+
+
 def test_a_trend_follows_one_experiment(dedup: Command, tmp_path: Path) -> None:
     finished(tmp_path / "nightly" / "a")
     other = kafka()

@@ -164,7 +164,7 @@ def compare(results: Sequence[Result], confidence_percent: float = 95) -> Compar
     """
     check_comparable(results)
     doubt = statistics.significance(confidence_percent)
-    sides = [side for result in results for side in sides_of(result)]
+    sides = sides_of(results)
     against = {side.name: _baseline(side, results, sides) for side in sides}
     pairs = [pair for side in sides if (baseline := against[side.name]) for pair in _pairs(side, baseline)]
     if not pairs:

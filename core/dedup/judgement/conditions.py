@@ -42,8 +42,7 @@ class Result(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One system of one result: what is compared with another. It is called after its result, and one of several
-    systems after both."""
+    """One system of one result: what is compared with another."""
 
     name: str
     result: Result
@@ -88,11 +87,18 @@ class Difference(Record):
 Facts = dict[tuple[str, Weight], str]
 
 
-def sides_of(result: Result) -> list[Side]:
-    """The sides of a result, in the order of its file."""
-    systems = result.experiment.spec.systems
-    alone = len(systems) == 1
-    return [Side(result.name if alone else f"{result.name} {each.name}", result, each) for each in systems]
+def sides_of(results: Sequence[Result]) -> list[Side]:
+    """The sides of results, in their order and that of their files.
+
+    A side is called after its result, one of several systems after both, and those of a single result after the system.
+    """
+    if len(results) == 1:
+        return [Side(each.name, results[0], each) for each in results[0].experiment.spec.systems]
+    return [
+        Side(result.name if len(result.experiment.spec.systems) == 1 else f"{result.name} {each.name}", result, each)
+        for result in results
+        for each in result.experiment.spec.systems
+    ]
 
 
 def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:

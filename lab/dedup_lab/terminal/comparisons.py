@@ -46,7 +46,8 @@ def show(comparison: Comparison, console: Console) -> None:
         for label, cells in section.rows:
             table.add_row(label, *map(_coloured, cells))
     console.print(table)
-    _show_claims(comparison, console)
+    for line in claims(comparison):
+        console.print(f"  - {_plain(line)}", soft_wrap=True)
 
 
 def show_trend(comparison: Comparison, console: Console) -> None:
@@ -56,7 +57,8 @@ def show_trend(comparison: Comparison, console: Console) -> None:
     for row in rows:
         table.add_row(*map(_coloured, row))
     console.print(table)
-    _show_claims(comparison, console)
+    for line in trend_claims(comparison):
+        console.print(f"  - {_plain(line)}", soft_wrap=True)
 
 
 def show_markdown(comparison: Comparison, console: Console) -> None:
@@ -68,7 +70,7 @@ def show_markdown(comparison: Comparison, console: Console) -> None:
 
 def show_trend_markdown(comparison: Comparison, console: Console) -> None:
     headings, *rows = trend(comparison)
-    _write([*_markdown(headings, rows), "", *(f"- {line}" for line in claims(comparison))], console)
+    _write([*_markdown(headings, rows), "", *(f"- {line}" for line in trend_claims(comparison))], console)
 
 
 def show_json(comparison: Comparison, console: Console) -> None:
@@ -96,7 +98,7 @@ def sections(comparison: Comparison) -> list[Section]:
         ("system", [f"{each.product} {each.version}" for each in sides]),
         ("client", [each.client for each in sides]),
         ("platform", [each.platform for each in sides]),
-        ("recorded", [_when(each) for each in sides]),
+        ("recorded (UTC)", [_when(each) for each in sides]),
     ]
     variants = dict.fromkeys(row.variant for row in comparison.rows)
     return [Section("", about), *(Section(*_variant(comparison, variant)) for variant in variants)]
@@ -104,28 +106,44 @@ def sections(comparison: Comparison) -> list[Section]:
 
 def claims(comparison: Comparison) -> Iterator[str]:
     """What the tests say, one line each, and what got worse."""
-    for each in comparison.contrasts:
-        own, other = comparison.row(each.side, each.variant), comparison.row(each.baseline, each.variant)
-        assert own is not None and other is not None
-        seen = f"{_counted(own, each)}, {_counted(other, each)} in {each.baseline}"
-        yield f"{each.side} {each.variant}: {_found(each)}: {COUNTED[each.counted]} {seen}; {_p(each)}"
-    tests = len(comparison.contrasts)
-    level = f"{comparison.confidence_percent:g} % confidence"
-    yield (
-        f"p: Fisher's exact test on runs, two-sided; corrected by Holm's method for {tests} "
-        f"{'test' if tests == 1 else 'tests'}; different: at {level}. Bounds of rates hold at 95 % each, if runs are "
-        f"independent. ( ) is an interval of a ratio at {level}, [ ] the range of all pairs of runs, too few for one"
-    )
+    yield from (_claim(comparison, each) for each in comparison.contrasts)
+    yield _legend(comparison)
     yield from (f"worse: {each}" for each in comparison.worse)
     if not comparison.worse:
         yield "worse: nothing that this comparison can show"
 
 
+def trend_claims(comparison: Comparison) -> Iterator[str]:
+    """The differences from the first execution that are claimed, one line each, and how many are not."""
+    different = [each for each in comparison.contrasts if each.different]
+    yield from (_claim(comparison, each) for each in different)
+    tests = len(comparison.contrasts)
+    yield f"no difference from the first execution shown in {tests - len(different)} of {tests} tests"
+    yield _legend(comparison)
+
+
+def _claim(comparison: Comparison, each: Contrast) -> str:
+    own, other = comparison.row(each.side, each.variant), comparison.row(each.baseline, each.variant)
+    assert own is not None and other is not None
+    seen = f"{_counted(own, each)}, {_counted(other, each)} in {each.baseline}"
+    return f"{each.side} {each.variant}: {_found(each)}: {COUNTED[each.counted]} {seen}; {_p(each)}"
+
+
+def _legend(comparison: Comparison) -> str:
+    tests = len(comparison.contrasts)
+    level = f"{comparison.confidence_percent:g} % confidence"
+    return (
+        f"p: Fisher's exact test on runs, two-sided; corrected by Holm's method for {tests} "
+        f"{'test' if tests == 1 else 'tests'}; different: at {level}. Bounds of rates hold at 95 % each, if runs are "
+        f"independent. ( ) is an interval of a ratio at {level}, [ ] the range of all pairs of runs, too few for one"
+    )
+
+
 def trend(comparison: Comparison) -> Iterator[list[str]]:
     """The headings, then a row for each execution and system: when, what, each variant, what changed."""
     variants = list(dict.fromkeys(row.variant for row in comparison.rows))
-    of_variants = [f"{variant} {what}" for variant in variants for what in ("runs", "messages/s", "longest pause")]
-    yield ["recorded", "result", "system", *of_variants, "verdict", "changed since the one before"]
+    of_variants = [heading for variant in variants for heading in _trend_headings(comparison, variant)]
+    yield ["recorded (UTC)", "result", "system", *of_variants, "verdict", "changed since the one before"]
     before: dict[str, str] = {}
     for side in comparison.sides:
         cells = [cell for variant in variants for cell in _trend_cells(comparison, side, variant)]
@@ -134,14 +152,22 @@ def trend(comparison: Comparison) -> Iterator[list[str]]:
         yield [_when(side), side.side, f"{side.product} {side.version}", *cells, side.verdict, changed]
 
 
+def _trend_headings(comparison: Comparison, variant: str) -> list[str]:
+    """What promises something has its speed, too; of what does not, only the copies count."""
+    if _promises(comparison, variant):
+        return [f"{variant}: failed", "messages/s", "longest pause"]
+    return [f"{variant}: with copies"]
+
+
 def _trend_cells(comparison: Comparison, side: SideRow, variant: str) -> list[str]:
     row, contrast = comparison.row(side.side, variant), comparison.contrast(side.side, variant)
+    promises = _promises(comparison, variant)
     if row is None:
-        return [DASH] * 3
-    rate = row.failed if _promises(comparison, variant) else row.with_copies
-    word = "failed" if _promises(comparison, variant) else "with copies"
-    mark = f", different: {_p(contrast)}" if contrast and contrast.different else ""
-    return [f"{rate} {word}{mark}", _speed(row, None), _pause(row, None)]
+        return [DASH] * len(_trend_headings(comparison, variant))
+    mark = ", different" if contrast and contrast.different else ""
+    if promises:
+        return [f"{row.failed}{mark}", _speed(row, None), _pause(row, None)]
+    return [f"{row.with_copies}{mark}"]
 
 
 def _changes(differences: Iterable[Difference], before: str | None, now: str) -> Iterator[str]:
@@ -233,11 +259,6 @@ def _coloured(cell: str) -> str:
 def _plain(text: str) -> str:
     """Text of others, safe to print: a summary may come from a store that many write into."""
     return escape(one_line(text))
-
-
-def _show_claims(comparison: Comparison, console: Console) -> None:
-    for line in claims(comparison):
-        console.print(f"  - {_plain(line)}", soft_wrap=True)
 
 
 def _flat(comparison: Comparison) -> Iterator[list[str]]:
