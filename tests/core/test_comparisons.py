@@ -10,6 +10,7 @@ from dedup.experiment.spec import Expectation
 from dedup.experiment.statistics import fisher_two_sided, rate_bound
 from dedup.judgement.comparisons import Comparison, Rate, Row, compare
 from dedup.judgement.conditions import Result
+from dedup.judgement.endings import Kind, Repetition
 from dedup.judgement.verdicts import Verdict
 
 OLD = kafka("3.9.0")
@@ -118,6 +119,32 @@ def test_where_no_run_counts_nothing_is_known() -> None:
     assert (row(comparison, "new").failed.low, row(comparison, "new").failed.high) == (0, 1)
     assert [each.p for each in comparison.contrasts] == [1.0, 1.0]
     assert comparison.contrasts[1].acknowledged_per_second is None
+
+
+def test_a_run_with_a_witness_counts_whatever_else_is_in_doubt() -> None:
+    made = result("old", OLD, failed=2, day=2)
+    doubtful = tuple(
+        run.model_copy(update={"effective": False}) if run.run_id.endswith("dedup-001") else run
+        for run in made.summary.runs
+    )
+    comparison = compare([result("new"), made._replace(summary=made.summary.model_copy(update={"runs": doubtful}))])
+    assert str(row(comparison, "old").failed).startswith("2 of 10 ")
+
+
+def test_copies_that_are_permitted_are_no_failed_runs() -> None:
+    resending = kafka(variants=[{"name": "dedup", "deduplication": "Enabled", "expect": "AtLeastOnce"}])
+    comparison = compare([result("a", resending), result("b", resending, failed=10, day=2)])
+    (contrast,) = comparison.contrasts
+    assert (contrast.counted, contrast.p, comparison.worse) == ("failed", 1.0, ())
+    assert row(comparison, "b").with_copies.runs_with == 10
+
+
+def test_repeated_attempts_are_told_by_variant() -> None:
+    made = result("old", OLD, day=2)
+    again = Repetition(run_id="kafka-dedup-003", attempt=1, kind=Kind.MISSED, reason="nothing was in flight")
+    told = made._replace(summary=made.summary.model_copy(update={"repetitions": (again,)}))
+    comparison = compare([result("new"), told])
+    assert [each.repetitions for each in comparison.rows] == [0, 0, 0, 1]
 
 
 def test_speeds_are_ratios_with_an_interval() -> None:

@@ -44,6 +44,13 @@ def test_what_may_cause_a_difference_too_is_listed_after_the_subject() -> None:
     assert "3 things differ" in noted(result("new"), result("old", slow, day=2, settings={"linger.ms": "5"}))[0]
 
 
+def test_a_setting_alone_may_be_the_question() -> None:
+    assert told(result("new"), result("slow", day=2, settings={"linger.ms": "5"})) == {
+        "the producer's linger.ms": ("confounder", "none", "5")
+    }
+    assert noted(result("new"), result("slow", day=2, settings={"linger.ms": "5"})) == []
+
+
 def test_another_machine_is_the_subject_and_its_speed_is_compared_too() -> None:
     server = Machine(host="server", os="Linux-6.12", java="21.0.1")
     found = told(result("here"), result("there", day=2, machine=server))
