@@ -49,6 +49,10 @@ class Listing(StrEnum):
     MARKDOWN = "markdown"
 
 
+class FailOn(StrEnum):
+    WORSE = "worse"
+
+
 class Output(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -282,6 +286,48 @@ def logs(
 
     cluster = clusters.connected(kubeconfig, context, namespace)
     pod_logs.logs(cluster, name, run=run, follow=follow, write=partial(print, flush=follow), warn=warn)
+
+
+@app.command()
+def compare(
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]RESULT...",
+            help="A results folder, s3://BUCKET/PREFIX, or k8s://CONTEXT/NAMESPACE/NAME for one in a cluster. "
+            "The first one is what the others are compared with.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[Listing, typer.Option("--format", help="What to print.")] = Listing.TABLE,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option(help="Exit with 1 if a verdict got worse, or a promise was broken in significantly more runs."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(min=50, max=99.99, help="In percent: what a claimed difference must reach.")
+    ] = 95,
+    trend: Annotated[
+        bool,
+        typer.Option("--trend", help="A row an execution, by time; a folder or prefix may hold many results."),
+    ] = False,
+) -> None:
+    """Compare results: versions, clients, clusters, days. Of one result, its systems.
+
+        dedup compare 4.3.1=results/new 3.9.0=results/old
+        dedup compare results/baseline s3://bucket/tonight --fail-on worse
+        dedup compare --trend s3://bucket/nightly
+
+    Workload, faults and expectations must be the same; what else differs is printed first. Exit code 0 says that the
+    results were compared, 4 that they cannot be.
+    """
+    from dedup_lab import comparisons
+
+    if trend and fail_on:
+        raise typer.BadParameter("a trend has no baseline; compare two results", param_hint="--fail-on")
+    shown = (comparisons.TRENDS if trend else comparisons.SHOWN)[output]
+    asked = partial(comparisons.run, results, show=shown, confidence_percent=confidence, trend=trend)
+    raise typer.Exit(asked(fail_on_worse=fail_on is not None, console=_console(stderr=False), log=_console()))
 
 
 @app.command()

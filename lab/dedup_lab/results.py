@@ -21,12 +21,12 @@ from dedup.experiment.plans import Run
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import State
 from dedup.history.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
-from dedup.history.reports import SUMMARY
+from dedup.history.reports import EXPERIMENT as EXPERIMENT
+from dedup.history.reports import SUMMARY, document_of
 from dedup.history.stores import write_whole
 from dedup.judgement.endings import Kind
 from dedup.wire.files import Failure
 
-EXPERIMENT: Final = "experiment.json"
 STATE: Final = "state.json"
 
 
@@ -114,8 +114,7 @@ def create(root: Path, experiment: Experiment) -> Results:
         )
     check_own(root, "--out")
     results = Results(root)
-    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    write(root / EXPERIMENT, json.dumps(document, indent=1))
+    write(root / EXPERIMENT, document_of(experiment))
     results.save(State(digest=experiment.digest()))
     return results
 

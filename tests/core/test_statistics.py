@@ -5,7 +5,17 @@ from math import comb
 
 import pytest
 
-from dedup.experiment.statistics import best_p, fisher_p, rate_bound, runs_needed, significance
+from dedup.experiment.statistics import (
+    best_p,
+    fisher_p,
+    fisher_two_sided,
+    holm,
+    rate_bound,
+    rate_floor,
+    ratio_of,
+    runs_needed,
+    significance,
+)
 
 
 def test_the_lady_tasting_tea() -> None:
@@ -102,3 +112,73 @@ def test_at_the_bound_so_few_bad_runs_have_a_chance_of_5_percent(runs: int, bad:
 def test_runs_that_no_experiment_can_have(runs: int, bad: int) -> None:
     with pytest.raises(ValueError, match="no counts of runs"):
         rate_bound(runs, bad)
+
+
+def test_two_sides_of_the_lady_tasting_tea() -> None:
+    """The other extreme is as likely: 2 in 70, and 2 * 17 in 70."""
+    assert fisher_two_sided(4, 4, 0, 4) == fisher_two_sided(0, 4, 4, 4) == Fraction(2, 70)
+    assert fisher_two_sided(3, 4, 1, 4) == Fraction(34, 70)
+    assert fisher_two_sided(2, 4, 2, 4) == 1
+
+
+def test_two_sides_that_are_not_alike() -> None:
+    """Of the 12 divisions of one bad run in 12 the 3 on the small side are the rarer: p is 1 in 4 there, else 1."""
+    assert fisher_two_sided(1, 3, 0, 9) == Fraction(1, 4)
+    assert fisher_two_sided(0, 3, 1, 9) == 1
+
+
+@pytest.mark.parametrize("runs", [(0, 0), (0, 5), (5, 0)])
+def test_without_runs_no_two_sides_differ(runs: tuple[int, int]) -> None:
+    assert fisher_two_sided(0, runs[0], 0, runs[1]) == 1
+
+
+@pytest.mark.parametrize("table", [(2, 1, 0, 1), (0, 1, -1, 1)])
+def test_two_sides_with_counts_that_no_experiment_can_have(table: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="no counts of runs"):
+        fisher_two_sided(*table)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.9])
+def test_a_difference_that_is_not_there_is_claimed_in_5_percent_at_most(rate: float) -> None:
+    """Summed over everything that two experiments of ten runs with the same rate can show."""
+    chance = [comb(10, k) * rate**k * (1 - rate) ** (10 - k) for k in range(11)]
+    claimed = [(a, b) for a in range(11) for b in range(11) if fisher_two_sided(a, 10, b, 10) <= Fraction(1, 20)]
+    assert 0 < sum(chance[a] * chance[b] for a, b in claimed) <= 0.05
+
+
+def test_holm_corrects_for_the_number_of_tests() -> None:
+    """0.01 of three counts three times, 0.03 of the other two twice, 0.04 not less than the one before it."""
+    found = holm([Fraction(4, 100), Fraction(1, 100), Fraction(3, 100)])
+    assert found == [Fraction(6, 100), Fraction(3, 100), Fraction(6, 100)]
+    assert holm([Fraction(1, 2), Fraction(3, 4)]) == [1, 1]
+    assert holm([Fraction(1, 100)]) == [Fraction(1, 100)]
+    assert holm([]) == []
+
+
+def test_the_floor_of_a_rate_is_the_bound_of_the_opposite() -> None:
+    assert rate_floor(20, 20) == 1 - rate_bound(20, 0) == pytest.approx(0.05 ** (1 / 20))
+    assert rate_floor(20, 0) == rate_floor(0, 0) == 0
+
+
+def test_an_interval_of_a_ratio_needs_four_values_a_side() -> None:
+    """Complete separation is 2 of the 70 orders of four and four values, less than 5 %; of three and three 2 of 20."""
+    assert ratio_of([1, 1, 1, 1], [2, 2, 2, 2], Fraction(1, 20)) == (2, 2, 2, True)
+    found = ratio_of([1, 2, 4], [2, 4, 8], Fraction(1, 20))
+    assert found == (2, 0.5, 8, False)
+
+
+@pytest.mark.parametrize(("values", "critical"), [(4, 0), (5, 2), (6, 5), (8, 13), (20, 127), (25, 211)])
+def test_the_interval_is_that_of_mann_and_whitneys_tables(values: int, critical: int) -> None:
+    """Each pair has a ratio of its own, so the bound tells how many pairs it leaves out: the table's number."""
+    first, other = [2.0**i for i in range(values)], [2.0 ** (i * values + 0.5) for i in range(values)]
+    ratios = sorted(b / a for a in first for b in other)
+    found = ratio_of(first, other, Fraction(1, 20))
+    assert found is not None and found.sure
+    left_out = sum(ratio < found.low for ratio in ratios)
+    assert critical - (2 if values > 20 else 0) <= left_out <= critical
+    assert sum(ratio > found.high for ratio in ratios) == left_out
+
+
+@pytest.mark.parametrize(("first", "other"), [([], [1.0]), ([1.0], []), ([0.0, 1.0], [1.0])])
+def test_what_has_no_ratio(first: list[float], other: list[float]) -> None:
+    assert ratio_of(first, other, Fraction(1, 20)) is None

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 from tests.lab import harness
+from tests.lab.test_comparisons import OLD, finished
 
 BEYOND: Final = {
     *("chaoslib", "chaosk8s", "confluent_kafka", "httpx", "jgo", "kafka", "kopf", "kubernetes", "prometheus_client"),
@@ -51,6 +52,13 @@ def pair(tmp_path: Path) -> Path:
 def test_a_csv_pair_is_judged(engine: str, pair: Path) -> None:
     code, out, err = dedup("verify", pair, "--engine", engine, "--trust-csv", "--format", "json")
     assert (code, json.loads(out)["verdict"]) == (0, "pass"), err
+
+
+@pytest.mark.long
+def test_results_are_compared(tmp_path: Path) -> None:
+    new, old = finished(tmp_path / "new"), finished(tmp_path / "old", OLD, day=2)
+    code, out, err = dedup("compare", new, old, "--format", "json")
+    assert (code, json.loads(out)["worse"]) == (0, []), err
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

@@ -8,17 +8,41 @@ Pearson, one-sided). For k = 0 that is 1 - 0.05^(1/n), about 3/n for large n. Bo
 million messages of one run share one fault and are one observation. And both assume that runs are independent of each
 other, each going wrong with the same probability.
 
+Two results are compared by the same kind of test, with two sides: `fisher_two_sided`. Of many tests at once some reach
+5 % by chance; `holm` corrects for that. Messages per second and seconds are no counts: their ratio gets an interval
+that assumes no distribution (`ratio_of`).
+
 Probabilities are fractions, because boundary cases are common: three control runs with copies against three clean
 treatment runs give exactly 1/20, which is enough for 95 %; a rounding error could make it too little.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
-from math import comb, exp, log, log1p, pow
+from functools import lru_cache
+from math import comb, exp, floor, log, log1p, pow, sqrt
+from statistics import NormalDist, median
+from typing import NamedTuple
 
 BOUND_PERCENT = 95
 """The confidence of `rate_bound`, fixed by docs/design.md §7."""
 BISECTIONS = 60
 """After so many halvings an interval is smaller than a float can show."""
+
+EXACT_PAIRS = 400
+"""Up to so many pairs of runs an interval of a ratio is exact; above, the normal distribution is close enough."""
+
+
+class Ratio(NamedTuple):
+    """How many times as large the values of one side are as those of the other.
+
+    `low` and `high` are the bounds of the interval, if `sure`; else there are too few values for one, and they are the
+    smallest and the largest ratio of any pair.
+    """
+
+    middle: float
+    low: float
+    high: float
+    sure: bool
 
 
 def fisher_p(control_with: int, control_runs: int, treatment_with: int, treatment_runs: int) -> Fraction:
@@ -37,6 +61,51 @@ def fisher_p(control_with: int, control_runs: int, treatment_with: int, treatmen
         for with_copies in range(control_with, min(control_runs, together) + 1)
     )
     return Fraction(ways, comb(control_runs + treatment_runs, together))
+
+
+def fisher_two_sided(first_with: int, first_runs: int, other_with: int, other_runs: int) -> Fraction:
+    """Two-sided p of Fisher's exact test that two sides have different rates of runs with something.
+
+    It is the probability of all divisions that are at most as likely as the one seen. With no runs on either side p is
+    1. ValueError for counts that no experiment can have.
+    """
+    if not (0 <= first_with <= first_runs and 0 <= other_with <= other_runs):
+        raise ValueError(f"{first_with} of {first_runs} and {other_with} of {other_runs} are no counts of runs")
+    together = first_with + other_with
+    ways = {
+        here: comb(first_runs, here) * comb(other_runs, together - here)
+        for here in range(max(0, together - other_runs), min(first_runs, together) + 1)
+    }
+    extreme = sum(each for each in ways.values() if each <= ways[first_with])
+    return Fraction(extreme, comb(first_runs + other_runs, together))
+
+
+def holm(p_values: Sequence[Fraction]) -> list[Fraction]:
+    """The p values of several tests, each corrected for their number by Holm's method, in their order.
+
+    At a level of 5 % the chance that any difference is claimed that is not there is at most 5 %, over all tests.
+    """
+    adjusted, least = [Fraction(1)] * len(p_values), Fraction(0)
+    for done, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(Fraction(1), (len(p_values) - done) * p_values[index]))
+        adjusted[index] = least
+    return adjusted
+
+
+def ratio_of(first: Sequence[float], other: Sequence[float], doubt: Fraction) -> Ratio | None:
+    """The ratio other : first of positive values, with the interval that leaves out the truth with a chance of `doubt`.
+
+    The middle is the median over all pairs (Hodges and Lehmann), the interval that of Mann and Whitney's test: no
+    distribution is assumed but that both sides have the same shape on a logarithmic scale. None if there are no values
+    on a side, or one of them is not above 0.
+    """
+    if not first or not other or min(*first, *other) <= 0:
+        return None
+    ratios = sorted(high / low for low in first for high in other)
+    outside = _pairs_outside(len(first), len(other), doubt / 2)
+    sure = outside > 0
+    cut = outside - 1 if sure else 0
+    return Ratio(middle=median(ratios), low=ratios[cut], high=ratios[-1 - cut], sure=sure)
 
 
 def best_p(control_runs: int, treatment_runs: int) -> Fraction:
@@ -79,6 +148,37 @@ def rate_bound(runs: int, bad_runs: int = 0) -> float:
         else:
             above = rate
     return above
+
+
+def rate_floor(runs: int, bad_runs: int) -> float:
+    """The lower bound that goes with `rate_bound`: rates below it are excluded at 95 % confidence; 0 if none is."""
+    return 1 - rate_bound(runs, runs - bad_runs)
+
+
+@lru_cache(maxsize=64)
+def _pairs_outside(first: int, other: int, tail: Fraction) -> int:
+    """How many ratios of pairs, counted from the smallest, lie below the interval or bound it: 0 if there is none.
+
+    The number of pairs in which one side is larger has, if the sides do not differ, the distribution of Mann and
+    Whitney: the number of ways in which it is k is the coefficient of x^k in the Gaussian binomial coefficient.
+    """
+    pairs = first * other
+    if pairs > EXACT_PAIRS:
+        spread = sqrt(pairs * (first + other + 1) / 12)
+        return max(0, floor(pairs / 2 + NormalDist().inv_cdf(float(tail)) * spread))
+    ways = [1] + [0] * pairs
+    for each in range(1, first + 1):
+        for power in range(pairs, other + each - 1, -1):
+            ways[power] -= ways[power - other - each]
+        for power in range(each, pairs + 1):
+            ways[power] += ways[power - each]
+    most, below, outside = tail * comb(first + other, first), 0, 0
+    for number in ways:
+        below += number
+        if below > most:
+            break
+        outside += 1
+    return outside
 
 
 def _at_most(bad_runs: int, runs: int, rate: float) -> float:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dedup.errors import EvidenceError
-from dedup.history.stores import Place, below, in_store, parquet
+from dedup.history.stores import Place, below, in_store, parquet, reached
 from dedup.refusals import location, short
 from dedup.wire.manifests import Manifest, Segment
 
@@ -143,6 +143,21 @@ def _unusable(path: Place, error: ValidationError) -> EvidenceError:
     elif first["type"] == "extra_forbidden":
         rule = "no such key is known here, so this is not a run's manifest or another dedup wrote it"
     return EvidenceError(where=f"{path}: {location(first['loc']) or 'document'}", got=got, rule=rule, todo=todo)
+
+
+def ends_of(folder: Place) -> list[int]:
+    """When outcomes reached the producer: monotonic_ns, in order; empty if the clock is not there or damaged."""
+    with reached(folder):
+        try:
+            with parquet(folder / "clock.parquet") as file:
+                rows = file.read(columns=CLOCK.names).cast(CLOCK).to_pylist()
+        except (FileNotFoundError, NotADirectoryError, pa.ArrowException, ValueError):
+            return []
+        except OSError as error:
+            if in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError)):
+                raise
+            return []
+    return [row["monotonic_ns"] for row in rows if row["kind"] == CLOCK_ACKNOWLEDGED]
 
 
 def damages(folder: Place, manifest: Manifest) -> list[str]:

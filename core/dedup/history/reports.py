@@ -1,6 +1,7 @@
 """The last step of an experiment: the report, which turns the evidence below its place into a verdict and files.
 
     runs/RUN/attempt-N/verification.json   the judges' answers on a history, beside it
+    experiment.json                        what was run
     summary.json                           the verdict and its reasons, sums, and a row a run
     *_dedup_output.txt, *_order_output.txt for S0's readers
 
@@ -23,15 +24,17 @@ from dedup.experiment.spec import Experiment
 from dedup.faults.records import vacuous
 from dedup.history import histories
 from dedup.history.attempts import Attempt, attempts_of, ending_of, failure_of_system
-from dedup.history.histories import VERIFICATION, read_manifest
+from dedup.history.histories import VERIFICATION, ends_of, read_manifest
 from dedup.history.stores import Place, in_store, reached, write_whole
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.exports import export
+from dedup.judgement.paces import pace_of
 from dedup.judgement.summaries import Summary, summarise
 from dedup.judgement.verdicts import Evidence
 from dedup.wire.manifests import Manifest
 
 SUMMARY: Final = "summary.json"
+EXPERIMENT: Final = "experiment.json"
 AT_ONCE: Final = 16
 """So many runs are read at the same time, for a store answers slowly."""
 
@@ -51,6 +54,7 @@ def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
         manifest=manifest,
         damages=tuple(look(folder, manifest)),
         vacuous={fault.name: vacuous(fault) for fault in manifest.faults},
+        pace=pace_of(manifest, ends_of(folder)),
     )
 
 
@@ -126,8 +130,14 @@ def write(experiment: Experiment, evidence: Sequence[Evidence], root: Place) -> 
             root.mkdir(parents=True, exist_ok=True)
         for name, text in export(experiment, concluded.runs, evidence).items():
             write_whole(root / name, text)
+        write_whole(root / EXPERIMENT, document_of(experiment))
         write_whole(root / SUMMARY, summary.model_dump_json(indent=1))
     return summary
+
+
+def document_of(experiment: Experiment) -> str:
+    """What `experiment.json` holds: the experiment as it is run, with its defaults."""
+    return json.dumps(experiment.model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
 
 
 def _number(folder: Place) -> int:

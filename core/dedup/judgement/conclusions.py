@@ -176,14 +176,20 @@ def differences(manifests: Sequence[Manifest]) -> list[str]:
 
 def _compared(manifest: Manifest) -> dict[str, str]:
     """What must be the same in all runs of a system, by name. Values that contain the run's name count as equal."""
-    names, producer = (manifest.run_id, manifest.topic), manifest.producer
-    settings = {
-        f"the producer's {key}": "named after the run" if any(name in value for name in names) else value
-        for key, value in producer.effective_config.items()
-        if key not in SWITCHES | ADDRESSES
-    }
+    producer = manifest.producer
+    settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in SWITCHES}
     versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
     return settings | versions | {"the client library": f"{producer.library} {producer.library_version}"}
+
+
+def settings_of(manifest: Manifest) -> dict[str, str]:
+    """The producer's settings in force but its addresses. A value that contains the run's name is not told."""
+    names = (manifest.run_id, manifest.topic)
+    return {
+        key: "named after the run" if any(name in value for name in names) else value
+        for key, value in manifest.producer.effective_config.items()
+        if key not in ADDRESSES
+    }
 
 
 def _in(run: Run, system: System, variant: Variant) -> bool:

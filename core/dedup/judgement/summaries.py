@@ -18,10 +18,11 @@ from pydantic import Field
 
 from dedup.experiment.spec import Expectation, Experiment
 from dedup.judgement.anomalies import Engine, OrderEvent, Witness
-from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict
+from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict, settings_of
 from dedup.judgement.counts import COUNTS, S0_COUNTS, Counts
 from dedup.judgement.endings import Repetition
 from dedup.judgement.findings import Overview, Sum, added
+from dedup.judgement.paces import Pace
 from dedup.judgement.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
 from dedup.wire.manifests import FaultRecord, Machine, Manifest, Record
 
@@ -79,6 +80,7 @@ class RunRow(Record):
     backward: tuple[OrderEvent, ...] = ()
     deduplication_in_force: bool | None = None
     faults: tuple[FaultRow, ...] = ()
+    pace: Pace | None = Field(None, description="null: not known, as in older summaries")
     stage_seconds: dict[str, float] = Field(default_factory=dict)
     fixed_seconds: float | None = Field(None, description="all stages but producing, fault and heal, and consuming")
 
@@ -103,6 +105,9 @@ class GroupRow(Record):
     block_lengths: tuple[Bin, ...]
     block_distances: tuple[Bin, ...] = ()
     findings: tuple[Sum, ...] = ()
+    settings: dict[str, str] = Field(
+        default_factory=dict, description="the producer's, in force in all its runs; older summaries have none"
+    )
 
 
 class Summary(Record):
@@ -209,6 +214,7 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         backward=judged.backward,
         deduplication_in_force=manifest.deduplication.in_force if manifest else None,
         faults=_fault_rows(manifest, evidence.vacuous) if manifest and evidence else (),
+        pace=evidence.pace if evidence else None,
         stage_seconds=seconds,
         fixed_seconds=round(fixed, 3) if seconds else None,
     )
@@ -261,6 +267,7 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
         block_lengths=histogram(lengths),
         block_distances=histogram(distances),
         findings=added(sum_ for overview in found for sum_ in overview.sums),
+        settings=next((settings_of(each.manifest) for _, each in own if each and each.manifest), {}),
     )
 
 

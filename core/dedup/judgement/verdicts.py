@@ -29,6 +29,7 @@ from dedup.judgement.demands import Demand as Demand
 from dedup.judgement.demands import demand_of as demand_of
 from dedup.judgement.demands import departures, other_faults, unplanned_sends
 from dedup.judgement.endings import Ending
+from dedup.judgement.paces import Pace
 from dedup.judgement.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
 from dedup.judgement.verdict_kinds import EXIT_CODES as EXIT_CODES
 from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
@@ -110,6 +111,7 @@ class Evidence(Record):
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
     ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
+    pace: Pace | None = Field(None, description="None: it has no clock, or one that cannot be read")
     bare: bool = Field(
         False,
         description="it came without a manifest: what stands for one was made from its rows (pairs.py)",

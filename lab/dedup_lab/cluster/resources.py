@@ -162,7 +162,7 @@ def uri_of(found: Object) -> str:
         )
     if "uri" not in artifacts:
         raise EnvironmentError_(
-            where="--output",
+            where=f"DedupExperiment {found['namespace']}/{found['name']}",
             got=f"artifacts on a volume ({_where(artifacts)})",
             rule="only pods of its namespace reach a volume",
             todo="mount the claim in a pod and copy the folder with `kubectl cp`, as docs/install.md shows",

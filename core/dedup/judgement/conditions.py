@@ -1,0 +1,240 @@
+"""The conditions of results: what differs between them, and what forbids that they are compared.
+
+A comparison asks what one thing changes, so all other things should be equal. Each fact about a result has a weight. A
+*subject* is what people compare: the system, its version, the client, where it runs. A *confounder* can cause the same
+difference: settings, the link's latency, Java, the tester's version. It is allowed, and listed. *Plan* is how much was
+done, such as the number of runs: the statistics know it.
+
+The workload, the faults, and what a variant with the same name promises must not differ. Otherwise the runs of two
+results are no repetitions of one question, and the comparison is refused.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from dedup.errors import SpecificationError
+from dedup.experiment.spec import Experiment, System
+from dedup.judgement.summaries import Summary
+from dedup.wire.manifests import Record
+
+UNKNOWN: Final = "not known"
+NONE: Final = "none"
+OURS: Final = ("dedup", "python")
+MOST_SHOWN: Final = 3
+PLAN_KEYS: Final = {"runs", "replacements", "confidence_percent", "seed", "timeouts"}
+
+
+class Weight(StrEnum):
+    """What a difference means for a comparison."""
+
+    SUBJECT = "subject"
+    CONFOUNDER = "confounder"
+    PLAN = "plan"
+
+
+class Result(NamedTuple):
+    """One execution of an experiment: the name that the comparison gives it, what was run, and its summary."""
+
+    name: str
+    experiment: Experiment
+    summary: Summary
+
+
+class Side(NamedTuple):
+    """One system of one result: what is compared with another."""
+
+    name: str
+    result: Result
+    system: System
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions in force, of brokers, clients and the tester."""
+        return self.result.summary.versions.get(self.system.name, {})
+
+    @property
+    def version(self) -> str:
+        """The system's version, as far as it is known: a system that is there already need not say it."""
+        asked = UNKNOWN if self.system.existing is not None else self.system.version
+        return self.versions.get("deployed") or self.versions.get(f"{self.system.kind} broker") or asked
+
+    @property
+    def client(self) -> str:
+        """The client library and its version."""
+        return self.versions.get(self.system.library) or f"{self.system.library}, version {UNKNOWN}"
+
+    @property
+    def platform(self) -> str:
+        """Where the brokers ran."""
+        machines = self.result.summary.machines
+        if self.system.existing is not None:
+            return "a system that was there already"
+        if not machines:
+            return UNKNOWN
+        hosts = sorted({each.host for each in machines if each.java})
+        return f"processes on {', '.join(hosts)}" if hosts else "pods"
+
+
+class Difference(Record):
+    """One fact that is not the same on all sides; `values` by the side's name."""
+
+    what: str
+    weight: Weight
+    values: dict[str, str]
+
+
+Facts = dict[tuple[str, Weight], str]
+
+
+def sides_of(results: Sequence[Result]) -> list[Side]:
+    """The sides of results, in their order and that of their files.
+
+    A side is called after its result, one of several systems after both, and those of a single result after the system.
+    """
+    if len(results) == 1:
+        return [Side(each.name, results[0], each) for each in results[0].experiment.spec.systems]
+    return [
+        Side(result.name if len(result.experiment.spec.systems) == 1 else f"{result.name} {each.name}", result, each)
+        for result in results
+        for each in result.experiment.spec.systems
+    ]
+
+
+def differences(sides: Sequence[Side]) -> tuple[Difference, ...]:
+    """What is not the same on all sides, subjects first. What is not known on a side is no difference."""
+    facts = [_facts(side, sides) for side in sides]
+    found = []
+    for what, weight in dict.fromkeys(key for each in facts for key in each):
+        values = [each.get((what, weight), NONE) for each in facts]
+        if len(set(values) - {UNKNOWN}) > 1:
+            told = dict(zip((side.name for side in sides), values, strict=True))
+            found.append(Difference(what=what, weight=weight, values=told))
+    return tuple(sorted(found, key=lambda each: list(Weight).index(each.weight)))
+
+
+def notes(sides: Sequence[Side], found: Sequence[Difference]) -> Iterator[str]:
+    """What the reader must know about the conditions beside the differences, a sentence each."""
+    weighty = [each.what for each in found if each.weight is not Weight.PLAN]
+    if len(weighty) > 1 and any(each.weight is Weight.CONFOUNDER for each in found):
+        yield f"{len(weighty)} things differ, so a difference of results need not come from one of them"
+    if not weighty:
+        yield "nothing that is known differs but when it was run: a difference of results would be chance, or not known"
+    if any("machine" in each.what or each.what == "platform" for each in found):
+        yield "the machines differ, so messages per second and pauses compare these, too"
+    for side in sides:
+        if not any(row.settings for row in side.result.summary.systems if row.system == side.system.name):
+            yield f"{side.name}: an older dedup made its summary, so its settings in force and its rates are not known"
+
+
+def check_comparable(results: Sequence[Result]) -> None:
+    """SpecificationError, in one line, if two results do not answer the same question."""
+    first = results[0]
+    for index, other in enumerate(results):
+        twin = next((each for each in results[:index] if _runs(each) == _runs(other) != []), None)
+        if twin is not None:
+            raise SpecificationError(
+                where=other.name,
+                got=f"the same runs as {twin.name}",
+                rule="a comparison needs two executions; the same runs are no evidence twice",
+                todo="name another result",
+            )
+        if unlike := list(_unlike(first, other)):
+            more = f", and {len(unlike) - MOST_SHOWN} more" if len(unlike) > MOST_SHOWN else ""
+            raise SpecificationError(
+                where=other.name,
+                got=f"{'; '.join(unlike[:MOST_SHOWN])}{more}",
+                rule="workload, faults and what variants promise must be the same in all results",
+                todo="run one of the two again with the other's, or compare others",
+            )
+
+
+def _runs(result: Result) -> list[tuple[str, int, str]]:
+    """What tells one execution from another: its runs, and when each was recorded. A copied folder has the same."""
+    runs = result.summary.runs
+    return [(run.run_id, run.attempt, run.recorded_at) for run in runs if run.recorded_at is not None]
+
+
+def _unlike(first: Result, other: Result) -> Iterator[str]:
+    here, there = (dict(_asked(result.experiment)) for result in (other, first))
+    names = [{variant.name for variant in result.experiment.spec.variants} for result in (first, other)]
+    shared = names[0] & names[1]
+    if not shared:
+        yield f"variants {', '.join(sorted(names[1]))}, and {first.name} has {', '.join(sorted(names[0]))}"
+    for key in dict.fromkeys((*here, *there)):
+        kind, _, rest = key.partition(".")
+        if kind == "variants" and rest.partition(".")[0] not in shared:
+            continue
+        if here.get(key, NONE) != there.get(key, NONE):
+            yield f"{key} {here.get(key, NONE)}, and {there.get(key, NONE)} in {first.name}"
+
+
+def _asked(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """What must be the same in all results, by its place in the file; variants by name."""
+    document = experiment.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    yield from _flat("workload", document["workload"])
+    for index, fault in enumerate(document["faults"]):
+        yield from _flat(f"faults[{index}]", fault)
+    for variant in document["variants"]:
+        yield from _flat(f"variants.{variant['name']}", variant)
+
+
+def _flat(where: str, value: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
+        yield where, NONE if value is None else str(value)
+        return
+    for key, each in value.items():
+        yield from _flat(f"{where}.{key}", each)
+
+
+def _facts(side: Side, sides: Sequence[Side]) -> Facts:
+    """What is known of a side. What only one product or client has is told only if all sides have the same."""
+    system, summary = side.system, side.result.summary
+    facts: Facts = {
+        ("version", Weight.SUBJECT): f"{system.product.name} {side.version}",
+        ("client", Weight.SUBJECT): side.client,
+        ("platform", Weight.SUBJECT): side.platform,
+    }
+    told = {"network.latency": str(system.network.model_dump(mode="json", by_alias=True)["latency"])}
+    told |= {f"the tester's {key}": side.versions.get(key, UNKNOWN) for key in OURS}
+    for what in ("os", "java"):
+        values = sorted({str(getattr(each, what)) for each in summary.machines} - {""})
+        told[f"the machine's {what}"] = ", ".join(values) or UNKNOWN
+    if len({each.system.kind for each in sides}) == 1:
+        deployed = getattr(system, system.kind).model_dump(mode="json", by_alias=True, exclude={"version"})
+        told |= {f"{system.kind}.{key}": str(value) for key, value in deployed.items()}
+        told["deploy.chart"] = system.chart if side.platform == "pods" else UNKNOWN
+    if len({each.system.library for each in sides}) == 1:
+        told |= dict(_settings(side, sides))
+    spec = side.result.experiment.spec
+    document = spec.model_dump(mode="json", by_alias=True, include=PLAN_KEYS)
+    plan = dict(_flat("spec", document)) | {"spec.variants": ", ".join(variant.name for variant in spec.variants)}
+    weighed = ((Weight.CONFOUNDER, told), (Weight.PLAN, plan))
+    return facts | {(what, weight): value for weight, each in weighed for what, value in each.items()}
+
+
+def _settings(side: Side, sides: Sequence[Side]) -> Iterator[tuple[str, str]]:
+    """The client's settings: those in force by variant, if they are known of all sides; else those asked for."""
+    shared = set.intersection(*({variant.name for variant in each.result.experiment.spec.variants} for each in sides))
+    in_force = {each.name: _in_force(each, shared) for each in sides}
+    if not all(in_force.values()):
+        for key in sorted({key for each in sides for key in each.system.client.properties}):
+            yield f"client.properties.{key}", side.system.client.properties.get(key, "default")
+        return
+    yield from in_force[side.name].items()
+
+
+def _in_force(side: Side, variants: Collection[str]) -> dict[str, str]:
+    """The settings in force by variant and key; one that all variants have with one value is told once."""
+    own = [row for row in side.result.summary.systems if row.system == side.system.name]
+    rows = {row.variant: row.settings for row in own if row.variant in variants}
+    if not rows or not all(rows.values()):
+        return {}
+    found: dict[str, str] = {}
+    for key in dict.fromkeys(key for each in rows.values() for key in each):
+        values = {variant: each.get(key, "default") for variant, each in rows.items()}
+        if len(set(values.values())) == 1:
+            found[f"the producer's {key}"] = next(iter(values.values()))
+        else:
+            found |= {f"the producer's {key} of {variant}": value for variant, value in values.items()}
+    return found

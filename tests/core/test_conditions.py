@@ -1,0 +1,129 @@
+"""What differs between results comes first; what makes them answers to different questions is refused."""
+
+from typing import Any
+
+import pytest
+from tests.core.comparing import LAPTOP, kafka, result
+from tests.core.evidences import MESSAGES
+
+from dedup.errors import SpecificationError
+from dedup.judgement.comparisons import compare
+from dedup.judgement.conditions import Result, Weight, check_comparable, differences, notes, sides_of
+from dedup.wire.manifests import Machine
+
+
+def told(*results: Result) -> dict[str, tuple[str, ...]]:
+    """The differences, by what differs: their weight, then the values of the sides."""
+    return {each.what: (each.weight.value, *each.values.values()) for each in differences(sides_of(results))}
+
+
+def noted(*results: Result) -> list[str]:
+    sides = sides_of(results)
+    return list(notes(sides, differences(sides)))
+
+
+def test_another_version_is_the_subject() -> None:
+    found = told(result("new"), result("old", kafka("3.9.0"), day=2))
+    assert found == {"version": ("subject", "Kafka 4.3.1", "Kafka 3.9.0")}
+    assert noted(result("new"), result("old", kafka("3.9.0"), day=2)) == []
+
+
+def test_the_same_again_differs_in_nothing_and_says_so() -> None:
+    assert told(result("monday"), result("tuesday", day=2)) == {}
+    assert "nothing that is known differs" in noted(result("monday"), result("tuesday", day=2))[0]
+
+
+def test_what_may_cause_a_difference_too_is_listed_after_the_subject() -> None:
+    slow = kafka("3.9.0", systems=[{"name": "kafka", "kafka": {"version": "3.9.0"}, "network": {"latency": "20ms"}}])
+    found = told(result("new"), result("old", slow, day=2, settings={"linger.ms": "5"}))
+    assert list(found.items()) == [
+        ("version", ("subject", "Kafka 4.3.1", "Kafka 3.9.0")),
+        ("network.latency", ("confounder", "0s", "20ms")),
+        ("the producer's linger.ms", ("confounder", "none", "5")),
+    ]
+    assert "3 things differ" in noted(result("new"), result("old", slow, day=2, settings={"linger.ms": "5"}))[0]
+
+
+def test_a_setting_alone_may_be_the_question() -> None:
+    assert told(result("new"), result("slow", day=2, settings={"linger.ms": "5"})) == {
+        "the producer's linger.ms": ("confounder", "none", "5")
+    }
+    assert noted(result("new"), result("slow", day=2, settings={"linger.ms": "5"})) == []
+
+
+def test_another_machine_is_the_subject_and_its_speed_is_compared_too() -> None:
+    server = Machine(host="server", os="Linux-6.12", java="21.0.1")
+    found = told(result("here"), result("there", day=2, machine=server))
+    assert found == {
+        "platform": ("subject", "processes on laptop", "processes on server"),
+        "the machine's java": ("confounder", "17.0.12", "21.0.1"),
+    }
+    said = noted(result("here"), result("there", day=2, machine=server))
+    assert any("machines differ" in line for line in said)
+
+
+def test_pods_are_another_platform_than_processes() -> None:
+    pod = LAPTOP.model_copy(update={"host": "pod-1", "java": ""})
+    found = told(result("here"), result("cluster", day=2, machine=pod))
+    assert found == {"platform": ("subject", "processes on laptop", "pods")}
+
+
+def test_how_much_was_done_is_listed_last() -> None:
+    more = kafka(runs=20, seed=7, confidencePercent=95)
+    found = told(result("few"), result("many", more, day=2))
+    assert {weight for weight, *_ in found.values()} == {Weight.PLAN}
+    assert found["spec.runs"] == ("plan", "10", "20")
+    assert found["spec.confidencePercent"] == ("plan", "none", "95.0")
+
+
+def test_an_older_summary_has_no_settings_and_that_is_no_difference() -> None:
+    older = result("older", day=2)
+    rows = tuple(row.model_copy(update={"settings": {}}) for row in older.summary.systems)
+    older = older._replace(summary=older.summary.model_copy(update={"systems": rows, "machines": ()}))
+    assert told(result("new"), older) == {}
+    assert any(line.startswith("older: an older dedup made its summary") for line in noted(result("new"), older))
+
+
+@pytest.mark.parametrize(
+    ("spec", "got"),
+    [
+        ({"workload": {"messages": 2 * MESSAGES}}, "workload.messages 2000, and 1000 in first"),
+        ({"workload": {"messages": MESSAGES, "partitions": 4}}, "workload.partitions 4, and 1 in first"),
+        (
+            {"workload": {"messages": MESSAGES, "messagesPerSecond": 500}},
+            "workload.messagesPerSecond 500, and none in first",
+        ),
+        (
+            {"faults": [{"name": "cut", "at": {"message": 100}, "killTCP": {"duration": "9s"}}]},
+            "faults[0].killTCP.duration 9s, and 2s in first",
+        ),
+        ({"faults": []}, "faults[0].name none, and cut in first"),
+        (
+            {"variants": [{"name": "dedup", "deduplication": "Enabled", "expect": "AtLeastOnce"}]},
+            "variants.dedup.expect AtLeastOnce, and ExactlyOnce in first",
+        ),
+        (
+            {"variants": [{"name": "other", "deduplication": "Enabled", "expect": "ExactlyOnce"}]},
+            "variants other, and first has control, dedup",
+        ),
+    ],
+)
+def test_results_of_different_questions_are_refused(spec: dict[str, Any], got: str) -> None:
+    other = Result("other", kafka(**spec), result("other").summary)
+    other = other._replace(summary=other.summary.model_copy(update={"runs": ()}))
+    with pytest.raises(SpecificationError) as refused:
+        check_comparable([result("first"), other])
+    assert str(refused.value).startswith(f"other: got {got}")
+    assert "\n" not in str(refused.value)
+
+
+def test_more_runs_on_another_version_with_a_variant_more_are_not_refused() -> None:
+    variants = [each.model_dump(mode="json", by_alias=True) for each in kafka().spec.variants]
+    more = kafka("3.9.0", runs=2, variants=[*variants, {**variants[1], "name": "more"}])
+    check_comparable([result("first"), result("other", more, day=2)])
+
+
+def test_the_same_runs_are_no_evidence_twice() -> None:
+    with pytest.raises(SpecificationError, match="copy: got the same runs as first"):
+        compare([result("first"), result("copy")])
+    compare([result("first"), result("again", day=2)])
