@@ -12,7 +12,7 @@ NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
     """How long it took, the longest pause, and how long after each fault acknowledgements flowed again."""
-    yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome; ticks are 10 ms or 10,000 messages apart."
+    yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome, noted every 10 ms or 10,000 messages."
     if (longest := rates.longest) is None:
         yield f"No pause: an acknowledgement came at least every {SILENCE_S} s while messages waited for one."
     else:
@@ -28,7 +28,8 @@ def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
         if each.seconds is None:
             yield f"Fault {each.fault}: no such pause while it was in force."
         else:
-            yield f"Fault {each.fault}: the last pause that began before it healed ended {each.seconds:.2f} s after its injection."
+            ended = f"ended {each.seconds:.2f} s after its injection"
+            yield f"Fault {each.fault}: the last pause that began before it had healed {ended}."
     yield from _reading(run)
 
 
@@ -53,7 +54,8 @@ def of_order(grid: Grid, jumps: Jumps | None) -> Iterator[str]:
     if grid.outside:
         yield f"{grid.outside:,} have values that were never to be sent and lie outside the drawing."
     wide, high = -(-max(grid.arrivals, 1) // COLUMNS), -(-grid.top // ROWS)
-    yield f"A cell is at most {wide:,} places by {high:,} values, and has the copies' colour if it holds one; no message is left out."
+    yield f"A cell is at most {wide:,} places by {high:,} values, and has the copies' colour if it holds one."
+    yield "No message is left out."
     yield _of_jumps(jumps)
 
 

@@ -1,7 +1,7 @@
 """Which runs a report draws in full, and which in small.
 
-Every run is in the tables, and every run with a history is drawn. In full, with all that is known of it, are drawn: runs
-that did not pass, one run of each variant on each system, and runs with findings, in this order and up to a limit.
+Every run is in the tables, and every run with a history is drawn. In full, with all that is known of it, are drawn:
+runs that did not pass, one run of each variant on each system, and runs with findings, in this order and up to a limit.
 Runs that did not pass take turns by variant and first reason, so that each kind of trouble is seen before any is seen
 twice. The page says how many runs of which sort are left for the small drawings: nothing is left out silently.
 """
