@@ -55,4 +55,4 @@ def _settings(found: Sequence[Sequence[Mapping[str, str]]]) -> Iterator[Setting]
 
 def _value(values: Sequence[str]) -> str:
     different = set(values)
-    return values[0] if len(different) == 1 else f"{len(different):,} values, another one in each run or part of them"
+    return values[0] if len(different) == 1 else f"{len(different):,} different values in {len(values):,} runs"

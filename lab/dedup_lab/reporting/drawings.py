@@ -67,11 +67,11 @@ def timeline(rates: Rates) -> Drawing:
     height = 2.2 + ROW_IN * len(rows)
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_IN, height))
-        below = figure.add_axes((0.17, 0.42 / height, 0.8, 1.45 / height))
+        below = figure.add_axes((0.17, 0.42 / height, 0.78, 1.45 / height))
         until = max([float(rates.edges_s[-1]), *(span.end_s for span in rates.spans if not span.whole)])
         _rates(below, rates, until)
         if rows:
-            above = figure.add_axes((0.17, 2.15 / height, 0.8, ROW_IN * len(rows) / height), sharex=below)
+            above = figure.add_axes((0.17, 2.15 / height, 0.78, ROW_IN * len(rows) / height), sharex=below)
             _strips(above, rates, rows, until)
         return _drawn(figure)
 
@@ -113,8 +113,8 @@ def _strips(axes: Axes, rates: Rates, rows: Sequence[str], until: float) -> None
 def order(grid: Grid, jumps: Jumps | None) -> Drawing:
     """Places of arrival against values: first readings, copies over them, and the jumps; below, where copies are."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure((WIDTH_IN, 2.7))
-        axes = figure.add_axes((0.17, 0.2, 0.8, 0.68))
+        figure = Figure((WIDTH_IN, 2.8))
+        axes = figure.add_axes((0.17, 0.15, 0.78, 0.7))
         axes.imshow(_image(grid), origin="lower", aspect="auto", interpolation="nearest", extent=_extent(grid))
         if jumps is not None:
             _jumps(axes, grid, jumps)
@@ -130,10 +130,10 @@ def order(grid: Grid, jumps: Jumps | None) -> Drawing:
         for name, colour, mark in shown_kinds:
             axes.plot([], [], mark, color=colour, markersize=4, label=name)
         axes.legend(
-            loc="lower left", bbox_to_anchor=(-0.2, 0.99), ncols=4, frameon=False, fontsize=6.5, handletextpad=0.1,
+            loc="lower left", bbox_to_anchor=(-0.2, 1.06), ncols=4, frameon=False, fontsize=6.5, handletextpad=0.1,
             columnspacing=0.8,
         )  # fmt: skip
-        _marginal(figure.add_axes((0.17, 0.885, 0.8, 0.02), sharex=axes), grid)
+        _marginal(figure.add_axes((0.17, 0.87, 0.78, 0.018), sharex=axes), grid)
         return _drawn(figure)
 
 

@@ -8,19 +8,14 @@ summary. The page is written after the summary and never changes a verdict.
 
 from collections.abc import Iterable
 from importlib import resources
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from jinja2 import Environment, StrictUndefined
-from rich.console import Console
-from rich.markup import escape
 
-from dedup.errors import DedupError, one_line
-from dedup.history.stores import write_whole
+from dedup.errors import DedupError
 from dedup.judgement import tables
 from dedup.judgement.summaries import GroupRow, Summary
-from dedup.process import machines
 from dedup.wire.manifests import Manifest
 from dedup_lab.reporting import drawings, sections
 from dedup_lab.reporting.choices import chosen
@@ -28,7 +23,6 @@ from dedup_lab.reporting.configurations import clients
 from dedup_lab.reporting.sections import Sections
 from dedup_lab.results import EXPERIMENT, Results
 
-PAGE: Final = "report.html"
 SIGNS: Final = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!"}
 NOT_RECORDED: Final = (
     "The time at which a single message was sent or acknowledged: the clock table notes how many had been, every 10 ms "
@@ -37,30 +31,6 @@ NOT_RECORDED: Final = (
     "reading, only an average.",
     "What brokers and clients said to each other, and the times at which brokers appended.",
 )
-
-
-def write(results: Results, to: Path) -> Summary:
-    """Write the page of a results folder; returns its summary. EvidenceError if there is none that can be read."""
-    summary = results.read_summary()
-    text = render(results, summary)
-    with machines.at(f"report {to}"):
-        to.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(to, text)
-    return summary
-
-
-def attempt(results: Results, console: Console) -> None:
-    """Write the page beside the summary, and name it. What goes wrong costs the page alone: one line says so."""
-    to = results.root / PAGE
-    try:
-        write(results, to)
-    except Exception as error:
-        why = str(error) if isinstance(error, DedupError) else f"{type(error).__name__}: {error}"
-        again = f"dedup report {results.root}"
-        words = one_line(f"no report was drawn, and the verdict stands: {why}; to try again: {again}")
-        console.print(f"[yellow]warning[/] {escape(words)}", soft_wrap=True)
-    else:
-        console.print(f"report: {to}", soft_wrap=True)
 
 
 def render(results: Results, summary: Summary) -> str:

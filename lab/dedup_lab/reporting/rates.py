@@ -8,6 +8,7 @@ The clock has no time of a single message, so no latency follows from it. Arriva
 begins after the faults have healed (docs/history.md). What is not recorded is not drawn.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -131,21 +132,22 @@ def _binned(at: Times, new: Numbers, edges: Times) -> Times:
     return np.asarray(found / np.diff(edges), np.float64)
 
 
-def _pauses(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers) -> "list[Pause]":
-    """The pauses: from when a message waited and the last acknowledgement was over, to the next acknowledgement."""
+def _pauses(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers) -> Iterator[Pause]:
+    """The pauses: from when a message waited and the last acknowledgement was over, to the next acknowledgement.
+
+    If nothing waited at an acknowledgement, it is the next send that begins to wait. A send has no tick of its own if
+    it came within 10 ms of the tick before it, or if its chunk had to wait for room; both began to wait at once.
+    """
     arrived = outcomes[0][acknowledged > 0]
     begins, ends = np.concatenate(([0.0], arrived[:-1])), arrived
-    had = np.concatenate(([0], np.cumsum(outcomes[1])))[np.searchsorted(outcomes[0], begins, "right")]
-    gone = np.concatenate(([0], np.cumsum(sent[1])))[np.searchsorted(sent[0], begins, "right")]
-    found = []
-    for begin, end, waiting in zip(begins, ends, gone > had, strict=True):
-        if end - begin < SILENCE_S:
-            continue
-        after = sent[0][np.searchsorted(sent[0], begin, "right") :]
-        since = begin if waiting or not len(after) else max(begin, float(after[0]))
+    long = ends - begins >= SILENCE_S
+    for begin, end in zip(begins[long], ends[long], strict=True):
+        gone = sent[1][sent[0] <= begin].sum()
+        waits = gone > outcomes[1][outcomes[0] <= begin].sum()
+        between = sent[0][(sent[0] > begin) & (sent[0] < end)]
+        since = begin if waits or not len(between) else between[0]
         if end - since >= SILENCE_S:
-            found.append(Pause(float(since), float(end)))
-    return found
+            yield Pause(float(since), float(end))
 
 
 def _span(fault: FaultRecord, begin: int, last: float) -> Span:

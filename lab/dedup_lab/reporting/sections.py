@@ -5,7 +5,7 @@ A history that is missing, damaged or foreign costs its own drawings and nothing
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -20,6 +20,11 @@ from dedup_lab.reporting.drawings import Drawing
 from dedup_lab.reporting.orders import Jumps
 from dedup_lab.reporting.rates import rates_of
 from dedup_lab.results import Results
+
+FAULT_COLUMNS: Final = (
+    *("name", "kind", "struck", "asked at message", "effect at message", "in flight to it"),
+    *("injected to healed", "clients noticed", "result"),
+)
 
 
 class Figure(NamedTuple):
@@ -140,6 +145,24 @@ def _words(error: Exception) -> str:
     if isinstance(error, EvidenceError):
         return one_line(f"{error.got}; {error.rule}")
     return one_line(str(error).partition("\n")[0] or type(error).__name__)
+
+
+def fault_rows(run: RunRow) -> Iterator[tuple[str, ...]]:
+    """The cells of FAULT_COLUMNS for each fault of a run."""
+    for fault in run.faults:
+        whole = fault.requested_message is None
+        noticed = ", ".join(f"{number:,} {kind}" for kind, number in fault.client_witness.items())
+        yield (
+            fault.name,
+            fault.kind,
+            fault.target or "-",
+            "the whole run" if whole else f"{fault.requested_message:,}",
+            "-" if whole or fault.actual_message is None else f"{fault.actual_message:,}",
+            "-" if whole else "not known" if fault.in_flight is None else f"{fault.in_flight:,}",
+            "-" if fault.seconds is None else f"{fault.seconds:.2f} s",
+            noticed or "-",
+            fault.vacuous or ("it struck and healed" if fault.heal_proven else "its heal is not proven"),
+        )
 
 
 def evidence_lines(run: RunRow) -> Iterator[str]:
