@@ -23,27 +23,31 @@ class Choice(NamedTuple):
 
     full: tuple[RunRow, ...]
     small: tuple[RunRow, ...]
-    words: tuple[str, ...]
+    words: str
 
 
 def chosen(runs: Sequence[RunRow], most: int = MOST_IN_FULL) -> Choice:
-    """Divide the runs; both parts keep their order."""
+    """Divide the runs. In full: what did not pass comes first, the others in their order."""
     failed = _in_turns(
         sorted(filter(doubtful, runs), key=lambda run: PRECEDENCE.index(run.verdict)),
         lambda run: (run.verdict, name_of(run), run.reasons[0].code if run.reasons else ""),
     )
-    examples = _examples(run for run in runs if not doubtful(run))
-    telling = _in_turns([run for run in runs if not doubtful(run) and _has_findings(run)], name_of)
+    passed = [run for run in runs if not doubtful(run)]
+    examples = _examples(passed)
+    telling = _in_turns([run for run in passed if _has_findings(run)], name_of)
     kept = failed[: max(most - len(examples), 0)]
-    full = [*kept, *examples]
-    full += [run for run in telling if run not in full][: max(most - len(full), 0)]
-    words = [f"{len(full):,} of {len(runs):,} runs are drawn in full:"]
-    words += [f"{len(kept):,} of the {len(failed):,} that did not pass,"] if failed else []
-    words += [f"one of each variant that passed ({len(examples):,}),"] if examples else []
-    found = sum(run in full for run in telling)
-    words += [f"{found:,} of the {len(telling):,} that passed with findings."] if telling else ["and no more."]
+    room = max(most - len(examples) - len(kept), 0)
+    beside = [*examples, *[run for run in telling if run not in examples][:room]]
+    full = (*kept, *(run for run in passed if run in beside))
+    words = [f"{len(kept):,} of {len(failed):,} that did not pass"] if failed else []
+    words += [f"one of each variant that passed ({len(examples):,})"] if examples else []
+    words += (
+        [f"{sum(run in full for run in telling):,} of {len(telling):,} that passed with findings"] if telling else []
+    )
     return Choice(
-        tuple(run for run in runs if run in full), tuple(run for run in runs if run not in full), tuple(words)
+        full,
+        tuple(run for run in runs if run not in full),
+        f"{len(full):,} of {len(runs):,} runs are drawn in full: {', '.join(words)}.",
     )
 
 

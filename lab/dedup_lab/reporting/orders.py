@@ -71,7 +71,7 @@ class Jumps(NamedTuple):
 def grid_of(folder: Path, manifest: Manifest, columns: int, rows: int) -> Grid:
     """The grid of a run; it reads two columns of `received`, a batch at a time."""
     arrivals, streams = manifest.consumer.received, manifest.streams
-    top = max(manifest.planned(stream) for stream in range(streams))
+    top = max(1, *(manifest.planned(stream) for stream in range(streams)))
     told = streams * top <= MOST_SEEN
     seen = np.zeros(streams * top if told else 0, np.bool_)
     first, copies = np.zeros(columns * rows, np.int64), np.zeros(columns * rows, np.int64)

@@ -83,7 +83,7 @@ def rates_of(folder: Path, manifest: Manifest) -> Rates | None:
     kind, index, at = (clock.column(name).to_numpy() for name in ("kind", "index", "monotonic_ns"))
     if not len(at):
         return None
-    begin = manifest.producer.first_send_ns if 0 < manifest.producer.first_send_ns <= at.min() else int(at.min())
+    begin = min(manifest.producer.first_send_ns, int(at.min()))
     sent, outcomes = (
         _steps(index[kind == which], at[kind == which], begin) for which in (CLOCK_SENT, CLOCK_ACKNOWLEDGED)
     )
