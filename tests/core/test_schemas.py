@@ -8,10 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.core.evidences import all_evidence, duplicates, experiment
 
+from dedup.experiment.spec import Expectation
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.schemas import SCHEMAS, Document, text
 from dedup.judgement.summaries import Summary, summarise, summarise_alone
-from dedup.judgement.verdicts import Expectation, judge_alone
+from dedup.judgement.verdicts import judge_alone
 
 PUBLISHED = Path(__file__).parents[2] / "schemas"
 

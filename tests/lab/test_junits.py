@@ -42,7 +42,12 @@ def test_a_broken_promise_is_a_failure_of_its_run_its_variant_and_the_whole() ->
     failure = next(root.iter("failure"))
     assert failure.attrib["type"] == "values_with_duplicates"
     assert root.attrib | {"time": ""} == {
-        "name": "trial", "tests": "7", "failures": "4", "errors": "0", "skipped": "0", "time": ""
+        "name": "trial",
+        "tests": "7",
+        "failures": "4",
+        "errors": "0",
+        "skipped": "0",
+        "time": "",
     }
 
 

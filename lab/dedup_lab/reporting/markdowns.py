@@ -15,7 +15,7 @@ from dedup.judgement.summaries import RunRow, Summary
 
 MOST_RUNS: Final = 20
 MOST_REASONS: Final = 5
-MOST_LETTERS: Final = 600
+MOST_LETTERS: Final = 400
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]|~#@])")
 
 
