@@ -1,7 +1,7 @@
 """A results folder as `dedup run` leaves it, with small histories that both judges (the local engine for Spark) judged.
 
 A story says which values each run read; everything else is clean: 1,000 messages, one cut from 1 s to 3.5 s, which
-struck, and acknowledgements that pause for two seconds while it is in force.
+struck, and no acknowledgement for three seconds.
 """
 
 from collections.abc import Mapping, Sequence

@@ -57,8 +57,10 @@ def test_every_run_has_its_drawings(dedup: Command, results: Results) -> None:
     assert "Order of kafka-dedup-001" in found.images and "Duplicate blocks of kafka-dedup-001" not in found.images
     assert "Order and acknowledgements of kafka-dedup-002" in found.images  # the other treatment run, in small
     assert "1,100 messages were read: 1,000 for the first time, 100 as copies." in found.words
-    assert "Longest pause: 3.24 s without an acknowledgement" in found.words
-    assert "Fault cut: the last pause that began before it had healed ended 2.32 s after its injection." in found.words
+    assert "Longest silence: 3.24 s without an acknowledgement" in found.words
+    assert (
+        "Fault cut: the last silence that began before it had healed ended 2.32 s after its injection." in found.words
+    )
 
 
 def test_it_says_how_to_replay_what_was_in_force_and_what_is_not_recorded(dedup: Command, results: Results) -> None:

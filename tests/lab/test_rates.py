@@ -1,4 +1,4 @@
-"""How fast a run went: a pause is a time in which messages waited, and nothing is told that the clock does not hold."""
+"""How fast a run went: in a silence messages waited, and nothing is told that the clock does not hold."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from tests.builders import History, write_history
 
 from dedup.wire.manifests import FaultRecord
-from dedup_lab.reporting.rates import Pause, Rates, Recovery, rates_of
+from dedup_lab.reporting.rates import Rates, Recovery, Silence, rates_of
 
 MS = 1_000_000
 SENT = [(0, value) for value in range(1, 101)]
@@ -23,17 +23,17 @@ def rates(folder: Path, clock: list[tuple[int, int, int]], *faults: FaultRecord,
 
 def test_a_time_without_an_acknowledgement_while_messages_wait_is_a_pause(tmp_path: Path) -> None:
     found = rates(tmp_path, [*SENDS, (1, 40, 30 * MS), (1, 100, 1_030 * MS)])
-    assert found is not None and found.pauses == (Pause(0.03, 1.03),)
+    assert found is not None and found.silences == (Silence(0.03, 1.03),)
 
 
 def test_nothing_waits_between_two_messages_of_a_slow_producer(tmp_path: Path) -> None:
     found = rates(tmp_path, [(0, 50, 10 * MS), (1, 50, 30 * MS), (0, 100, 1_010 * MS), (1, 100, 1_030 * MS)])
-    assert found is not None and not found.pauses
+    assert found is not None and not found.silences
 
 
 def test_a_chunk_that_waited_for_room_has_no_tick_of_its_own_and_waited_all_the_same(tmp_path: Path) -> None:
     found = rates(tmp_path, [(0, 50, 10 * MS), (1, 50, 30 * MS), (0, 100, 1_030 * MS), (1, 100, 1_030 * MS)])
-    assert found is not None and found.pauses == (Pause(0.03, 1.03),)
+    assert found is not None and found.silences == (Silence(0.03, 1.03),)
 
 
 def test_rows_count_where_they_were_noted_and_are_not_spread_over_the_pause(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_an_error_is_no_acknowledgement(tmp_path: Path) -> None:
     found, twin = rates(tmp_path / "errors", clock, failed=60), rates(tmp_path / "twin", clock)
     assert found is not None and twin is not None
     assert (found.errors.sum(), found.acknowledged.sum()) == pytest.approx((60 / 1.03 * 120, 40 / 1.03 * 120))
-    assert not twin.errors.any() and [pause.begin_s for pause in twin.pauses] == [0.5]
+    assert not twin.errors.any() and [silence.begin_s for silence in twin.silences] == [0.5]
 
 
 def test_recovery_is_told_from_the_injection_to_the_end_of_the_last_pause(tmp_path: Path) -> None:

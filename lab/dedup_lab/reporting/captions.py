@@ -11,14 +11,14 @@ NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
 def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
-    """How long it took, the longest pause, and how long after each fault acknowledgements flowed again."""
+    """How long it took, the longest silence, and how long after each fault acknowledgements flowed again."""
     yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome, noted every 10 ms or 10,000 messages."
     if (longest := rates.longest) is None:
-        yield f"No pause: an acknowledgement came at least every {SILENCE_S} s while messages waited for one."
+        yield f"No silence: an acknowledgement came at least every {SILENCE_S} s while messages waited for one."
     else:
-        others = "one pause" if len(rates.pauses) == 1 else f"{len(rates.pauses)} pauses"
+        others = "one silence" if len(rates.silences) == 1 else f"{len(rates.silences)} silences"
         yield (
-            f"Longest pause: {longest.seconds:.2f} s without an acknowledgement while messages waited for one, "
+            f"Longest silence: {longest.seconds:.2f} s without an acknowledgement while messages waited for one, "
             f"from {longest.begin_s:.2f} s to {longest.end_s:.2f} s; {others} of {SILENCE_S} s or more in all."
         )
     for span in rates.spans:
@@ -26,10 +26,10 @@ def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
             yield f"Fault {span.name} was in force for the whole run."
     for each in rates.recoveries:
         if each.seconds is None:
-            yield f"Fault {each.fault}: no such pause while it was in force."
+            yield f"Fault {each.fault}: no such silence while it was in force."
         else:
             ended = f"ended {each.seconds:.2f} s after its injection"
-            yield f"Fault {each.fault}: the last pause that began before it had healed {ended}."
+            yield f"Fault {each.fault}: the last silence that began before it had healed {ended}."
     yield from _reading(run)
 
 

@@ -1,8 +1,8 @@
 """How fast a run went, and when it stood still, from its clock table.
 
 The table holds how many sends and outcomes there were, noted every 10 ms or 10,000 rows. Rows count at the tick at
-which they were noted and are not spread back over the time before, so that a pause stays a pause. Acknowledgements are
-told from errors by the table of outcomes, which is in the same order.
+which they were noted and are not spread back over the time before, so that a silence stays a silence. Acknowledgements
+are told from errors by the table of outcomes, which is in the same order.
 
 The clock has no time of a single message, so no latency follows from it. Arrivals have no times at all, since reading
 begins after the faults have healed (docs/history.md). What is not recorded is not drawn.
@@ -23,7 +23,7 @@ from dedup.wire.manifests import FaultRecord, Manifest
 
 BINS: Final = 120
 SILENCE_S: Final = 0.5
-"""A time without an acknowledgement, while messages wait for one, is called a pause if it is as long as this."""
+"""A time without an acknowledgement, while messages wait for one, is called a silence if it is as long as this."""
 LEAST_S: Final = 0.05
 """A run whose ticks lie closer together has no timeline."""
 BATCH: Final = 1 << 18
@@ -32,7 +32,7 @@ Times = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
-class Pause(NamedTuple):
+class Silence(NamedTuple):
     """A time in which messages waited and no acknowledgement came, in seconds from the first send."""
 
     begin_s: float
@@ -53,7 +53,7 @@ class Span(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """How long after a fault's injection the last pause that it may have caused ended; None: there was no pause."""
+    """How long after a fault's injection the last silence that it may have caused ended; None: there was none."""
 
     fault: str
     seconds: float | None
@@ -66,15 +66,15 @@ class Rates(NamedTuple):
     sent: Times
     acknowledged: Times
     errors: Times
-    pauses: tuple[Pause, ...]
+    silences: tuple[Silence, ...]
     spans: tuple[Span, ...]
     recoveries: tuple[Recovery, ...]
     noticed: dict[str, Times]
     """When the client noticed what, by kind, in seconds."""
 
     @property
-    def longest(self) -> Pause | None:
-        return max(self.pauses, key=lambda pause: pause.seconds, default=None)
+    def longest(self) -> Silence | None:
+        return max(self.silences, key=lambda silence: silence.seconds, default=None)
 
 
 def rates_of(folder: Path, manifest: Manifest) -> Rates | None:
@@ -92,16 +92,16 @@ def rates_of(folder: Path, manifest: Manifest) -> Rates | None:
         return None
     acknowledged, errors = _told_apart(folder, manifest, outcomes[1])
     edges = np.linspace(0, last, BINS + 1)
-    pauses = tuple(_pauses(sent, (outcomes[0], acknowledged + errors), acknowledged))
+    silences = tuple(_silences(sent, (outcomes[0], acknowledged + errors), acknowledged))
     spans = tuple(_span(fault, begin, last) for fault in manifest.faults if fault.injected_ns is not None)
     return Rates(
         edges_s=edges,
         sent=_binned(sent[0], sent[1], edges),
         acknowledged=_binned(outcomes[0], acknowledged, edges),
         errors=_binned(outcomes[0], errors, edges),
-        pauses=pauses,
+        silences=silences,
         spans=spans,
-        recoveries=tuple(_recovery(span, pauses) for span in spans if not span.whole),
+        recoveries=tuple(_recovery(span, silences) for span in spans if not span.whole),
         noticed=_noticed(folder, begin),
     )
 
@@ -132,8 +132,8 @@ def _binned(at: Times, new: Numbers, edges: Times) -> Times:
     return np.asarray(found / np.diff(edges), np.float64)
 
 
-def _pauses(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers) -> Iterator[Pause]:
-    """The pauses: from when a message waited and the last acknowledgement was over, to the next acknowledgement.
+def _silences(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers) -> Iterator[Silence]:
+    """The silences: from when a message waited and the last acknowledgement was over, to the next acknowledgement.
 
     If nothing waited at an acknowledgement, it is the next send that begins to wait. A send has no tick of its own if
     it came within 10 ms of the tick before it, or if its chunk had to wait for room; both began to wait at once.
@@ -147,7 +147,7 @@ def _pauses(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknow
         between = sent[0][(sent[0] > begin) & (sent[0] < end)]
         since = begin if waits or not len(between) else between[0]
         if end - since >= SILENCE_S:
-            yield Pause(float(since), float(end))
+            yield Silence(float(since), float(end))
 
 
 def _span(fault: FaultRecord, begin: int, last: float) -> Span:
@@ -156,8 +156,8 @@ def _span(fault: FaultRecord, begin: int, last: float) -> Span:
     return Span(fault.name, max((injected - begin) / 1e9, 0.0), healed, fault.requested_message is None)
 
 
-def _recovery(span: Span, pauses: tuple[Pause, ...]) -> Recovery:
-    ends = [each.end_s for each in pauses if each.begin_s < span.end_s and each.end_s > span.begin_s]
+def _recovery(span: Span, silences: tuple[Silence, ...]) -> Recovery:
+    ends = [each.end_s for each in silences if each.begin_s < span.end_s and each.end_s > span.begin_s]
     return Recovery(span.name, max(ends) - span.begin_s if ends else None)
 
 
