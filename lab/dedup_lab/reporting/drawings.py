@@ -33,6 +33,7 @@ ROW_IN: Final = 0.17
 COLUMNS, ROWS = 220, 150
 SMALL_COLUMNS, SMALL_ROWS = 60, 30
 LONGEST_NAME: Final = 13
+SHARP_DPI: Final = 240
 STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "path",
     "svg.hashsalt": "dedup",
@@ -208,7 +209,10 @@ def blocks(lengths: Sequence[Bin], distances: Sequence[Bin]) -> Drawing:
 
 
 def small(grid: Grid, rates: Rates | None) -> Drawing:
-    """The order and the acknowledgements of one run, without numbers: to be compared with its neighbours."""
+    """The order and the acknowledgements of one run, without numbers: to be compared with its neighbours.
+
+    There may be hundreds of these, and a browser opens an SVG like a page of its own: this one is a PNG.
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure((1.5, 0.5))
         left, right = figure.add_axes((0.01, 0.04, 0.47, 0.92)), figure.add_axes((0.52, 0.04, 0.47, 0.92))
@@ -222,15 +226,18 @@ def small(grid: Grid, rates: Rates | None) -> Drawing:
         for axes in (left, right):
             axes.set_xticks([])
             axes.set_yticks([])
-        return _drawn(figure)
+        return _drawn(figure, "png")
 
 
-def _drawn(figure: Figure) -> Drawing:
+def _drawn(figure: Figure, kind: str = "svg+xml") -> Drawing:
     held = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a letter that the font lacks is drawn as a box
-        figure.savefig(held, format="svg", metadata={"Date": None, "Creator": None})
-    address = "data:image/svg+xml;base64," + base64.b64encode(held.getvalue()).decode()
+        if kind == "png":
+            figure.savefig(held, format=kind, dpi=SHARP_DPI, metadata={"Software": None})
+        else:
+            figure.savefig(held, format="svg", metadata={"Date": None, "Creator": None})
+    address = f"data:image/{kind};base64,{base64.b64encode(held.getvalue()).decode()}"
     width, height = figure.get_size_inches()
     return Drawing(address, round(width * 96), round(height * 96))
 
