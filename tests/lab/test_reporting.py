@@ -1,13 +1,29 @@
 """`dedup run` draws its report last: what goes wrong there is one line, and the verdict stands."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 from rich.console import Console
+from tests.lab.finished import finish
 
+from dedup.judgement.schemas import SCHEMAS, Document
 from dedup_lab import reporting
 from dedup_lab.results import Results
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [(Document.SUMMARY, "summary.json"), (Document.FINDINGS, "verification/findings/findings.json")],
+)
+def test_what_a_run_leaves_for_programs_fits_its_schema(document: Document, name: str, tmp_path: Path) -> None:
+    written = json.loads((finish(tmp_path / "results").root / name).read_text())
+    validator = Draft202012Validator(SCHEMAS[document]())
+    assert not list(validator.iter_errors(written))
+    written["runs"][0].pop("path" if document is Document.FINDINGS else "run_id")
+    assert list(validator.iter_errors(written))
 
 
 def said(results: Results) -> str:
