@@ -69,6 +69,7 @@ def test_it_says_how_to_replay_what_was_in_force_and_what_is_not_recorded(dedup:
     assert load(results.root / "experiment.json").digest() == results.read_summary().spec_digest in found.words
     assert found.table("enable.idempotence ≠")["enable.idempotence ≠"] == ["False", "True"]
     assert found.table("acks")["acks"] == ["all", "all"]
+    assert found.table("client.id")["client.id"] == ["2 different values in 2 runs"] * 2
     assert "no percentiles of the latency" in found.words
 
 
