@@ -137,5 +137,7 @@ def test_results_that_cannot_be_read_are_one_line(text: str | None, said: str, d
 
 
 def test_what_cannot_be_written_is_one_line(dedup: Command, results: Results) -> None:
-    ended = dedup("report", results.root, "--junit", results.root / "summary.json" / "junit.xml")
-    assert ended.code == 4 and "junit.xml" in one_line(ended)
+    for to in (results.root / "summary.json" / "junit.xml", Path("/proc/none/junit.xml")):
+        ended = dedup("report", results.root, "--junit", to)
+        assert ended.code == 4
+        assert f"error report {to}: got " in one_line(ended) and "defect" not in ended.err

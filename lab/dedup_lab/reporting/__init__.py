@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.errors import DedupError, one_line
+from dedup.errors import DedupError, EnvironmentError_, one_line
 from dedup.history.stores import write_whole
 from dedup.judgement.summaries import Summary
 from dedup.process import machines
@@ -40,10 +40,7 @@ def write(
     written = []
     for to, make in wanted:
         if to is not None:
-            text = make()
-            with machines.at(f"report {to}"):
-                to.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(to, text)
+            _save(to, make())
             written.append(to)
     return summary.exit_code, written
 
@@ -59,6 +56,20 @@ def attempt(results: Results, console: Console) -> None:
         console.print(f"[yellow]warning[/] {escape(words)}", soft_wrap=True)
     else:
         console.print(f"report: {escape(str(written[-1]))}", soft_wrap=True)
+
+
+def _save(to: Path, text: str) -> None:
+    try:
+        with machines.at(f"report {to}"):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(to, text)
+    except OSError as error:
+        raise EnvironmentError_(
+            where=f"report {to}",
+            got=error.strerror or type(error).__name__,
+            rule="a report is a file in a folder, which is made if it is not there",
+            todo="name another file",
+        ) from None
 
 
 def _page(results: Results, summary: Summary) -> str:
