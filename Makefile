@@ -76,6 +76,9 @@ tables: setup ## Write the tables of docs/verdicts.md again, from the records of
 	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md
 	mv .verdicts.md docs/verdicts.md
 
+schemas: setup ## Write schemas/ again, from the models of the files that other programs read
+	$(PYTHON) -m dedup.judgement.schemas schemas
+
 control-plane: setup ## A Kubernetes API server in the background (built once, in minutes; then up in seconds)
 	@$(PYTHON) -m testbed.cluster up control-plane $(PLANE)
 
@@ -105,4 +108,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: images image-parts tables test-strimzi lock clean
+.PHONY: images image-parts schemas tables test-strimzi lock clean

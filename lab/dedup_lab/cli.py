@@ -21,8 +21,10 @@ from rich.markup import escape
 
 from dedup import __version__
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, one_line
-from dedup.experiment.spec import Expectation, json_schema, load
+from dedup.experiment.spec import Expectation, load
+from dedup.judgement import schemas
 from dedup.judgement.anomalies import Engine
+from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.terminal import streams
 
@@ -331,9 +333,45 @@ def compare(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON schema of an experiment file, for editors and readers."""
-    print(json.dumps(json_schema(), indent=2))
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULTS", help="A results folder of `dedup run`, or a fetched one.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=r"The page.  \[default: RESULTS/report.html]", show_default=False),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, too: a case a run and one a variant.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a summary in Markdown, too, for a pull request.")
+    ] = None,
+) -> None:
+    """Draw the results of an experiment: one page of HTML, which needs no network and no script.
+
+    It is made from summary.json and the histories and judges nothing again. The exit code is the verdict's.
+
+        dedup report results/kafka-kill-tcp-20261121-120000 --junit junit.xml --markdown summary.md
+    """
+    from dedup_lab import reporting
+    from dedup_lab.results import Results
+
+    code, written = reporting.write(Results(folder), page=out, junit=junit, markdown=markdown)
+    for each in written:
+        print(each)
+    raise typer.Exit(code)
+
+
+@app.command()
+def schema(
+    document: Annotated[Document, typer.Argument(help="The file whose schema is printed.")] = Document.EXPERIMENT,
+) -> None:
+    """Print the JSON schema of an experiment file, of summary.json or of findings.json, for editors and programs."""
+    print(schemas.text(document))
 
 
 listing = typer.Typer(help="List what an experiment can ask for.", no_args_is_help=True)

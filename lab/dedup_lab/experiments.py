@@ -18,7 +18,7 @@ from dedup.faults.kinds import Platform
 from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
 from dedup.process import machines
-from dedup_lab import caches, estimates, java, results
+from dedup_lab import caches, estimates, java, reporting, results
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
@@ -101,7 +101,9 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
             reporter.note(f"to finish it: {command} --resume --out {folder.root}")
             raise
         platform.close()
-    return reports.show(folder, console)
+    code = reports.show(folder, console)
+    reporting.attempt(folder, console)
+    return code
 
 
 def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> State:

@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedup.errors import SpecificationError
+from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiment.plans import Run
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import State
@@ -25,6 +25,8 @@ from dedup.history.reports import EXPERIMENT as EXPERIMENT
 from dedup.history.reports import SUMMARY, document_of
 from dedup.history.stores import write_whole
 from dedup.judgement.endings import Kind
+from dedup.judgement.summaries import Summary
+from dedup.refusals import location, short
 from dedup.wire.files import Failure
 
 STATE: Final = "state.json"
@@ -45,6 +47,24 @@ class Results:
     @property
     def summary(self) -> Path:
         return self.root / SUMMARY
+
+    def read_summary(self) -> Summary:
+        """What the last stage wrote; EvidenceError, in one line, if there is none that can be read."""
+        try:
+            return Summary.model_validate_json(self.summary.read_bytes())
+        except OSError as error:
+            got, rule = (
+                error.strerror or type(error).__name__,
+                "it is written after all runs of the experiment are judged",
+            )
+        except ValidationError as error:
+            got, rule = _foreign(error)
+        raise EvidenceError(
+            where=str(self.summary),
+            got=got,
+            rule=rule,
+            todo=f"finish the experiment (dedup run … --resume), or judge the finished runs: dedup verify {self.root}",
+        )
 
     def logs(self, system: str) -> Path:
         return self.root / LOGS / system
@@ -83,6 +103,23 @@ class Results:
         """Keep why a system could not be provisioned or removed."""
         said = Failure(stage=stage, reason=reason)
         write(self.logs(system) / Failure.FILE, said.model_dump_json(indent=1, exclude_unset=True))
+
+
+def _foreign(error: ValidationError) -> tuple[str, str]:
+    """What a file holds that is no summary of this version: what came, and the rule that it breaks."""
+    problems = error.errors(include_url=False)
+    version = next((problem for problem in problems if problem["loc"] == ("schema_version",)), None)
+    if version:
+        return (
+            f"schema version {short(version['input'])}",
+            "this dedup reads version 1; the dedup that wrote it reads it",
+        )
+    first = problems[0]
+    if first["type"] == "json_invalid":
+        return "text that is not JSON", "a summary is one JSON document, so this one is damaged"
+    what = location(first["loc"]) or "the document"
+    lacks = "has no key" if first["type"] == "missing" else "does not fit at"
+    return f"a document that {lacks} {what}", "it must have the format of this version of dedup"
 
 
 def is_local(name: str) -> bool:

@@ -8,11 +8,12 @@ from typing import Final
 
 import pytest
 from tests.lab import harness
+from tests.lab.finished import finish
 from tests.lab.test_comparisons import OLD, finished
 
 BEYOND: Final = {
     *("chaoslib", "chaosk8s", "confluent_kafka", "httpx", "jgo", "kafka", "kopf", "kubernetes", "prometheus_client"),
-    *("psutil", "pulsar", "py4j", "pyspark", "tenacity"),
+    *("jinja2", "matplotlib", "psutil", "pulsar", "py4j", "pyspark", "tenacity"),
 }
 """The packages that the extra `verify` does not bring."""
 
@@ -67,3 +68,13 @@ def test_what_needs_more_says_what_to_install(command: str, tmp_path: Path) -> N
     assert (code, len(err.splitlines())) == (4, 1), err
     assert f"error dedup {command}: got no Python package " in err
     assert "pip install 'dedup[lab]'" in err
+
+
+@pytest.mark.long
+def test_who_cannot_draw_gets_what_needs_no_drawing_and_is_told_what_to_install(tmp_path: Path) -> None:
+    folder = finish(tmp_path / "results").root
+    code, _, err = dedup("report", folder, "--junit", tmp_path / "junit.xml", "--markdown", tmp_path / "summary.md")
+    assert (code, len(err.splitlines())) == (4, 1), err
+    assert "error dedup report: got no Python package " in err and "pip install 'dedup[lab]'" in err
+    assert (tmp_path / "junit.xml").exists() and (tmp_path / "summary.md").exists()
+    assert not (folder / "report.html").exists()

@@ -43,6 +43,9 @@ def test_duplicates_without_deduplication_and_none_with_it(name: str, tmp_path: 
     control, treatment = group(summary, "control"), group(summary, "dedup")
     print(ended.out, ended.err)
 
+    assert (
+        ended.err.splitlines()[-1] == f"report: {ended.folder}/report.html" and (ended.folder / "report.html").exists()
+    )
     assert treatment.verdict is Verdict.PASS, ended.told()
     assert treatment.effective_runs == RUNS, ended.told()
     assert treatment.sums.values_with_duplicates == treatment.sums.not_received == 0

@@ -30,7 +30,8 @@ from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA: Final = crd.schema()
-EXAMPLES: Final = sorted((ROOT / "examples").rglob("*.yaml"))
+PIPELINES: Final = ROOT / "examples" / "ci"
+EXAMPLES: Final = sorted(path for path in (ROOT / "examples").rglob("*.yaml") if path.parent != PIPELINES)
 
 Node = tuple[str, Mapping[str, Any]]
 

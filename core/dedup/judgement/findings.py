@@ -98,6 +98,19 @@ class Overview(Found):
     ranges: tuple[Range, ...] = Field((), description=f"the longest of each anomaly, at most {MAX_TELLING}")
 
 
+class RunFindings(Overview):
+    """The overview of one history, as the index of the tables of findings holds it."""
+
+    path: str = Field(description="where the history lay when it was judged")
+    block_lengths: dict[int, int] = Field(description="duplicate blocks by length in messages: length -> how many")
+
+
+class Index(Found):
+    """What `findings.json` holds: it is written last, so that with it the tables beside it are whole."""
+
+    runs: tuple[RunFindings, ...]
+
+
 def windows_of(manifest: Manifest) -> tuple[Window, ...]:
     """The times of the faults that were injected; a fault in force for the whole run has no time of its own."""
     return tuple(

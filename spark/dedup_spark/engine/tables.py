@@ -5,7 +5,6 @@ part of each table, named after the task, so a task that is retried writes the s
 its name when it is complete. `findings.json` is written last: without it the folder is incomplete.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from dedup.errors import SpecificationError
 from dedup.history.stores import Place, below, place, reached, write_whole
 from dedup.judgement.anomalies import Verification
-from dedup.judgement.findings import Window
+from dedup.judgement.findings import Index, RunFindings, Window
 from dedup.process import machines
 from dedup.wire.manifests import Manifest
 from dedup_spark.engine.columns import Column, Columns, size, taken
@@ -122,15 +121,15 @@ def close(tables: Tables, runs: Sequence[Verification]) -> None:
     """Write the index: with it the folder is whole."""
     if tables.folder is None:
         return
-    overviews = [
-        {"path": run.path, "block_lengths": run.block_lengths} | (run.findings.model_dump() if run.findings else {})
+    overviews = tuple(
+        RunFindings(path=run.path, block_lengths=run.block_lengths, **(dict(run.findings) if run.findings else {}))
         for run in runs
-    ]
+    )
     folder = place(tables.folder)
     with reached(folder), machines.at(f"--findings {folder}"):
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / INDEX, json.dumps({"runs": overviews}, indent=1))
+        write_whole(folder / INDEX, Index(runs=overviews).model_dump_json(indent=1))
 
 
 @dataclass

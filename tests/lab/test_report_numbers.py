@@ -1,0 +1,128 @@
+"""Every report has the same numbers: terminal, summary.json, page, JUnit XML, Markdown and S0's CSV."""
+
+import csv
+import io
+import json
+import re
+from xml.etree import ElementTree as xml
+
+import pytest
+from rich.console import Console
+from tests.lab.finished import BROKEN, finish
+from tests.lab.pages import Page
+
+from dedup.judgement.counts import S0_COUNTS
+from dedup.judgement.summaries import COLUMNS, Summary
+from dedup.judgement.tables import RUN_COLUMNS
+from dedup_lab import reporting
+from dedup_lab.results import Results
+from dedup_lab.terminal.reports import show_summary
+
+pytestmark = pytest.mark.long
+
+Numbers = dict[str, list[int]]
+"""By heading, a number a variant."""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A treatment lost a message: the verdict is fail, and hardly two columns are alike."""
+    folder = tmp_path_factory.mktemp("numbers")
+    made = finish(folder / "results", BROKEN)
+    reporting.write(made, junit=folder / "results/junit.xml", markdown=folder / "results/summary.md")
+    return made
+
+
+@pytest.fixture(scope="module")
+def summary(results: Results) -> Summary:
+    return results.read_summary()
+
+
+def text(results: Results, name: str) -> str:
+    return (results.root / name).read_text()
+
+
+def numbers(cells: list[str]) -> list[int]:
+    return [int(cell.replace(",", "")) for cell in cells]
+
+
+def of_json(results: Results) -> Numbers:
+    groups = json.loads(text(results, "summary.json"))["systems"]
+    return {heading: [group["sums"][name] for group in groups] for heading, name in COLUMNS.items()}
+
+
+def of_terminal(results: Results) -> Numbers:
+    held = io.StringIO()
+    show_summary(results.read_summary(), Console(file=held, width=200))
+    rows = [
+        [cell.strip() for cell in line.strip("│ \n").split("│")] for line in held.getvalue().splitlines() if "│" in line
+    ]
+    return {heading: numbers(cells) for heading, *cells in rows if heading in COLUMNS}
+
+
+def of_page(results: Results) -> Numbers:
+    rows = Page(text(results, "report.html")).table("effective runs")
+    return {heading: numbers(cells) for heading, cells in rows.items() if heading in COLUMNS}
+
+
+def of_markdown(results: Results) -> Numbers:
+    rows = [line.strip("| ").split(" | ") for line in text(results, "summary.md").splitlines() if line.startswith("| ")]
+    return {heading: numbers(cells) for heading, *cells in rows if heading in COLUMNS}
+
+
+def of_junit(results: Results) -> Numbers:
+    root = xml.fromstring(text(results, "junit.xml"))
+    found: Numbers = {heading: [] for heading in COLUMNS}
+    for case in root.iter("testcase"):
+        if case.attrib["classname"] == "trial.kafka":
+            for line in (case.findtext("system-out") or "").splitlines():
+                heading, _, number = line.rpartition(" ")
+                if heading in COLUMNS:
+                    found[heading] += numbers([number])
+    return found
+
+
+def of_csv(results: Results) -> Numbers:
+    rows = list(csv.DictReader(io.StringIO(text(results, "trial_dedup_output.txt"))))
+    headings = {name: heading for heading, name in COLUMNS.items()}
+    return {
+        headings[name]: [sum(int(row[column]) for row in rows if row["DedupEnabled"] == on) for on in ("false", "true")]
+        for name, column in S0_COUNTS.items()
+    }
+
+
+def test_all_reports_have_the_same_sums(results: Results) -> None:
+    wanted = of_json(results)
+    assert wanted["duplicates"] == [200, 0] and wanted["missing"] == [0, 1] and wanted["received"] == [2_200, 1_999]
+    for said in (of_terminal, of_page, of_markdown, of_junit):
+        assert said(results) == wanted, said.__name__
+    assert of_csv(results) == {heading: wanted[heading] for heading in of_csv(results)}
+
+
+def test_all_reports_have_the_same_numbers_of_each_run(results: Results, summary: Summary) -> None:
+    page = Page(text(results, "report.html")).table("run")
+    cases = {case.attrib["name"]: case for case in xml.fromstring(text(results, "junit.xml")).iter("testcase")}
+    for run in summary.runs:
+        assert run.counts is not None
+        wanted = [getattr(run.counts, name) for name in RUN_COLUMNS.values()]
+        first = next(name for name in page if name.startswith(run.run_id))
+        assert numbers(page[first][:-1]) == wanted
+        said = (cases[run.run_id].findtext("system-out") or "").splitlines()[-len(wanted) :]
+        assert [line.rpartition(" ")[0] for line in said] == list(RUN_COLUMNS)
+        assert numbers([line.rpartition(" ")[2] for line in said]) == wanted
+
+
+def test_all_reports_give_the_same_verdicts_and_reasons(results: Results, summary: Summary) -> None:
+    held = io.StringIO()
+    show_summary(summary, Console(file=held, width=200))
+    page = Page(text(results, "report.html"))
+    root = xml.fromstring(text(results, "junit.xml"))
+    markdown = re.sub(r"\\(.)", r"\1", text(results, "summary.md"))
+    for reason in summary.reasons:
+        for said in (held.getvalue(), page.words, markdown, "".join(root.itertext())):
+            assert reason.text in said
+    assert [re.sub(r"\W", "", cell) for cell in page.table("effective runs")["verdict"]] == ["pass", "fail"]
+    assert "| **verdict** | **pass** | **fail** |" in markdown
+    assert {case.attrib["name"] for case in root.iter("testcase") if case.find("failure") is not None} == {
+        *("kafka-dedup-002", "dedup", "verdict")
+    }

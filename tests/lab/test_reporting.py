@@ -1,0 +1,52 @@
+"""`dedup run` draws its report last: what goes wrong there is one line, and the verdict stands."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+from tests.lab.finished import finish
+
+from dedup.judgement.schemas import SCHEMAS, Document
+from dedup_lab import reporting
+from dedup_lab.results import Results
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [(Document.SUMMARY, "summary.json"), (Document.FINDINGS, "verification/findings/findings.json")],
+)
+def test_what_a_run_leaves_for_programs_fits_its_schema(document: Document, name: str, tmp_path: Path) -> None:
+    written = json.loads((finish(tmp_path / "results").root / name).read_text())
+    validator = Draft202012Validator(SCHEMAS[document]())
+    assert not list(validator.iter_errors(written))
+    written["runs"][0].pop("path" if document is Document.FINDINGS else "run_id")
+    assert list(validator.iter_errors(written))
+
+
+def said(results: Results) -> str:
+    held = io.StringIO()
+    reporting.attempt(results, Console(file=held, width=80))
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("disk full"), ModuleNotFoundError("No module named 'matplotlib'"), ValueError()]
+)
+def test_a_report_that_cannot_be_drawn_is_one_line(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(reporting, "write", refuse)
+    (line,) = said(Results(tmp_path)).splitlines()
+    assert line.startswith("warning no report was drawn, and the verdict stands: ")
+    assert str(error) in line and line.endswith(f"to try again: dedup report {tmp_path}")
+
+
+def test_one_that_is_drawn_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "write", lambda results: (1, [results.root / "report.html"]))
+    assert said(Results(tmp_path)) == f"report: {tmp_path}/report.html\n"
