@@ -191,13 +191,13 @@ class KafkaDialogue:
         if "Name" in topic.value:
             return str(topic["Name"].value)
         id: uuid.UUID = topic["TopicId"].value
-        return self._topics.get(id, str(id))
+        return self._topics.get(id) or str(id)
 
 
 def name_of(key: int) -> str:
     """Kafka's name of an API."""
     try:
-        return ApiKey(key).name
+        return str(ApiKey(key).name)
     except ValueError:
         return NO_SCHEMA.get(key, f"API {key}")
 

@@ -16,7 +16,12 @@ from kafka.protocol.schemas.fields import BaseField
 
 from dedup_runners.interposer.protocols import Address, Unreadable
 
-SIZES: Final = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "bool": 1, "float64": 8}
+SIZES: Final = {
+    kind: size
+    for size, kinds in {1: "int8 bool", 2: "int16 uint16", 4: "int32 uint32 bitfield", 8: "int64 float64"}.items()
+    for kind in kinds.split()
+}
+"""A bitfield is what kafka-python makes of the int32 of authorized operations."""
 TEXTS: Final = ("string", "bytes", "records")
 UUID_BYTES: Final = 16
 HOST, PORT = "Host", "Port"
