@@ -128,9 +128,9 @@ class Conversation:
         with self._changed:
             return list(self._rows)
 
-    def save(self, path: Path) -> int:
-        """Write them as Parquet; how many there are."""
-        rows = self.rows()
+    def save(self, path: Path, session: str | None = None) -> int:
+        """Write them as Parquet, those of one session or all; how many there are."""
+        rows = [row for row in self.rows() if session in (None, row.session)]
         columns = zip(*rows, strict=True) if rows else ((),) * len(SCHEMA)
         arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path, compression="zstd")

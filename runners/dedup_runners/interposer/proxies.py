@@ -58,6 +58,10 @@ class Interposer(Closing):
         """Whether an event has happened: a rule has struck, or `release` was called."""
         return event in self.rules.happened
 
+    def connections(self, session: str) -> int:
+        """How many connections of a session are open on either side."""
+        return self._ask(lambda: self._session(session).connections)
+
     def close(self) -> None:
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(CALL_S)
@@ -93,7 +97,10 @@ class Interposer(Closing):
         connection = Connection(
             self._connections, session.name, broker, self.speech(), session, self, (reader, writer)
         )  # fmt: skip
-        self.keep(asyncio.ensure_future(connection.serve()))
+        session.connections += 1
+        task = asyncio.ensure_future(connection.serve())
+        task.add_done_callback(session.ended)
+        self.keep(task)
 
     def keep(self, task: "asyncio.Task[None]") -> None:
         """Hold on to a task until it has ended."""
@@ -131,6 +138,7 @@ class _Session:
 
     def __init__(self, name: str, interposer: Interposer) -> None:
         self.name = name
+        self.connections = 0
         self._interposer = interposer
         self._inside: dict[Address, Address] = {}
         self._outside: dict[Address, Address] = {}
@@ -145,6 +153,10 @@ class _Session:
             self._inside[broker], self._outside[door] = door, broker
             self._interposer.keep(asyncio.ensure_future(self._open(listening, broker)))
         return self._inside[broker]
+
+    def ended(self, _task: "asyncio.Task[None]") -> None:
+        """One connection less."""
+        self.connections -= 1
 
     def outside(self, door: Address) -> Address:
         return self._outside.get(door, door)
