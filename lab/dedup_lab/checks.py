@@ -99,7 +99,8 @@ def _checked(given: Sequence[Address], folder: Path, note: Callable[[str], None]
     with ExitStack() as leaving:
         interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment)))
         admin = leaving.enter_context(admins.connect(endpoints))
-        runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in plan(experiment)]
+        planned = sorted(plan(experiment), key=lambda run: run.variant)  # the control first: what it shows comes first
+        runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in planned]
         for run in runs:
             note(f"{run.name}: {MESSAGES} messages, and {len(STRUCK)} lost replies")
             run.carry_out()

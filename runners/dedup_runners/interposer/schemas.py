@@ -100,11 +100,8 @@ class Reader:
         self._tagged: list[Tagged] = []
 
     def read(self, layout: Layout) -> Message:
-        """All of the message; nothing may be left of the bytes."""
-        fields = self._struct(layout)
-        if self._at != len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes more than the schema has fields for")
-        return Message(fields, tuple(self._tagged))
+        """All of the message. Bytes behind it are left alone, as clients do (librdkafka's mock brokers write one)."""
+        return Message(self._struct(layout), tuple(self._tagged))
 
     def tagged_fields(self, tags: Mapping[int, Field]) -> dict[str, Value]:
         """The tagged fields at the end of a struct (KIP-482); unknown ones are passed over."""
