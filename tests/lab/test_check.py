@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.lab.conftest import Command, one_line
 
-from dedup.errors import SpecificationError
-from dedup_lab.checks import addresses
+from dedup.errors import PlatformError, SpecificationError
+from dedup_lab.checks import _creating, addresses
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,11 @@ def test_the_help_teaches(dedup: Command) -> None:
     assert said.code == 0
     for word in ("kafka://localhost:9092", "inconclusive", "dedup-check-", "Plaintext", "Ctrl-C"):
         assert word in said.out
+
+
+def test_a_refused_topic_says_what_must_be_allowed() -> None:
+    rule = r"creating topic t: got no; .* named dedup-check-\*.*; allow this client to create"
+    with pytest.raises(PlatformError, match=rule), _creating("t"):
+        raise PlatformError(where="creating t", got="no", rule="", todo="")
+    with pytest.raises(PlatformError, match="elsewhere: got no"), _creating("t"):
+        raise PlatformError(where="elsewhere", got="no", rule="", todo="")
