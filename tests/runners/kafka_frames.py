@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.producer import ProduceRequest
 
 from dedup_runners.interposer import kafka
@@ -48,7 +49,7 @@ def header(api: str, version: int, correlation: int = CORRELATION) -> bytes:
     """A request; of an API whose requests the interposer does not read, no more than its header."""
     if api == "Produce":
         return framed(ProduceRequest(version=version, acks=-1, timeout_ms=1000, topic_data=[]), correlation)
-    key = kafka.ApiKey[api]
+    key = ApiKey[api]
     name = CLIENT.encode()
     body = kafka.REQUEST_HEADER.pack(key, version, correlation, len(name)) + name
     return len(body).to_bytes(4, "big") + body
