@@ -94,6 +94,38 @@ def test_a_lost_request_is_stored_once_by_its_retry(system: Endpoints, admin: Ad
     assert [(row.attempt, row.done) for row in stored] == [(2, Done.PASSED)]
 
 
+def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoints, admin: Admin) -> None:
+    topic, half = "moved", MESSAGES // 2
+    admin.create_topic(topic, partitions=1, deduplication=True)
+    with Interposer(Kafka()) as interposer:
+        (door,) = interposer.bootstrap("s", bootstrap(system))
+        settings = {"bootstrap.servers": str(door), "log_level": 0}
+        producer = ck.Producer({**settings, "enable.idempotence": True, "acks": "all"})
+        consumer = ck.Consumer({**settings, "group.id": topic, "enable.auto.commit": False})
+        consumer.assign([ck.TopicPartition(topic, 0, 0)])
+
+        def pass_on(first: int, last: int) -> None:
+            for number in range(first, last):
+                producer.produce(topic, str(number), partition=0)
+            assert producer.flush(30) == 0
+            read = [int(message.value()) for message in consumer.consume(last - first, 30)]
+            assert read == list(range(first, last))
+
+        pass_on(0, half)
+        before, after = admin.move_leader(topic)
+        assert before != after
+        pass_on(half, MESSAGES)
+        consumer.close()
+        producer.close()
+        rows, problems = interposer.conversation.rows(), interposer.problems
+    admin.delete_topic(topic)
+    assert problems == []
+    for api in ("Produce", "Fetch"):
+        answered = [row.broker for row in rows if (row.api, row.direction) == (api, "reply")]
+        assert len(set(answered)) == 2, f"{api}: one broker led, then another"
+    assert sum(row.messages or 0 for row in rows if row.api == "Produce" and row.error_code == 0) == MESSAGES
+
+
 def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     """The command, with a place of its own for temporary files."""
     environment = {**os.environ, "TMPDIR": str(folder)}
