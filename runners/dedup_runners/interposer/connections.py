@@ -1,0 +1,181 @@
+"""One connection between a client and a broker, with the interposer in the middle: two streams of frames.
+
+Bytes are passed on frame by frame, each when it is whole, in their order. What a rule asks for is done here. When the
+client leaves, what it sent before is still passed on, also what is held, as a network would deliver it.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Protocol
+
+from dedup.errors import PlatformError
+from dedup_runners.interposer.conversations import Conversation, Done, Moment, now
+from dedup_runners.interposer.protocols import Address, Addresses, Dialogue, Direction, Frame, Unreadable
+from dedup_runners.interposer.rules import UNASKED, Act, Decision, Place, Rule, Rules
+
+READ_BYTES: Final = 1 << 18
+CONNECT_S: Final = 10.0
+LAST_REPLIES_S: Final = 5.0
+"""So long a broker may take to close a connection whose client has left."""
+
+
+class Surroundings(Protocol):
+    """What all connections of an interposer share; its methods are called in its event loop."""
+
+    conversation: Conversation
+    rules: Rules
+    tls: ssl.SSLContext | None
+
+    def happen(self, event: str) -> None: ...
+    def note(self, problem: str) -> None: ...
+    async def hold(self, rule: Rule) -> Done: ...
+
+
+class Connection:
+    """`serve` returns when both sides are closed; it raises nothing, and notes what went wrong."""
+
+    def __init__(
+        self,
+        number: int,
+        session: str,
+        broker: Address,
+        dialogue: Dialogue,
+        addresses: Addresses,
+        surroundings: Surroundings,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self._number, self._session, self._broker = number, session, broker
+        self._dialogue, self._addresses, self._ = dialogue, addresses, surroundings
+        self._from_client, self._to_client = client
+        self._waiting: dict[Hashable, tuple[Frame, Decision]] = {}
+        self._client_is_there = True
+
+    async def serve(self) -> None:
+        """Connect to the broker and pass frames on until one side has left."""
+        try:
+            name = None if self._.tls is None else self._broker.host
+            opening = asyncio.open_connection(*self._broker, ssl=self._.tls, server_hostname=name)
+            self._from_broker, self._to_broker = await asyncio.wait_for(opening, CONNECT_S)
+        except (OSError, TimeoutError) as error:
+            self._.note(str(_unreachable(self._broker, error)))
+            self._to_client.transport.abort()
+            return
+        for writer in (self._to_client, self._to_broker):
+            writer.transport.set_write_buffer_limits(high=0)  # then `drain` waits until the kernel has every byte
+        try:
+            await self._pass_on()
+        finally:
+            self._end()
+
+    async def _pass_on(self) -> None:
+        upward = asyncio.create_task(self._pump(self._from_client, Direction.REQUEST, self._request))
+        downward = asyncio.create_task(self._pump(self._from_broker, Direction.REPLY, self._reply))
+        try:
+            await asyncio.wait({upward, downward}, return_when=asyncio.FIRST_COMPLETED)
+            if upward.done() and await upward and self._to_broker.can_write_eof():
+                self._to_broker.write_eof()
+                await asyncio.wait({downward}, timeout=LAST_REPLIES_S)
+        except OSError:
+            pass  # the broker has closed the connection, too
+        finally:
+            for task in (upward, downward):
+                task.cancel()
+            await asyncio.gather(upward, downward, return_exceptions=True)
+
+    async def _pump(
+        self, source: asyncio.StreamReader, direction: Direction, pass_on: Callable[[bytes], Awaitable[bool]]
+    ) -> bool:
+        """Pass on what comes; whether it ended in order."""
+        try:
+            while data := await source.read(READ_BYTES):
+                for raw in self._dialogue.split(direction, data):
+                    if not await pass_on(raw):
+                        return False
+            return True
+        except OSError:
+            return False
+        except Unreadable as error:
+            self._.note(str(error))
+            return False
+        except Exception as error:  # it must be known, and must not pass for a fault of the network
+            self._.note(f"the interposer failed: {type(error).__name__}: {error}")
+            return False
+
+    async def _request(self, raw: bytes) -> bool:
+        moment = now()
+        frame = self._dialogue.request(raw, self._addresses)
+        decision = self._.rules.decide(self._session, frame)
+        rule, done = decision.rule, Done.PASSED
+        if rule is not None and rule.act is Act.LOSE_REQUEST:
+            self._note(frame, decision.places, moment, Done.LOST, rule)
+            self._.happen(rule.name)
+            return False
+        if rule is not None and rule.act is Act.STALL_REQUEST:
+            done = await self._hold(frame, decision, moment, rule)
+        if frame.answered:
+            self._waiting[frame.key] = frame, decision
+        self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
+        self._to_broker.write(frame.raw)
+        await self._to_broker.drain()
+        return True
+
+    async def _reply(self, raw: bytes) -> bool:
+        moment = now()
+        frame = self._dialogue.reply(raw, self._addresses)
+        _, decision = self._waiting.pop(frame.key, (None, None))
+        decision = decision or Decision((UNASKED,))
+        rule, done = decision.rule, Done.PASSED
+        if rule is not None and rule.act is Act.LOSE_REPLY:
+            self._note(frame, decision.places, moment, Done.LOST, rule)
+            self._.happen(rule.name)
+            return False
+        if rule is not None and rule.act is Act.STALL_REPLY:
+            done = await self._hold(frame, decision, moment, rule)
+        if not await self._reached_client(frame.raw):
+            done = Done.UNANSWERED
+        self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
+        return True
+
+    async def _hold(self, frame: Frame, decision: Decision, moment: Moment, rule: Rule) -> Done:
+        try:
+            return await self._.hold(rule)
+        except asyncio.CancelledError:
+            self._note(frame, decision.places, moment, Done.LOST, rule)
+            raise
+
+    async def _reached_client(self, raw: bytes) -> bool:
+        """Whether a reply could be given to the client. What a broker says to one that has left is still read."""
+        try:
+            if self._client_is_there:
+                self._to_client.write(raw)
+                await self._to_client.drain()
+        except OSError:
+            self._client_is_there = False
+        return self._client_is_there
+
+    def _note(
+        self, frame: Frame, places: tuple[Place, ...], moment: Moment, done: Done, rule: Rule | None = None
+    ) -> None:
+        held_ns = now().monotonic_ns - moment.monotonic_ns if done in (Done.HELD, Done.HELD_TO_DEADLINE) else None
+        name = None if rule is None else rule.name
+        where = self._number, self._session, str(self._broker)
+        self._.conversation.add(*where, frame, places, moment, done, name, held_ns)
+
+    def _end(self) -> None:
+        """Close both sides; the requests that have no reply get none any more."""
+        self._to_client.transport.abort()
+        self._to_broker.transport.abort()
+        moment = now()
+        for frame, decision in self._waiting.values():
+            nothing = frame._replace(raw=b"", direction=Direction.REPLY)
+            self._note(nothing, decision.places, moment, Done.UNANSWERED, decision.rule)
+
+
+def _unreachable(broker: Address, error: Exception) -> PlatformError:
+    return PlatformError(
+        where=f"broker {broker}",
+        got=str(error) or f"no answer within {CONNECT_S:g} s",
+        rule="the interposer must reach every broker by the address that the brokers give to their clients",
+        todo="see that this address can be reached from here (Kafka: advertised.listeners)",
+    )

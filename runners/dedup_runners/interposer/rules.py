@@ -1,0 +1,138 @@
+"""Rules: which frame a fault strikes, and what is done to it.
+
+A rule is data: what a request must be, and one of four actions. All are what a network or a dying peer can do.
+TCP never drops one frame and passes the next, so neither does the interposer: who loses a frame loses its connection.
+
+The n-th batch of a partition and the attempt to send it are counted here, for each session: a batch that is sent again
+keeps its number. Requests without messages are counted by their API, and each is a first attempt.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from dedup_runners.interposer.protocols import Frame, Part
+
+REMEMBERED: Final = 10_000
+"""So many batches of a partition are told from new ones when they come again: more than clients have in flight."""
+
+
+class Act(StrEnum):
+    """What is done to a frame."""
+
+    LOSE_REQUEST = "lose_request"
+    """Both sides are closed before the request is passed on."""
+    LOSE_REPLY = "lose_reply"
+    """The broker's reply is awaited and recorded; then both sides are closed, and the reply is not passed on."""
+    STALL_REQUEST = "stall_request"
+    """The request, and all that comes behind it on that connection, waits; then it is passed on, whoever has left."""
+    STALL_REPLY = "stall_reply"
+    """The same for the reply."""
+
+
+class Place(NamedTuple):
+    """One part of a request, counted: the number of its batch (from 1) and of the attempt (from 1)."""
+
+    part: Part
+    number: int | None
+    attempt: int | None
+
+
+UNASKED: Final = Place(Part(), None, None)
+"""The place of a frame that answers no request."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a request must be. None: anything. Everything of a partition must be true of the same part of it."""
+
+    api: str
+    session: str | None = None
+    client_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    base_sequence: int | None = None
+    number: int | None = None
+    attempt: int | None = None
+    after: str | None = None
+    """The name of an event: nothing matches before it has happened."""
+
+    def fits(self, session: str, frame: Frame, place: Place) -> bool:
+        """Whether this part of a request is meant. Whether the event has happened is not asked here."""
+        part = place.part
+        pairs: tuple[tuple[object, object], ...] = (
+            (self.session, session),
+            (self.client_id, frame.client_id),
+            (self.topic, part.topic),
+            (self.partition, part.partition),
+            (self.base_sequence, part.base_sequence),
+            (self.number, place.number),
+            (self.attempt, place.attempt),
+        )
+        return self.api == frame.api and all(wanted in (None, found) for wanted, found in pairs)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One fault on single frames. It strikes at most `times` times; each strike is an event of the rule's name.
+
+    A stall ends at the event `until`, and at the latest after `deadline_s`.
+    """
+
+    name: str
+    match: Match
+    act: Act
+    times: int = 1
+    until: str | None = None
+    deadline_s: float = 10.0
+
+
+class Decision(NamedTuple):
+    """What is known of a request as it comes: its counted parts, and the rule that strikes it, if one does."""
+
+    places: tuple[Place, ...]
+    rule: Rule | None = None
+
+
+class Rules:
+    """All rules of an interposer, what they have counted, and the events that have happened."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._batches: dict[Hashable, OrderedDict[Hashable, tuple[int, int]]] = {}
+        self._counted: dict[Hashable, int] = {}
+        self._struck: dict[str, int] = {}
+        self.happened: set[str] = set()
+
+    def decide(self, session: str, request: Frame) -> Decision:
+        """Count a request, and choose the first rule that it fits; that rule has struck once more."""
+        places = tuple(self._places(session, request))
+        for rule in self._rules:
+            if self._struck.get(rule.name, 0) >= rule.times or rule.match.after not in (None, *self.happened):
+                continue
+            if any(rule.match.fits(session, request, place) for place in places):
+                self._struck[rule.name] = self._struck.get(rule.name, 0) + 1
+                return Decision(places, rule)
+        return Decision(places)
+
+    def _places(self, session: str, request: Frame) -> Iterator[Place]:
+        if not request.parts:
+            yield Place(Part(), self._next((session, request.api)), 1)
+        for part in request.parts:
+            partition = (session, request.api, part.topic, part.partition)
+            if part.batch is None:
+                yield Place(part, self._next(partition), 1)
+                continue
+            known = self._batches.setdefault(partition, OrderedDict())
+            number, attempts = known.pop(part.batch, (0, 0))
+            number = number or self._next(partition)
+            known[part.batch] = number, attempts + 1
+            if len(known) > REMEMBERED:
+                known.popitem(last=False)
+            yield Place(part, number, attempts + 1)
+
+    def _next(self, counted: Hashable) -> int:
+        self._counted[counted] = self._counted.get(counted, 0) + 1
+        return self._counted[counted]

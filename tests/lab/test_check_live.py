@@ -1,0 +1,180 @@
+"""The interposer before real brokers: one lost reply, ten messages; and `dedup check`, of which nothing is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pyarrow.parquet as pq
+import pytest
+
+from dedup.experiment.endpoints import Endpoints
+from dedup_lab.systems import kafka, labs
+from dedup_runners import admins
+from dedup_runners.admins import Admin
+from dedup_runners.interposer.conversations import Done, Row
+from dedup_runners.interposer.kafka import Kafka
+from dedup_runners.interposer.protocols import Address
+from dedup_runners.interposer.proxies import Interposer
+from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.waiting import until
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+MESSAGES, LOST, RUNS = 10, 3, 5
+COMMAND_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
+    with labs.create(tmp_path_factory.mktemp("logs")) as lab:
+        yield kafka.start(lab, version="4.3.1", proxied=False)
+
+
+@pytest.fixture(scope="module")
+def admin(system: Endpoints) -> Iterator[Admin]:
+    with admins.connect(system) as admin:
+        yield admin
+
+
+def bootstrap(system: Endpoints) -> list[Address]:
+    """One broker; the others are found from there."""
+    host, _, port = system.client_bootstrap.split(",")[-1].rpartition(":")
+    return [Address(host, int(port))]
+
+
+def produced(system: Endpoints, admin: Admin, topic: str, act: Act, idempotent: bool) -> tuple[int, list[Row], float]:
+    """How many messages are stored when ten were sent and a frame was lost; what was said; and the seconds it took."""
+    admin.create_topic(topic, partitions=1, deduplication=idempotent)
+    rule = Rule("r", Match("Produce", topic=topic, partition=0, number=LOST, attempt=1), act)
+    began = time.monotonic()
+    with Interposer(Kafka(), [rule]) as interposer:
+        (door,) = interposer.bootstrap("s", bootstrap(system))
+        producer = ck.Producer(
+            {"bootstrap.servers": str(door), "enable.idempotence": idempotent, "acks": "all", "linger.ms": 0,
+             "batch.num.messages": 1, "log_level": 0}
+        )  # fmt: skip
+        for number in range(MESSAGES):
+            producer.produce(topic, str(number), partition=0)
+        assert producer.flush(30) == 0
+        producer.close()
+        took_s = time.monotonic() - began
+        assert interposer.problems == []
+        rows = interposer.conversation.rows()
+    (end,) = admin.end_positions(topic)
+    admin.delete_topic(topic)
+    return end.entries, rows, took_s
+
+
+@pytest.mark.parametrize("idempotent", [False, True], ids=["without idempotence", "with idempotence"])
+def test_one_lost_reply_is_a_copy_without_idempotence_and_none_with_it(
+    system: Endpoints, admin: Admin, idempotent: bool, tell: Callable[[str], None]
+) -> None:
+    seconds = []
+    for run in range(RUNS):
+        stored, rows, took_s = produced(system, admin, f"lost-reply-{idempotent}-{run}", Act.LOSE_REPLY, idempotent)
+        (lost,) = [row for row in rows if row.done == Done.LOST]
+        assert (lost.direction, lost.number, lost.error_code, lost.offset) == ("reply", LOST, 0, LOST - 1)
+        assert stored == MESSAGES if idempotent else stored > MESSAGES
+        seconds.append(took_s)
+    tell(f"{RUNS} of {RUNS} runs, {min(seconds):.1f} to {max(seconds):.1f} s each")
+
+
+def test_a_lost_request_is_stored_once_by_its_retry(system: Endpoints, admin: Admin) -> None:
+    _, rows, _ = produced(system, admin, "lost-request", Act.LOSE_REQUEST, False)
+    (lost,) = [row for row in rows if row.done == Done.LOST]
+    assert (lost.direction, lost.number, lost.offset) == ("request", LOST, None)
+    stored = [row for row in rows if (row.number, row.error_code) == (LOST, 0) and row.api == "Produce"]
+    assert [(row.attempt, row.done) for row in stored] == [(2, Done.PASSED)]
+
+
+def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoints, admin: Admin) -> None:
+    topic, half = "moved", MESSAGES // 2
+    admin.create_topic(topic, partitions=1, deduplication=True)
+    with Interposer(Kafka()) as interposer:
+        (door,) = interposer.bootstrap("s", bootstrap(system))
+        settings = {"bootstrap.servers": str(door), "log_level": 0}
+        producer = ck.Producer({**settings, "enable.idempotence": True, "acks": "all"})
+        consumer = ck.Consumer({**settings, "group.id": topic, "enable.auto.commit": False})
+        consumer.assign([ck.TopicPartition(topic, 0, 0)])
+
+        def pass_on(first: int, last: int) -> None:
+            for number in range(first, last):
+                producer.produce(topic, str(number), partition=0)
+            assert producer.flush(30) == 0
+            read = [int(message.value()) for message in consumer.consume(last - first, 30)]
+            assert read == list(range(first, last))
+
+        pass_on(0, half)
+        before, after = admin.move_leader(topic)
+        assert before != after
+        pass_on(half, MESSAGES)
+        consumer.close()
+        producer.close()
+        rows, problems = interposer.conversation.rows(), interposer.problems
+    admin.delete_topic(topic)
+    assert problems == []
+    for api in ("Produce", "Fetch"):
+        answered = [row.broker for row in rows if (row.api, row.direction) == (api, "reply")]
+        assert len(set(answered)) == 2, f"{api}: one broker led, then another"
+    assert sum(row.messages or 0 for row in rows if row.api == "Produce" and row.error_code == 0) == MESSAGES
+
+
+def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """The command, with a place of its own for temporary files."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dedup_lab.cli", *arguments], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def topics(system: Endpoints) -> set[str]:
+    asking = ck.Consumer({"bootstrap.servers": system.direct_bootstrap, "group.id": "topics"})
+    try:
+        return {name for name in asking.list_topics(timeout=10).topics if name.startswith("dedup-check-")}
+    finally:
+        asking.close()
+
+
+@pytest.mark.smoke
+def test_a_running_kafka_is_checked_from_the_command_line(
+    system: Endpoints, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    scratch, kept = tmp_path / "scratch", tmp_path / "kept"
+    scratch.mkdir()
+    program = dedup(scratch, "check", f"kafka://{bootstrap(system)[0]}", "--json", "--out", str(kept))
+    out, err = program.communicate(timeout=COMMAND_S)
+    assert program.returncode == 0, err
+    said: dict[str, Any] = json.loads(out)
+    control, treatment = said["halves"]
+    assert (said["verdict"], control["variant"], treatment["variant"]) == ("pass", "control", "dedup")
+    assert control["counts"]["values_with_duplicates"] >= 10
+    assert treatment["counts"]["received"] == 100
+    assert [len(half["losses"]) for half in said["halves"]] == [10, 10]
+    tell(f"{said['seconds']} s")
+    assert topics(system) == set() and os.listdir(scratch) == []
+    for half in said["halves"]:
+        folder = kept / "runs" / f"kafka-{half['variant']}-001" / "attempt-1"
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert "conversation.parquet" in {each["path"] for each in manifest["files"]}
+        lost = [
+            done for done in pq.read_table(folder / "conversation.parquet")["done"].to_pylist() if done == Done.LOST
+        ]
+        assert len(lost) == 10
+
+
+def test_nothing_is_left_of_a_check_that_was_interrupted(system: Endpoints, tmp_path: Path) -> None:
+    program = dedup(tmp_path, "check", f"kafka://{bootstrap(system)[0]}")
+    until(lambda: topics(system), COMMAND_S, "its first topic is there")
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate(timeout=COMMAND_S)
+    assert program.returncode == 130, err
+    assert "Traceback" not in err
+    assert topics(system) == set() and os.listdir(tmp_path) == []

@@ -1,0 +1,281 @@
+"""What the interposer does to frames, on sockets: it closes, it waits, and it changes and reorders nothing.
+
+The protocol here is a toy: a frame is a word, and the broker answers each with the same word in capitals.
+"""
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dedup_runners.interposer.conversations import SCHEMA, Done, Row
+from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
+from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Unreadable
+from dedup_runners.interposer.proxies import Interposer
+from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.waiting import until
+
+TIMEOUT_S = 5.0
+MUTE = "a word without an answer"
+
+
+class Toy:
+    """A dialogue in words; `bad` is one that cannot be read."""
+
+    def __init__(self) -> None:
+        self._splitters = {direction: Splitter("toy") for direction in Direction}
+        self._asked: deque[str] = deque()
+
+    def split(self, direction: Direction, data: bytes) -> Iterator[bytes]:
+        return self._splitters[direction].feed(data)
+
+    def request(self, raw: bytes, addresses: Addresses) -> Frame:
+        word = raw[LENGTH_BYTES:].decode()
+        if word == "bad":
+            raise Unreadable(where="a toy", got=word, rule="words are good", todo="say another")
+        self._asked.append(word)
+        return Frame(raw, Direction.REQUEST, word, key=word)
+
+    def reply(self, raw: bytes, addresses: Addresses) -> Frame:
+        word = self._asked.popleft()
+        return Frame(raw, Direction.REPLY, word, key=word, error_code=0)
+
+
+class Broker:
+    """Answers in capitals, and keeps what it heard, whoever said it."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self._listening.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        splitter = Splitter("toy")
+        try:
+            while data := client.recv(1 << 16):
+                for frame in splitter.feed(data):
+                    self.heard.append(frame[LENGTH_BYTES:].decode())
+                    if self.heard[-1] != MUTE:
+                        client.sendall(framed(self.heard[-1].upper()))
+        except OSError:
+            pass
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+class Client:
+    """One connection through the interposer."""
+
+    def __init__(self, door: Address) -> None:
+        self._socket = socket.create_connection(door, TIMEOUT_S)
+        self._splitter = Splitter("toy")
+        self._got: deque[str] = deque()
+
+    def say(self, *words: str) -> None:
+        self._socket.sendall(b"".join(map(framed, words)))
+
+    def hear(self) -> str | None:
+        """The next reply; None if the connection is closed."""
+        while not self._got:
+            try:
+                data = self._socket.recv(1 << 16)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._got.extend(frame[LENGTH_BYTES:].decode() for frame in self._splitter.feed(data))
+        return self._got.popleft()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def framed(word: str) -> bytes:
+    return len(word).to_bytes(LENGTH_BYTES, "big") + word.encode()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    found = Broker()
+    yield found
+    found.close()
+
+
+@contextmanager
+def interposed(broker: Broker, *rules: Rule) -> Iterator[tuple[Interposer, Client]]:
+    with Interposer(Toy, rules) as interposer:
+        (door,) = interposer.bootstrap("s", [broker.address])
+        client = Client(door)
+        try:
+            yield interposer, client
+        finally:
+            client.close()
+
+
+def told(interposer: Interposer, number: int) -> list[tuple[str, str, str, str | None]]:
+    """The conversation when it has so many rows: direction, word, what was done, and the rule."""
+    rows: list[Row] = until(
+        lambda: found if len(found := interposer.conversation.rows()) >= number else [], TIMEOUT_S, "rows"
+    )
+    assert len(rows) == number
+    return [(row.direction, row.api, row.done, row.rule) for row in rows]
+
+
+def test_without_a_rule_everything_passes_in_its_order(broker: Broker) -> None:
+    words = [f"word {number}" for number in range(50)]
+    with interposed(broker) as (interposer, client):
+        client.say(*words)
+        assert [client.hear() for _ in words] == [word.upper() for word in words]
+        assert broker.heard == words
+        assert {done for _, _, done, _ in told(interposer, 100)} == {Done.PASSED}
+        assert interposer.problems == []
+
+
+def test_a_lost_request_never_reaches_the_broker_and_both_sides_are_closed(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("two"), Act.LOSE_REQUEST)) as (interposer, client):
+        client.say("one")
+        assert client.hear() == "ONE"
+        client.say("two", "three")
+        assert client.hear() is None
+        assert broker.heard == ["one"]
+        assert told(interposer, 3)[2:] == [("request", "two", Done.LOST, "r")]
+        assert interposer.has_happened("r")
+
+
+def test_a_lost_reply_was_given_by_the_broker_and_not_to_the_client(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("two"), Act.LOSE_REPLY)) as (interposer, client):
+        client.say("one")
+        assert client.hear() == "ONE"
+        client.say("two")
+        assert client.hear() is None
+        assert broker.heard == ["one", "two"]
+        assert told(interposer, 4)[2:] == [("request", "two", Done.PASSED, None), ("reply", "two", Done.LOST, "r")]
+        again = Client(interposer.bootstrap("s", [broker.address])[0])
+        again.say("two")
+        assert again.hear() == "TWO"
+        again.close()
+
+
+def test_what_was_asked_when_the_connection_ended_is_unanswered(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("two"), Act.LOSE_REQUEST)) as (interposer, client):
+        client.say(MUTE)
+        until(lambda: broker.heard == [MUTE], TIMEOUT_S, "the broker has it")
+        client.say("two")
+        assert client.hear() is None
+        assert told(interposer, 3) == [
+            ("request", MUTE, Done.PASSED, None),
+            ("request", "two", Done.LOST, "r"),
+            ("reply", MUTE, Done.UNANSWERED, None),
+        ]
+
+
+@pytest.mark.parametrize("act", [Act.STALL_REQUEST, Act.STALL_REPLY])
+def test_what_is_held_waits_for_its_event_and_so_does_all_behind_it(broker: Broker, act: Act) -> None:
+    with interposed(broker, Rule("r", Match("two"), act, until="go")) as (interposer, client):
+        client.say("one", "two", "three")
+        assert client.hear() == "ONE"
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
+        if act is Act.STALL_REQUEST:
+            assert broker.heard == ["one"]
+        else:
+            until(lambda: broker.heard == ["one", "two", "three"], TIMEOUT_S, "requests pass")
+        assert interposer.has_happened("r")
+        interposer.release("go")
+        assert [client.hear(), client.hear()] == ["TWO", "THREE"]
+        assert broker.heard == ["one", "two", "three"]
+        held = [row for row in interposer.conversation.rows() if row.done == Done.HELD]
+        assert [(row.api, row.direction) for row in held] == [("two", act.split("_")[1])]
+        assert (held[0].held_ns or 0) > 0
+        assert interposer.held == 0
+
+
+def test_a_held_frame_is_passed_on_at_its_deadline(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, deadline_s=0.05)) as (interposer, client):
+        client.say("one")
+        assert client.hear() == "ONE"
+        assert ("request", "one", Done.HELD_TO_DEADLINE, "r") in told(interposer, 2)
+
+
+def test_what_a_client_sent_before_it_left_still_arrives(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, until="go")) as (interposer, client):
+        client.say("one", "two")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
+        client.close()
+        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        other.say("the other's")
+        assert other.hear() == "THE OTHER'S"
+        assert broker.heard == ["the other's"]
+        interposer.release("go")
+        until(lambda: broker.heard == ["the other's", "one", "two"], TIMEOUT_S, "what was held arrives")
+        other.close()
+        until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
+
+
+def test_what_cannot_be_read_ends_its_connection_and_is_a_problem(broker: Broker) -> None:
+    with interposed(broker) as (interposer, client):
+        client.say("bad")
+        assert client.hear() is None
+        assert interposer.problems == ["a toy: got bad; words are good; say another"]
+        assert broker.heard == []
+
+
+def test_a_broker_that_is_not_there_is_a_problem() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = Address("127.0.0.1", gone.getsockname()[1])
+    with Interposer(Toy) as interposer:
+        client = Client(interposer.bootstrap("s", [address])[0])
+        assert client.hear() is None
+        (problem,) = until(lambda: interposer.problems, TIMEOUT_S, "it is noted")
+        assert problem.startswith(f"broker {address}: got ") and "advertised.listeners" in problem
+        client.close()
+
+
+def test_sessions_have_ports_of_their_own(broker: Broker) -> None:
+    with Interposer(Toy) as interposer:
+        ours, again = (interposer.bootstrap("ours", [broker.address]) for _ in range(2))
+        theirs = interposer.bootstrap("theirs", [broker.address])
+        assert ours == again != theirs
+        assert {door.host for door in (*ours, *theirs)} == {"127.0.0.1"}
+
+
+def test_nothing_listens_when_it_is_closed(broker: Broker) -> None:
+    with interposed(broker) as (interposer, client):
+        client.say("one")
+        assert client.hear() == "ONE"
+        (door,) = interposer.bootstrap("s", [broker.address])
+        interposer.close()
+        assert client.hear() is None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(door, TIMEOUT_S)
+
+
+def test_the_conversation_is_kept_as_a_table(broker: Broker, tmp_path: Path) -> None:
+    with interposed(broker) as (interposer, client):
+        client.say("one")
+        assert client.hear() == "ONE"
+        rows = told(interposer, 2)
+        assert interposer.conversation.save(tmp_path / "all.parquet") == 2
+        assert interposer.conversation.save(tmp_path / "none.parquet", session="another") == 0
+    table = pq.read_table(tmp_path / "all.parquet")
+    assert table.schema == SCHEMA
+    assert table["api"].to_pylist() == ["one", "one"] and [row[1] for row in rows] == ["one", "one"]
+    assert table["error_code"].to_pylist() == [None, 0]
+    assert pq.read_table(tmp_path / "none.parquet").schema == SCHEMA
