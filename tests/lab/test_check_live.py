@@ -108,7 +108,7 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
             for number in range(first, last):
                 producer.produce(topic, str(number), partition=0)
             assert producer.flush(30) == 0
-            read = [int(message.value()) for message in consumer.consume(last - first, 30)]
+            read = [int(message.value() or b"") for message in consumer.consume(last - first, 30)]
             assert read == list(range(first, last))
 
         pass_on(0, half)
