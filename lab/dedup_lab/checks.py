@@ -8,6 +8,7 @@ The topics are ours, with names of their own, and are removed at the end, howeve
 
 import shutil
 import socket
+import ssl
 import sys
 import tempfile
 import time
@@ -20,7 +21,8 @@ from typing import Final
 from rich.console import Console
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.deployments import PLAIN_RULE, SaslMechanism
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Expectation, Experiment, parse
 from dedup.judgement import checks
@@ -31,7 +33,7 @@ from dedup.process import machines
 from dedup_lab.children import Children, OfRun
 from dedup_lab.judging import judge
 from dedup_lab.terminal.checks import show
-from dedup_runners import admins
+from dedup_runners import admins, credentials
 from dedup_runners.admins import Admin
 from dedup_runners.admins.discoveries import discovered
 from dedup_runners.attempt.courses import Course, Situation
@@ -55,15 +57,15 @@ RUN: Final = "30s"
 JUDGED_S: Final = 60.0
 
 
-def check(url: str, *, out: Path | None, as_json: bool, console: Console) -> int:
+def check(url: str, access: Security, *, out: Path | None, as_json: bool, console: Console) -> int:
     """Check the brokers at `url`, and print the result; the exit code of the verdict.
 
-    `out`: a folder for the histories, which must not exist yet; else they are thrown away. A DedupError says in one
-    line what made it impossible.
+    `access`: the brokers' TLS and authentication (`access_by`). `out`: a folder for the histories, which must not exist
+    yet; else they are thrown away. A DedupError says in one line what made it impossible.
     """
     given = addresses(url)
     with _folder(out) as folder, console.status("looking for the brokers") as status:
-        result = _checked(given, folder, status.update).model_copy(update={"folder": out and str(out)})
+        result = _checked(given, access, folder, status.update).model_copy(update={"folder": out and str(out)})
     if as_json:
         print(result.model_dump_json())
     else:
@@ -71,11 +73,36 @@ def check(url: str, *, out: Path | None, as_json: bool, console: Console) -> int
     return result.verdict.exit_code
 
 
+def access_by(tls: bool, ca: Path | None, sasl: SaslMechanism | None, login: Path | None) -> Security:
+    """The TLS and authentication that the options ask for; SpecificationError if they do not fit together."""
+    if tls and ca is None:
+        known = ssl.get_default_verify_paths().cafile
+        if known is None:
+            raise _option(
+                "--tls", "no list of authorities on this machine", "a certificate is verified", "give --ca FILE"
+            )
+        ca = Path(known)
+    if ca is not None and not ca.is_file():
+        raise _option("--ca", str(ca), "it is a file with certificates (PEM)", "name one")
+    if (sasl is None) != (login is None):
+        given, missing = ("--login", "--sasl") if sasl is None else ("--sasl", "--login")
+        raise _option(given, f"no {missing}", "a log-in has a mechanism, a user and a password", f"give {missing}, too")
+    if login is not None and not all((login / name).is_file() for name in ("username", "password")):
+        raise _option("--login", str(login), "it is a folder with the files username and password", "name one")
+    if sasl == "PLAIN" and ca is None:
+        raise _option("--sasl", "PLAIN without --tls or --ca", PLAIN_RULE, "use TLS or a SCRAM mechanism")
+    return Security(ca=ca and ca.absolute(), sasl=sasl, login=login and login.absolute())
+
+
+def _option(where: str, got: str, rule: str, todo: str) -> SpecificationError:
+    return SpecificationError(where=where, got=got, rule=rule, todo=todo)
+
+
 def addresses(url: str) -> list[Address]:
     """The brokers that a URL names; SpecificationError, which shows no password, if it is not one."""
     rest = url.removeprefix(SCHEME)
     if "@" in rest:
-        raise _wrong("a URL with a user or a password in it", "only plaintext without a log-in is supported yet")
+        raise _wrong("a URL with a user or a password in it", "a log-in is given by --sasl and --login")
     if rest == url:
         raise _wrong(url, "only Kafka is supported yet, and its URL begins with kafka://")
     return [_address(each, url) for each in rest.rstrip("/").split(",")]
@@ -92,12 +119,12 @@ def _wrong(got: str, rule: str) -> SpecificationError:
     return SpecificationError(where="dedup check", got=got, rule=rule, todo=f"write {EXAMPLE}")
 
 
-def _checked(given: Sequence[Address], folder: Path, note: Callable[[str], None]) -> Check:
+def _checked(given: Sequence[Address], access: Security, folder: Path, note: Callable[[str], None]) -> Check:
     began = time.monotonic()
     experiment = _experiment(given)
-    endpoints = _found(given)
+    endpoints = _found(given, access)
     with ExitStack() as leaving:
-        interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment)))
+        interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment), credentials.tls(access)))
         admin = leaving.enter_context(admins.connect(endpoints))
         planned = sorted(plan(experiment), key=lambda run: run.variant)  # the control first: what it shows comes first
         runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in planned]
@@ -146,6 +173,7 @@ class _Run:
         self._endpoints = endpoints.model_copy(
             update={
                 "client_bootstrap": ",".join(map(str, doors)),
+                "client_security": endpoints.security.model_copy(update={"ca": None}),  # the interposer speaks TLS
                 "topic_prefix": f"{PREFIX}{uuid.uuid4().hex[:8]}-",
             }
         )
@@ -282,18 +310,21 @@ def _experiment(given: Sequence[Address]) -> Experiment:
     return parse({**document, "spec": spec}, source="dedup check")
 
 
-def _found(given: Sequence[Address]) -> Endpoints:
+def _found(given: Sequence[Address], access: Security) -> Endpoints:
     """The brokers, by the word of one of those given; PlatformError if they cannot be reached from here."""
     bootstrap = ",".join(map(str, given))
-    asked = Endpoints(system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, brokers=[])
+    asked = Endpoints(
+        system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, security=access, brokers=[]
+    )
+    how = f"{'plaintext' if access.ca is None else 'TLS'}, {access.sasl or 'without a log-in'}"
     try:
         found = discovered(asked, FOUND_S)
     except PlatformError as error:
         raise PlatformError(
             where=SCHEME + bootstrap,
             got=error.got,
-            rule="one of these brokers says who the brokers are, on a plaintext listener without a log-in",
-            todo="check the address, and that the broker is up (TLS and log-ins are not supported yet)",
+            rule=f"one of these brokers says who the brokers are, on a listener as asked for: {how}",
+            todo="check the address, that the broker is up, and --tls, --ca, --sasl and --login",
         ) from None
     for broker in found.brokers:
         try:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -59,6 +59,8 @@ class Output(StrEnum):
     TEXT = "text"
     JSON = "json"
 
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
 
@@ -184,11 +186,26 @@ def check(
         str,
         typer.Argument(
             metavar="URL",
-            help="kafka://HOST:PORT, or several brokers: kafka://HOST:PORT,HOST:PORT. Plaintext only: TLS and log-ins "
-            "are not supported yet.",
+            help="kafka://HOST:PORT, or several brokers: kafka://HOST:PORT,HOST:PORT.",
             show_default=False,
         ),
     ],
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
+    ] = False,
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
+    ] = None,
+    sasl: Annotated[Mechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    login: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
         Path | None,
@@ -202,6 +219,7 @@ def check(
     """Check whether your own broker deduplicates: in half a minute, without Java, an experiment file or a cluster.
 
         dedup check kafka://localhost:9092
+        dedup check kafka://HOST:9093 --ca ca.crt --sasl SCRAM-SHA-512 --login FOLDER
 
     A producer sends 100 messages through a proxy that understands Kafka. Ten
     times the proxy waits until the broker has stored a message and answers,
@@ -222,7 +240,8 @@ def check(
     """
     from dedup_lab import checks
 
-    raise typer.Exit(checks.check(url, out=out, as_json=as_json, console=_console()))
+    access = checks.access_by(tls, ca, sasl, login)
+    raise typer.Exit(checks.check(url, access, out=out, as_json=as_json, console=_console()))
 
 
 @app.command()

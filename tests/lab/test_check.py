@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.lab.conftest import Command, one_line
+from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup_lab.checks import _creating, addresses
+from dedup.experiment.endpoints import Security
+from dedup_lab.checks import _creating, access_by, addresses
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,39 @@ def test_brokers_that_do_not_answer_are_named_and_nothing_is_left(
     assert os.listdir(tmp_path) == []
 
 
+def test_options_of_a_log_in_belong_together(tmp_path: Path) -> None:
+    login, ca = tmp_path / "login", tmp_path / "ca.crt"
+    login.mkdir()
+    ca.touch()
+    for tls, authorities, sasl, folder, where in (
+        (False, tmp_path / "none.crt", None, None, "--ca"),
+        (False, ca, "SCRAM-SHA-512", None, "--sasl"),
+        (False, ca, None, login, "--login"),
+        (False, ca, "SCRAM-SHA-512", login, "--login"),
+    ):
+        with pytest.raises(SpecificationError) as raised:
+            access_by(tls, authorities, sasl, folder)  # type: ignore[arg-type]
+        assert raised.value.where == where
+    for name in ("username", "password"):
+        (login / name).write_text("x")
+    assert access_by(False, ca, "PLAIN", login) == Security(ca=ca, sasl="PLAIN", login=login)
+    with pytest.raises(SpecificationError, match="clear text"):
+        access_by(False, None, "PLAIN", login)
+    assert access_by(False, None, None, None) == Security()
+
+
+def test_a_broker_that_does_not_let_us_in_is_not_asked_again_and_the_password_is_not_shown(
+    dedup: Command, tmp_path: Path
+) -> None:
+    security = guarded_brokers.security(tmp_path, tls=True, sasl="SCRAM-SHA-512", password="hunter2")
+    with guarded_brokers.broker(tmp_path, "SCRAM-SHA-512", tls=True) as (host, port):
+        options = ("--ca", security.ca, "--sasl", security.sasl, "--login", security.login)
+        said = dedup("check", f"kafka://{host}:{port}", *options)
+    assert said.code == 4
+    assert "Authentication failed" in one_line(said) and "TLS, SCRAM-SHA-512" in one_line(said)
+    assert "hunter2" not in one_line(said)
+
+
 def test_a_folder_that_is_there_is_not_written_to(dedup: Command, tmp_path: Path) -> None:
     said = dedup("check", "kafka://127.0.0.1:1", "--out", tmp_path)
     assert (said.code, os.listdir(tmp_path)) == (4, [])
@@ -60,7 +95,7 @@ def test_a_folder_that_is_there_is_not_written_to(dedup: Command, tmp_path: Path
 def test_the_help_teaches(dedup: Command) -> None:
     said = dedup("check", "--help")
     assert said.code == 0
-    for word in ("kafka://localhost:9092", "inconclusive", "dedup-check-", "Plaintext", "Ctrl-C"):
+    for word in ("kafka://localhost:9092", "inconclusive", "dedup-check-", "--login", "Ctrl-C"):
         assert word in said.out
 
 

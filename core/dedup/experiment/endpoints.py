@@ -92,12 +92,19 @@ class Endpoints(BaseModel):
     toxiproxy_url: str | None = None
     """Toxiproxy's own HTTP interface; None when nothing stands in the path."""
     security: Security = OPEN
+    client_security: Security | None = None
+    """What `client_bootstrap` requires if that differs: a proxy may speak TLS to the brokers for the clients."""
     topic_prefix: str = ""
     """What the names of our topics begin with, on a system that others use as well."""
     brokers: list[Broker]
     """Empty for a system that is there already: the conductor of a run asks the system for its brokers."""
     bookies: list[Broker] = []
     """Pulsar's storage, if faults may strike it: `id` is the address by which brokers know it."""
+
+    @property
+    def for_clients(self) -> Security:
+        """The TLS and authentication of clients under test."""
+        return self.security if self.client_security is None else self.client_security
 
     def broker(self, broker_id: str) -> Broker:
         """The broker of that id; KeyError when there is none."""

@@ -144,8 +144,8 @@ class Producer:
         asked = settings(config.properties, config.deduplication, config.in_flight, config.delivery_timeout_s)
         asked["bootstrap.servers"] = config.endpoints.client_bootstrap
         asked["client.id"] = config.properties.get("client.id", config.producer_name)
-        self.effective_config = masked({**asked, **credentials.told(config.endpoints.security)})
-        asked |= credentials.librdkafka(config.endpoints.security)
+        self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
+        asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
         self._record, self._witnesses = record, witnesses
         self._reported: list[Any] = []
@@ -303,8 +303,8 @@ class Consumer:
             "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
             **config.properties,
         }
-        self.effective_config = masked({**asked, **credentials.told(config.endpoints.security)})
-        asked |= credentials.librdkafka(config.endpoints.security)
+        self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
+        asked |= credentials.librdkafka(config.endpoints.for_clients)
         self.foreign: list[str] = []
         self._next = dict.fromkeys(range(config.streams), 0)
         self._witnesses = witnesses

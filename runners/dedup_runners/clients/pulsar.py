@@ -399,7 +399,7 @@ def _settle() -> None:
 
 def _client(endpoints: Endpoints, asked: dict[str, Any], log: Path) -> Any:
     settings = {name: value for name, value in asked.items() if name in CLIENT_SETTINGS}
-    settings |= credentials.pulsar_client(endpoints.security)
+    settings |= credentials.pulsar_client(endpoints.for_clients)
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log))
     try:
         return pulsar.Client(
