@@ -180,6 +180,16 @@ def verify(
     raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
 
 
+Login = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def check(
     url: Annotated[
@@ -198,14 +208,7 @@ def check(
         typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
     ] = None,
     sasl: Annotated[Mechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
-    login: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
-            show_default=False,
-        ),
-    ] = None,
+    login: Login = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
         Path | None,

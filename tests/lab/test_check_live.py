@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,23 @@ def bootstrap(system: Endpoints) -> list[Address]:
     return [Address(host, int(port))]
 
 
+def produce(door: Address, topic: str, *, idempotent: bool) -> int:
+    """Send ten messages, each a batch; how many were acknowledged."""
+    settings: dict[str, Any] = {"acks": "all", "linger.ms": 0, "batch.num.messages": 1, "log_level": 0}
+    producer = ck.Producer({**settings, "bootstrap.servers": str(door), "enable.idempotence": idempotent})
+    acknowledged: list[int | None] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is None:
+            acknowledged.append(message.offset())
+
+    for number in range(MESSAGES):
+        producer.produce(topic, str(number), partition=0, on_delivery=delivered)
+    producer.flush(30)
+    producer.close()
+    return len(acknowledged)
+
+
 def produced(system: Endpoints, admin: Admin, topic: str, act: Act, idempotent: bool) -> tuple[int, list[Row], float]:
     """How many messages are stored when ten were sent and a frame was lost; what was said; and the seconds it took."""
     admin.create_topic(topic, partitions=1, deduplication=idempotent)
@@ -56,14 +74,7 @@ def produced(system: Endpoints, admin: Admin, topic: str, act: Act, idempotent: 
     began = time.monotonic()
     with Interposer(Kafka(), [rule]) as interposer:
         (door,) = interposer.bootstrap("s", bootstrap(system))
-        producer = ck.Producer(
-            {"bootstrap.servers": str(door), "enable.idempotence": idempotent, "acks": "all", "linger.ms": 0,
-             "batch.num.messages": 1, "log_level": 0}
-        )  # fmt: skip
-        for number in range(MESSAGES):
-            producer.produce(topic, str(number), partition=0)
-        assert producer.flush(30) == 0
-        producer.close()
+        assert produce(door, topic, idempotent=idempotent) == MESSAGES
         took_s = time.monotonic() - began
         assert interposer.problems == []
         rows = interposer.conversation.rows()
@@ -92,6 +103,31 @@ def test_a_lost_request_is_stored_once_by_its_retry(system: Endpoints, admin: Ad
     assert (lost.direction, lost.number, lost.offset) == ("request", LOST, None)
     stored = [row for row in rows if (row.number, row.error_code) == (LOST, 0) and row.api == "Produce"]
     assert [(row.attempt, row.done) for row in stored] == [(2, Done.PASSED)]
+
+
+NUMBER = {"ApiVersions": 2, "Produce": LOST}
+"""Which of them is struck; of the others the first."""
+STRIKES = [(act, api) for act in Act for api in ("ApiVersions", "Metadata", "InitProducerId", "Produce")]
+
+
+@pytest.mark.parametrize(("act", "api"), STRIKES, ids=lambda each: str(each))
+def test_every_request_of_an_idempotent_producer_can_be_struck(
+    system: Endpoints, admin: Admin, act: Act, api: str
+) -> None:
+    topic = f"{act}-{api}-{uuid.uuid4().hex[:8]}".replace("_", "-").lower()
+    admin.create_topic(topic, partitions=1, deduplication=True)
+    rule = Rule("r", Match(api, number=NUMBER.get(api, 1)), act, deadline_s=0.2)
+    with Interposer(Kafka(), [rule]) as interposer:
+        (door,) = interposer.bootstrap("s", bootstrap(system))
+        assert (stored := produce(door, topic, idempotent=True)) == MESSAGES, stored
+        rows, problems = interposer.conversation.rows(), interposer.problems
+    (end,) = admin.end_positions(topic)
+    admin.delete_topic(topic)
+    (struck,) = [row for row in rows if row.rule == "r"]
+    what, direction = act.split("_")
+    assert (struck.api, struck.direction) == (api, direction)
+    assert struck.done == (Done.LOST if what == "lose" else Done.HELD_TO_DEADLINE)
+    assert (end.entries, problems) == (MESSAGES, [])
 
 
 def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoints, admin: Admin) -> None:

@@ -229,6 +229,25 @@ def test_what_a_client_sent_before_it_left_still_arrives(broker: Broker) -> None
         until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
 
 
+@pytest.mark.parametrize(
+    ("act", "rows"),
+    [
+        (Act.STALL_REQUEST, [("request", "one", Done.LOST, "r")]),
+        (Act.STALL_REPLY, [("request", "one", Done.PASSED, None), ("reply", "one", Done.UNANSWERED, "r")]),
+    ],
+)
+def test_what_is_held_when_the_interposer_ends_was_not_passed_on(
+    broker: Broker, act: Act, rows: list[tuple[str, str, str, str | None]]
+) -> None:
+    with interposed(broker, Rule("r", Match("one"), act, until="never")) as (interposer, client):
+        client.say("one")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
+        interposer.close()
+        assert client.hear() is None
+        assert told(interposer, len(rows)) == rows
+        assert ("one" in broker.heard) == (act is Act.STALL_REPLY)
+
+
 def test_what_cannot_be_read_ends_its_connection_and_is_a_problem(broker: Broker) -> None:
     with interposed(broker) as (interposer, client):
         client.say("bad")

@@ -61,6 +61,9 @@ class Connection:
             self._.note(str(_unreachable(self._broker, error)))
             self._to_client.transport.abort()
             return
+        except asyncio.CancelledError:
+            self._to_client.transport.abort()
+            raise
         for writer in (self._to_client, self._to_broker):
             writer.transport.set_write_buffer_limits(high=0)  # then `drain` waits until the kernel has every byte
         try:
@@ -123,10 +126,10 @@ class Connection:
     async def _reply(self, raw: bytes) -> bool:
         moment = now()
         frame = self._dialogue.reply(raw, self._addresses)
-        _, decision = self._waiting.pop(frame.key, (None, None))
-        decision = decision or Decision((UNASKED,))
+        _, decision = self._waiting.get(frame.key, (None, Decision((UNASKED,))))
         rule, done = decision.rule, Done.PASSED
         if rule is not None and rule.act is Act.LOSE_REPLY:
+            del self._waiting[frame.key]
             self._note(frame, decision.places, moment, Done.LOST, rule)
             self._.happen(rule.name)
             return False
@@ -134,6 +137,7 @@ class Connection:
             done = await self._hold(frame, decision, moment, rule)
         if not await self._reached_client(frame.raw):
             done = Done.UNANSWERED
+        self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
         return True
 
@@ -141,7 +145,8 @@ class Connection:
         try:
             return await self._.hold(rule)
         except asyncio.CancelledError:
-            self._note(frame, decision.places, moment, Done.LOST, rule)
+            if frame.direction is Direction.REQUEST:  # a reply is still waited for, and will be unanswered
+                self._note(frame, decision.places, moment, Done.LOST, rule)
             raise
 
     async def _reached_client(self, raw: bytes) -> bool:
