@@ -121,6 +121,18 @@ def test_an_unknown_tag_inside_a_tagged_field_counts_in_its_length() -> None:
     assert replied(frame.raw, "Produce", 13, Back()).raw == tagged
 
 
+@pytest.mark.parametrize("size", [127, 128, 20_000, 3_000_000])
+def test_a_tagged_field_may_be_long_and_its_length_cannot_be_endless(size: int) -> None:
+    raw = framed(metadata(13))
+    tag = b"\x01\x63" + schemas.varint(size) + b"x" * size
+    body = raw[4:-1] + tag
+    frame = replied(len(body).to_bytes(4, "big") + body, "Metadata", 13)
+    assert frame.raw.endswith(tag)
+    endless = raw[4:-1] + b"\x01\x63" + b"\xff" * 6
+    with pytest.raises(Unreadable, match="a length of more than five bytes"):
+        replied(len(endless).to_bytes(4, "big") + endless, "Metadata", 13)
+
+
 def test_a_reply_without_a_new_leader_is_passed_as_it_is() -> None:
     for version in range(14):
         raw = framed(ProduceResponse(version=version, responses=[]))

@@ -22,6 +22,7 @@ from dedup_runners.waiting import until
 
 TIMEOUT_S = 5.0
 MUTE = "a word without an answer"
+LAST = "a word that is answered when the client has no more to say"
 
 
 class Toy:
@@ -69,8 +70,10 @@ class Broker:
             while data := client.recv(1 << 16):
                 for frame in splitter.feed(data):
                     self.heard.append(frame[LENGTH_BYTES:].decode())
-                    if self.heard[-1] != MUTE:
+                    if self.heard[-1] not in (MUTE, LAST):
                         client.sendall(framed(self.heard[-1].upper()))
+            if LAST in self.heard:
+                client.sendall(framed(LAST.upper()))
         except OSError:
             pass
         finally:
@@ -103,6 +106,10 @@ class Client:
                 return None
             self._got.extend(frame[LENGTH_BYTES:].decode() for frame in self._splitter.feed(data))
         return self._got.popleft()
+
+    def end(self) -> None:
+        """Say that nothing more will be said, and go on listening."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._socket.close()
@@ -246,6 +253,14 @@ def test_what_is_held_when_the_interposer_ends_was_not_passed_on(
         assert client.hear() is None
         assert told(interposer, len(rows)) == rows
         assert ("one" in broker.heard) == (act is Act.STALL_REPLY)
+
+
+def test_a_client_that_has_no_more_to_say_still_gets_its_last_replies(broker: Broker) -> None:
+    with interposed(broker) as (interposer, client):
+        client.say(LAST)
+        client.end()
+        assert [client.hear(), client.hear()] == [LAST.upper(), None]
+        assert told(interposer, 2)[1] == ("reply", LAST, Done.PASSED, None)
 
 
 def test_what_cannot_be_read_ends_its_connection_and_is_a_problem(broker: Broker) -> None:
