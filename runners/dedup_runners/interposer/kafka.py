@@ -136,8 +136,10 @@ class KafkaDialogue:
         message = schemas.read(api.reply, asked.version, raw, REPLY_AT, header_tags=flexible)
         frame = self._described(frame, asked.api_key, message)
         if has_addresses:
-            body = schemas.spliced(raw, message, addresses.inside, flexible=flexible)[LENGTH_BYTES:]
-            frame = frame._replace(raw=len(body).to_bytes(LENGTH_BYTES, "big") + body)
+            new = schemas.spliced(raw, message, addresses.inside, flexible=flexible)
+            if new is not raw:  # a Fetch without an address is not copied
+                body = new[LENGTH_BYTES:]
+                frame = frame._replace(raw=len(body).to_bytes(LENGTH_BYTES, "big") + body)
         return frame
 
     def _refuse(self, key: int) -> None:
