@@ -10,7 +10,7 @@ from tests.lab.conftest import Command, one_line
 from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.experiment.endpoints import Security
+from dedup.experiment.endpoints import Broker, Endpoints, Security
 from dedup_lab.checks import _creating, access_by, addresses
 
 
@@ -84,6 +84,21 @@ def test_a_broker_that_does_not_let_us_in_is_not_asked_again_and_the_password_is
     assert said.code == 4
     assert "Authentication failed" in one_line(said) and "TLS, SCRAM-SHA-512" in one_line(said)
     assert "hunter2" not in one_line(said)
+
+
+def test_a_broker_that_advertises_what_cannot_be_reached_is_named(
+    dedup: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as gone:
+        ports = [each.getsockname()[1] for each in (there, gone)]
+        gone.close()
+        brokers = [Broker(id=str(id), host="127.0.0.1", client_port=port) for id, port in enumerate(ports)]
+        found = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
+        monkeypatch.setattr("dedup_lab.checks.discovered", lambda asked, timeout_s: found)
+        said = dedup("check", f"kafka://127.0.0.1:{ports[0]}")
+    assert said.code == 4
+    assert one_line(said).startswith(f"error broker 1, 127.0.0.1:{ports[1]}: got ")
+    assert "advertised.listeners" in one_line(said)
 
 
 def test_a_folder_that_is_there_is_not_written_to(dedup: Command, tmp_path: Path) -> None:
