@@ -188,19 +188,21 @@ def test_who_is_not_known_is_told_so(system: Endpoints, tmp_path: Path, capfd: p
     assert len(said.splitlines()) == 1 and "Secret" in said, said
 
 
-def test_a_kafka_behind_tls_and_a_log_in_is_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with guarded_kafka(tmp_path) as system:
-        access, kept = system.security, tmp_path / "kept"
-        options = ["--ca", access.ca, "--sasl", access.sasl, "--login", access.login, "--out", kept, "--json"]
-        command = ["dedup", "check", f"kafka://{system.client_bootstrap}", *map(str, options)]
-        with patch("sys.argv", command), pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capfd.readouterr()
-        assert ended.value.code == 0, said.err
-        halves = json.loads(said.out)["halves"]
-        assert [len(half["losses"]) for half in halves] == [10, 10]
-        assert halves[0]["counts"]["values_with_duplicates"] > 0 == halves[1]["counts"]["values_with_duplicates"]
-        apis = pq.read_table(next(kept.rglob("conversation.parquet")))["api"].to_pylist()
-        assert {"SaslHandshake", "SaslAuthenticate", "Produce"} <= set(apis)
-        recorded = said.out.encode() + b"".join(path.read_bytes() for path in kept.rglob("*") if path.is_file())
-        assert not [secret for secret in secrets_of(system) if secret.encode() in recorded]
+@pytest.mark.parametrize("system", ["kafka"], indirect=True)
+def test_a_kafka_behind_tls_and_a_log_in_is_checked(
+    system: Endpoints, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    access, kept = system.security, tmp_path / "kept"
+    options = ["--ca", access.ca, "--sasl", access.sasl, "--login", access.login, "--out", kept, "--json"]
+    command = ["dedup", "check", f"kafka://{system.client_bootstrap}", *map(str, options)]
+    with patch("sys.argv", command), pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capfd.readouterr()
+    assert ended.value.code == 0, said.err
+    halves = json.loads(said.out)["halves"]
+    assert [len(half["losses"]) for half in halves] == [10, 10]
+    assert halves[0]["counts"]["values_with_duplicates"] > 0 == halves[1]["counts"]["values_with_duplicates"]
+    apis = pq.read_table(next(kept.rglob("conversation.parquet")))["api"].to_pylist()
+    assert {"SaslHandshake", "SaslAuthenticate", "Produce"} <= set(apis)
+    recorded = said.out.encode() + b"".join(path.read_bytes() for path in kept.rglob("*") if path.is_file())
+    assert not [secret for secret in secrets_of(system) if secret.encode() in recorded]
