@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -26,7 +26,9 @@ from dedup.judgement import schemas
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.schemas import Document
 from dedup.process import machines
+from dedup_lab.commands.check import check
 from dedup_lab.terminal import streams
+from dedup_lab.terminal.consoles import console as _console
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -59,8 +61,6 @@ class Output(StrEnum):
     TEXT = "text"
     JSON = "json"
 
-
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
 
@@ -180,71 +180,7 @@ def verify(
     raise typer.Exit(ask([place(path) for path in paths], as_json=output is Format.JSON, console=_console()))
 
 
-Login = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
-        show_default=False,
-    ),
-]
-
-
-@app.command()
-def check(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL",
-            help="kafka://HOST:PORT, or several brokers: kafka://HOST:PORT,HOST:PORT.",
-            show_default=False,
-        ),
-    ],
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
-    ] = False,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
-    ] = None,
-    sasl: Annotated[Mechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
-    login: Login = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Keep both histories there, with every request and reply (conversation.parquet).",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Check whether your own broker deduplicates: in half a minute, without Java, an experiment file or a cluster.
-
-        dedup check kafka://localhost:9092
-        dedup check kafka://HOST:9093 --ca ca.crt --sasl SCRAM-SHA-512 --login FOLDER
-
-    A producer sends 100 messages through a proxy that understands Kafka. Ten
-    times the proxy waits until the broker has stored a message and answers,
-    and closes the connection instead of passing the answer on. The producer
-    cannot know that its message is stored, and sends it again. This is done
-    without idempotence (the control: the broker must store copies, or the loss
-    proved nothing), then with it (the broker must recognise what it has).
-
-        pass          the control has copies; with idempotence nothing is
-                      stored twice, lost or out of order
-        fail          with idempotence something is
-        inconclusive  nothing is proven: the control has no copies, or not all
-                      ten answers could be lost
-
-    Two topics named dedup-check-* are made, and removed at the end, also after
-    Ctrl-C. The broker must let this client create, write, read and delete them.
-    Nothing else on it is touched.
-    """
-    from dedup_lab import checks
-
-    access = checks.access_by(tls, ca, sasl, login)
-    raise typer.Exit(checks.check(url, access, out=out, as_json=as_json, console=_console()))
+app.command()(check)
 
 
 @app.command()
@@ -473,17 +409,6 @@ def list_clients() -> None:
     for client in CLIENTS.values():
         table.add_row(client.library, products(client), client.words, ", ".join(sorted(client.allowed)))
     _console(stderr=False).print(table)
-
-
-class _Console(Console):
-    """A console that stops printing when its pipe is closed: the exit code must still be the verdict's."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-
-
-def _console(*, stderr: bool = True) -> Console:
-    return _Console(stderr=stderr, highlight=False)
 
 
 def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
