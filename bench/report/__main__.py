@@ -64,9 +64,9 @@ def main() -> int:
     parser.add_argument("--messages", type=lambda text: int(float(text)), default=MESSAGES)
     asked = parser.parse_args()
     folder = made(asked.runs // VARIANTS, asked.messages)
-    begun = time.monotonic()
+    began = time.monotonic()
     subprocess.run([sys.executable, "-m", "dedup_lab.cli", "report", str(folder)], check=True)  # its verdict is pass
-    seconds, size = time.monotonic() - begun, (folder / PAGE).stat().st_size
+    seconds, size = time.monotonic() - began, (folder / PAGE).stat().st_size
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
     print(f"{asked.runs} runs of {asked.messages:,}: {seconds:.1f} s, {size / 1e6:.2f} MB, {peak} MiB at most")
     return int(seconds > MOST_SECONDS or size > MOST_BYTES)

@@ -222,13 +222,13 @@ def _content(path: Place) -> bytes | None:
 
 def _no_summary(where: Place) -> DedupError:
     names = {PurePosixPath(name).parts[0] for name in below(where)}
-    begun = bool(names & {EXPERIMENT, STATE, RUNS})
+    is_unfinished = bool(names & {EXPERIMENT, STATE, RUNS})
     return EvidenceError(
         where=str(where),
-        got="an experiment without a summary.json: it is unfinished" if begun else "no result of an experiment",
+        got="an experiment without a summary.json: it is unfinished" if is_unfinished else "no result of an experiment",
         rule="summary.json is written when all runs of an experiment are judged",
         todo="wait for its end, or finish it: dedup run … --resume"
-        if begun
+        if is_unfinished
         else "give the folder or prefix that holds summary.json; --trend also takes one that holds several results",
     )
 

@@ -67,17 +67,17 @@ class Memory:
 
         Their versions are those of the first time.
         """
-        held: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
+        held: dict[str, list[tuple[str, str]]] = {}
         for key, value in sorted(self.read().items()):
             if kind := PLURALS.get(base64.b64decode(key).decode().split("/")[-3]):
-                held[kind].append((key, value))
+                held.setdefault(kind, []).append((key, value))
         for kind, values in held.items():
             here = (kind, blake2b(repr(values).encode()).hexdigest())
-            if values and here not in self._lists:
+            if here not in self._lists:
                 if len(self._lists) >= MOST_LISTS:
                     self._lists.clear()
                 self._lists[here] = asked(kind)
-            yield from ((kind, made) for made in (self._lists[here] if values else ()))
+            yield from ((kind, made) for made in self._lists[here])
 
     def put_back(self, kept: Kept) -> None:
         """All at once."""

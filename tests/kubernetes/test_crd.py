@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, known
 from testbed.specs import changed
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong_specs import EXAMPLES, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.experiment.spec import parse
 from dedup_operator.schema import crd
@@ -26,8 +26,6 @@ from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.smoke]
 
-ROOT: Final = Path(__file__).parents[2] / "examples"
-EXAMPLES: Final = sorted(path for path in ROOT.rglob("*.yaml") if path.parent != ROOT / "ci")
 WAIT_S: Final = 120
 NAMESPACE: Final = f"dedup-test-{uuid4().hex[:8]}"
 NAMESPACES: Final = "/api/v1/namespaces"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pydantic import Field
 from testbed.specs import changed
-from tests.operator.wrong_specs import REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong_specs import EXAMPLES, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS, Client
@@ -30,8 +30,6 @@ from dedup_operator.statuses import Judgement, Sums
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA: Final = crd.schema()
-PIPELINES: Final = ROOT / "examples" / "ci"
-EXAMPLES: Final = sorted(path for path in (ROOT / "examples").rglob("*.yaml") if path.parent != PIPELINES)
 
 Node = tuple[str, Mapping[str, Any]]
 

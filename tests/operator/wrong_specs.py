@@ -5,12 +5,17 @@ the other refuses. So every wrong spec here is put to both: to the models by tes
 server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to both as well.
 """
 
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from testbed.specs import ABSENT, changed
 
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.deployments import PLAIN_RULE, TOKEN_RULE
+
+_PUBLISHED: Final = Path(__file__).parents[2] / "examples"
+EXAMPLES: Final = sorted(path for path in _PUBLISHED.rglob("*.yaml") if path.parent != _PUBLISHED / "ci")
+"""The published experiments, which both doors accept. Below `ci` are pipelines that run one."""
 
 
 class Wrong(NamedTuple):

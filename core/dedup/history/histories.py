@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
@@ -150,14 +151,15 @@ def ends_of(folder: Place) -> list[int]:
     with reached(folder):
         try:
             with parquet(folder / "clock.parquet") as file:
-                rows = file.read(columns=CLOCK.names).cast(CLOCK).to_pylist()
+                rows = file.read(columns=CLOCK.names).cast(CLOCK)
         except (FileNotFoundError, NotADirectoryError, pa.ArrowException, ValueError):
             return []
         except OSError as error:
             if in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError)):
                 raise
             return []
-    return [row["monotonic_ns"] for row in rows if row["kind"] == CLOCK_ACKNOWLEDGED]
+    found: list[int] = rows.filter(pc.equal(rows["kind"], CLOCK_ACKNOWLEDGED))["monotonic_ns"].to_pylist()
+    return found
 
 
 def damages(folder: Place, manifest: Manifest) -> list[str]:

@@ -13,7 +13,7 @@ Speed is a ratio with an interval, and no claim rests on it: it depends on the m
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from statistics import median
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -23,12 +23,10 @@ from dedup.experiment.spec import Expectation
 from dedup.judgement.conditions import Difference, Result, Side, check_comparable, differences, notes, sides_of
 from dedup.judgement.counts import COPIES, LOSS, Counts
 from dedup.judgement.paces import Pace
+from dedup.judgement.selfchecks import BACKWARD
 from dedup.judgement.summaries import GroupRow, RunRow
 from dedup.judgement.verdicts import PRECEDENCE, Verdict, is_treatment
 from dedup.wire.manifests import Record
-
-ORDER: Final = ("jump_backward", "duplicate_jump_backward")
-"""The counts of messages that were read after a later one."""
 
 
 class Rate(Record):
@@ -272,10 +270,10 @@ def _row(side: Side, group: GroupRow) -> Row:
         failed=_rate(runs, _failed),
         with_copies=_rate(runs, _with_copies),
         with_losses=_rate(runs, lambda run: _count(run, LOSS) > 0),
-        out_of_order=_rate(runs, lambda run: _count(run, *ORDER) > 0),
+        out_of_order=_rate(runs, lambda run: _count(run, *BACKWARD) > 0),
         copies=sum(_count(run, "extra_copies") for run in runs),
         lost=sum(_count(run, LOSS) for run in runs),
-        jumps_back=sum(_count(run, *ORDER) for run in runs),
+        jumps_back=sum(_count(run, *BACKWARD) for run in runs),
         acknowledged_per_second=median(rates) if rates else None,
         longest_pause_s=median(pauses) if pauses else None,
         verdict=group.verdict,

@@ -2,7 +2,7 @@
 
 They are derived from the models that write these files, so that they cannot say anything else. A key with a default may
 be absent: an older dedup may not have written it. An unknown key is refused, as the models refuse it. The folder
-`schemas/` of the repository holds them for whoever has no dedup; `make schemas` writes them again.
+`schemas/` of the repository holds them, for readers without dedup; `make schemas` writes them again.
 """
 
 import json

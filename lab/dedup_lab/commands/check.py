@@ -1,13 +1,13 @@
 """The command `dedup check`: what it takes, and the help that teaches it."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from dedup.experiment.deployments import SaslMechanism
 from dedup_lab.terminal.consoles import console
 
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Login = Annotated[
     Path | None,
     typer.Option(
@@ -34,7 +34,7 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
     ] = None,
-    sasl: Annotated[Mechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
     login: Login = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[

@@ -62,7 +62,7 @@ class Part(NamedTuple):
 class Frame(NamedTuple):
     """One frame, described. `raw` is what must be passed on: the bytes that came, but for rewritten addresses.
 
-    `key` is what a request and its reply share (Kafka: the correlation id); None for what nobody asked for.
+    `key` is what a request and its reply share (Kafka: the correlation id); None: it answers no request.
     A reply has the `api` and `version` of its request. `answered`: whether a request gets a reply.
     `secret`: it carries authentication; nothing of it but its header is ever written down.
     """

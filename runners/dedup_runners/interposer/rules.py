@@ -27,7 +27,7 @@ class Act(StrEnum):
     LOSE_REPLY = "lose_reply"
     """The broker's reply is awaited and recorded; then both sides are closed, and the reply is not passed on."""
     STALL_REQUEST = "stall_request"
-    """The request, and all that comes behind it on that connection, waits; then it is passed on, whoever has left."""
+    """The request, and all behind it on that connection, waits; then it is passed on, even if the client has left."""
     STALL_REPLY = "stall_reply"
     """The same for the reply."""
 
