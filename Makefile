@@ -12,6 +12,8 @@ INTENDED := $(PYTHON) -m testbed.cluster.packages
 
 # How many minutes a share of the slow tests and the tests of the last change may take together.
 MINUTES ?= 40
+# After how many minutes no test begins any more, on a machine slower than the one that timed them (0: no bound).
+LAST_START ?= 0
 
 # How large the demonstration is: runs of each variant on each system, and messages a run.
 RUNS ?= 2
@@ -37,14 +39,14 @@ demo: setup ## Kafka and Pulsar, with and without deduplication, while their con
 
 test: setup $(if $(ROOM),,lint) ## Lint, every fast or long test, and of the slow ones one of a kind (ROOM=core: its fast tests alone)
 	$(if $(ROOM),,@$(INTENDED))
-	$(PYTEST) $(TWO_PROCESSES) $(if $(ROOM),tests/$(ROOM) --tier fast,--tier quick)
+	$(PYTEST) $(TWO_PROCESSES) $(if $(ROOM),tests/$(ROOM) --tier fast,--tier quick) --last-start $(LAST_START)
 
 test-fast: setup ## The tests of less than a second, that need no brokers, no Spark and no Kubernetes
 	$(PYTEST) $(TWO_PROCESSES) --tier fast
 
 test-share: setup ## After `make test`: a fifth of the slow tests, and those of the last change as far as MINUTES go
 	@$(INTENDED)
-	$(PYTEST) $(TWO_PROCESSES) --tier share --minutes $(MINUTES)
+	$(PYTEST) $(TWO_PROCESSES) --tier share --minutes $(MINUTES) --last-start $(LAST_START)
 
 test-all: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others (an hour)
 	@$(INTENDED)

@@ -6,6 +6,7 @@ the command line left tests out or they are of another tier (tests/tiers.py).
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from functools import cache
@@ -75,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "which tests are run (tests/tiers.py)")
     group.addoption("--tier", choices=["fast", "quick", "share", "all"], default="all")
     group.addoption("--minutes", type=float, default=0.0, help="what a share and the tests of a change may take")
+    group.addoption("--last-start", type=float, default=0.0, help="minutes after which no test begins; 0: no bound")
     group.addoption("--store-durations", action="store_true", help="write what each slow test took")
 
 
@@ -93,6 +95,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.path.name.endswith(OF_CLUSTERS))
+
+
+BEGAN_S: Final = pytest.StashKey[float]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGAN_S] = time.monotonic()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a machine slower than the one that timed the tests they end in time; the closing lines say what is missing."""
+    minutes = float(item.config.getoption("--last-start"))
+    if minutes and time.monotonic() - item.config.stash[BEGAN_S] > minutes * 60:
+        pytest.skip(f"the {minutes:g} minutes in which a test may begin were over")
 
 
 LEFT_OUT: Final = pytest.StashKey[dict[str, str]]()

@@ -55,3 +55,9 @@ def test_what_a_missing_java_keeps_from_running_is_said(tmp_path: Path) -> None:
 
 def test_what_the_command_line_left_out_is_said(tmp_path: Path) -> None:
     assert "not run here: 1 test: left out by the command line" in closing_lines(tmp_path, "-m", "not live")
+
+
+def test_what_did_not_begin_in_time_is_said(tmp_path: Path) -> None:
+    late = "not run here: 3 tests: the 1e-09 minutes in which a test may begin were over"
+    assert late in closing_lines(tmp_path, "--last-start", "1e-9")
+    assert late not in closing_lines(tmp_path, "--last-start", "60")

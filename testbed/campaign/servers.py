@@ -6,7 +6,7 @@ half as many requests are answered a second.
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -20,21 +20,33 @@ from testbed.campaign.grounds import OURS
 from testbed.cluster import control_plane
 from testbed.played import PlayedCluster, new_namespace, playing
 
-EVERYTHING: Final = {"key": "/registry/", "range_end": "/registry0"}
+EVERYTHING: Final = ("/registry/", "/registry0")
 NO_CACHES: Final = ("--watch-cache=false",)
 TIMEOUT_S: Final = 30.0
 KINDS: Final = (*OURS, "Pod")
 PLURALS: Final = {PLACES[kind][1]: kind for kind in KINDS}
+CUSTOM: Final = ("SparkApplication", "DedupExperiment")
+"""The kinds that have a definition: etcd's keys name their group, too."""
+FOLDERS: Final = (
+    *(f"/registry/{PLACES[kind][1]}" for kind in KINDS if kind not in CUSTOM),
+    *(f"/registry/{PLACES[kind][0].split('/')[2]}/{PLACES[kind][1]}" for kind in CUSTOM),
+)
+"""Where etcd keeps the objects of each kind."""
 MOST_LISTS: Final = 2_000
 Kept = Mapping[str, str]
 """Keys and values, in base64."""
 
 
 class Memory:
-    """What etcd holds of one namespace. It is asked by its JSON gateway, at the socket of its clients."""
+    """What etcd holds of one namespace. It is asked by its JSON gateway, at the socket of its clients.
+
+    Only the namespace's own keys are read, not those of all others: where they are is known of each kind. `check` sees
+    whether that is all.
+    """
 
     def __init__(self, socket: Path, namespace: str) -> None:
         self.namespace = namespace
+        self._ranges = [(f"{folder}/{namespace}/", f"{folder}/{namespace}0") for folder in FOLDERS]
         self._http = httpx.Client(
             base_url="http://etcd/v3/kv/", transport=httpx.HTTPTransport(uds=str(socket)), timeout=TIMEOUT_S
         )
@@ -44,16 +56,21 @@ class Memory:
         """Of each kind, by a digest of what etcd held of it, the objects."""
 
     def close(self) -> None:
-        self._http.close()
+        """Raises AssertionError like `check`."""
+        try:
+            self.check()
+        finally:
+            self._http.close()
+
+    def check(self) -> None:
+        """AssertionError if etcd holds more of the namespace than `read` sees: that would never be reset."""
+        place = f"/{self.namespace}/"
+        every = {key for key in self._revisions([EVERYTHING]) if place in base64.b64decode(key).decode()}
+        unseen = sorted(base64.b64decode(key).decode() for key in every - self.read().keys())
+        assert not unseen, f"etcd holds more than is reset: {unseen}"
 
     def read(self) -> Kept:
-        asked = {key: _coded(text) for key, text in EVERYTHING.items()}
-        place = f"/{self.namespace}/"
-        there = {
-            each["key"]: each["mod_revision"]
-            for each in self._ask("range", {**asked, "keys_only": True})["kvs"]
-            if place in base64.b64decode(each["key"]).decode()
-        }
+        there = self._revisions(self._ranges)
         unread = [key for key, revision in there.items() if self._known.get(key, ("", ""))[0] != revision]
         if unread:
             found = self._ask("txn", {"success": [{"request_range": {"key": key}} for key in unread]})
@@ -89,6 +106,15 @@ class Memory:
             revision = self._ask("txn", {"success": [*gone, *puts]})["header"]["revision"]
             self._known |= {key: (revision, value) for key, value in changed.items()}
 
+    def _revisions(self, ranges: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Of each key in these ranges the revision that wrote it last."""
+        asked = [
+            {"request_range": {"key": _coded(first), "range_end": _coded(end), "keys_only": True}}
+            for first, end in ranges
+        ]
+        found = [answer["response_range"] for answer in self._ask("txn", {"success": asked})["responses"]]
+        return {each["key"]: each["mod_revision"] for kvs in found for each in kvs.get("kvs", ())}
+
     def _ask(self, what: str, body: Object) -> Any:
         answer = self._http.post(what, json=body)
         answer.raise_for_status()
@@ -110,6 +136,7 @@ class Server(PlayedCluster):
     def fork(self) -> "Server":
         """Of what is, what it is now, to be kept; of what was kept, the same again: there is one present only."""
         if self._kept is None:
+            self._memory.check()
             return Server(self.client, self._memory, self._memory.read())
         self._memory.put_back(self._kept)
         return Server(self.client, self._memory)

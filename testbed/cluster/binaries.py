@@ -169,24 +169,30 @@ def build(programs: Sequence[Program], target: Path) -> None:
 
 def _go_build(programs: Sequence[Program], flags: Sequence[str], folder: str) -> None:
     packages = [program.package for program in programs]
-    done = subprocess.run(
-        [go(), "build", *flags, "-o", f"{folder}/", *packages],
-        cwd=TOOLS / programs[0].tool,
-        # A compiler that collects its garbage less often takes 5 % less time, and some more memory.
-        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOGC": "400"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_TIMEOUT_S,
-    )
-    if done.returncode != 0:
-        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise EnvironmentError_(
-            where=f"go build {' '.join(packages)}",
-            got=said[:300],
-            rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
-            todo="check `go version`, the network, `go env GOPROXY` and the disk, then run again",
+    try:
+        done = subprocess.run(
+            [go(), "build", *flags, "-o", f"{folder}/", *packages],
+            cwd=TOOLS / programs[0].tool,
+            # A compiler that collects its garbage less often takes 5 % less time, and some more memory.
+            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOGC": "400"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_S,
         )
+    except subprocess.TimeoutExpired:
+        raise _not_built(programs, f"no end after {BUILD_TIMEOUT_S:g} s") from None
+    if done.returncode != 0:
+        raise _not_built(programs, (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1])
+
+
+def _not_built(programs: Sequence[Program], got: str) -> EnvironmentError_:
+    return EnvironmentError_(
+        where=f"go build {' '.join(program.package for program in programs)}",
+        got=got[:300],
+        rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
+        todo="check `go version`, the network, `go env GOPROXY`, the disk and the load, then run again",
+    )
 
 
 def _built_name(package: str) -> str:

@@ -87,6 +87,14 @@ def test_a_build_that_fails_leaves_nothing_and_gives_gos_own_words(fake_go: Fake
     assert binaries.find(ETCD).exists(), "the next attempt is as good as the first"
 
 
+def test_a_build_without_an_end_is_said_in_words(fake_go: FakeGo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "BUILD_TIMEOUT_S", 0.2)
+    fake_go.then("while :; do :; done")
+    with pytest.raises(EnvironmentError_, match=r"go build go\.etcd\.io.*got no end after 0\.2 s; "):
+        binaries.find(ETCD)
+    assert [path.name for path in ETCD.path.parent.iterdir()] == [".lock"]
+
+
 def test_who_needs_a_program_that_is_being_built_waits_for_it(fake_go: FakeGo, tmp_path: Path) -> None:
     """The first build goes on until the second has been asked for."""
     fake_go.then(f'until [ -e "{tmp_path}/asked" ]; do :; done')
