@@ -30,6 +30,7 @@ CUSTOM: Final = ("SparkApplication", "DedupExperiment")
 FOLDERS: Final = (
     *(f"/registry/{PLACES[kind][1]}" for kind in KINDS if kind not in CUSTOM),
     *(f"/registry/{PLACES[kind][0].split('/')[2]}/{PLACES[kind][1]}" for kind in CUSTOM),
+    "/registry/events",
 )
 """Where etcd keeps the objects of each kind."""
 MOST_LISTS: Final = 2_000
