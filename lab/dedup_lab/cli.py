@@ -239,24 +239,33 @@ def results(
         typer.Option(metavar="FOLDER", help="Fetch the results from S3 into this folder.", show_default=False),
     ] = None,
     histories: Annotated[bool, typer.Option("--histories", help="With --output: the histories too.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show how far it is in the cluster, and wait for its end.")
+    ] = False,
 ) -> None:
     """Show the result of an experiment, here or in a cluster, and fetch a cluster's artifacts.
 
     The exit code is the verdict's; without a verdict yet it is 3, or 4 if the experiment cannot go on.
 
         dedup results results/kafka-kill-tcp-20261121-120000
-        dedup results kafka-kill-tcp --namespace lab
+        dedup results kafka-kill-tcp --namespace lab --follow
         dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories
 
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
     from dedup_lab.cluster import access as clusters
-    from dedup_lab.cluster import resources
+    from dedup_lab.cluster import following, resources
     from dedup_lab.results import Results, is_local
     from dedup_lab.terminal import reports
 
     if is_local(name):
-        of_clusters = {"--namespace": namespace, "--context": context, "--kubeconfig": kubeconfig, "--output": output}
+        of_clusters = {
+            "--namespace": namespace,
+            "--context": context,
+            "--kubeconfig": kubeconfig,
+            "--output": output,
+            "--follow": follow or None,
+        }
         if given := [option for option, value in of_clusters.items() if value is not None]:
             raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
         here = Results(Path(name))
@@ -265,7 +274,9 @@ def results(
     if histories and output is None:
         raise typer.BadParameter("needs --output", param_hint="--histories")
     cluster = clusters.connected(kubeconfig, context, namespace)
-    ask = partial(resources.results, cluster, name, as_json=output_format is Output.JSON)
+    as_json = output_format is Output.JSON
+    wait = partial(following.follow, console=_console(stderr=as_json)) if follow else None
+    ask = partial(resources.results, cluster, name, as_json=as_json, follow=wait)
     raise typer.Exit(ask(output=output, histories=histories, console=_console(stderr=False)))
 
 

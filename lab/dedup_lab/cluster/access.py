@@ -29,6 +29,10 @@ class Answered(Exception):
         self.status, self.words = status, words
 
 
+class Unanswered(EnvironmentError_):
+    """The API server did not answer, or said that it cannot now: it may later."""
+
+
 class Cluster(Protocol):
     """Requests to a cluster. `path` is the API server's; raises Answered if it refuses."""
 
@@ -82,8 +86,8 @@ class LiveCluster:
             raise Answered(int(answer.status), _words(answer.read() or b""))
         return answer
 
-    def _lost(self, error: Exception) -> EnvironmentError_:
-        return EnvironmentError_(
+    def _lost(self, error: Exception) -> Unanswered:
+        return Unanswered(
             where=str(self._client.configuration.host),
             got=str(error) or type(error).__name__,
             rule="the cluster's API server must answer",
@@ -169,6 +173,13 @@ def refused(answer: Answered, where: str, what: str) -> DedupError:
                 got=answer.words,
                 rule=f"you need the right to read {what} there",
                 todo="ask for the role view in that namespace, or choose another --context",
+            )
+        case 429 | 500 | 502 | 503 | 504:
+            return Unanswered(
+                where=where,
+                got=str(answer),
+                rule="the API server must answer the request",
+                todo="try again later, then ask its administrator",
             )
         case _:
             return PlatformError(

@@ -37,20 +37,24 @@ def results(
     output: Path | None,
     histories: bool,
     console: Console,
+    follow: Callable[[Cluster, str], None] | None = None,
     at: Callable[[str], Place] = place,
 ) -> int:
     """Print the result of the experiment; fetch its artifacts into `output`, which must be empty or new.
 
-    The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `at` gives the
-    place that a URI names.
+    The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `follow` waits
+    for the end first, and shows how far it is. `at` gives the place that a URI names.
     """
+    if output is not None:
+        check_own(output, "--output")
+    if follow is not None:
+        follow(cluster, name)
     found = result_of(experiment_of(cluster, name))
     if as_json:
         print(json.dumps(found, indent=1))
     else:
         show(found, console)
     if output is not None:
-        check_own(output, "--output")
         fetched = fetch_into(output, at(uri_of(found)), histories=histories)
         if not as_json:
             console.print(f"files fetched into {escape(str(output))}: {fetched}", soft_wrap=True)
