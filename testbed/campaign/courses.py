@@ -225,8 +225,8 @@ class Course:
 def fingerprint(course: Course) -> Any:
     """All that the rest of a course depends on, and its effects so far: two courses with the same end the same way.
 
-    Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), and the
-    attempts of runs that are over, which the operator never looks at again.
+    Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), events, which
+    the operator writes and never reads, and the attempts of runs that are over, which it never looks at again.
     """
     cluster = course.world.cluster
     assert isinstance(cluster, Forks)
@@ -235,6 +235,7 @@ def fingerprint(course: Course) -> Any:
     status = dict(live.get("status") or {})
     state = dict(status.pop("state", {}))
     state.pop("sinceUnixS", None)
+    status.pop("requestedAt", None)
     conditions = [{k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.pop("conditions", [])]
     others: Counter[Any] = Counter()
     for (kind, namespace, name), made in objects.items():
@@ -244,7 +245,7 @@ def fingerprint(course: Course) -> Any:
             of = objects.get(("Job", namespace, labels["batch.kubernetes.io/job-name"]))
             if of is None or ended(of):
                 continue
-        if kind == "DedupExperiment" or (kind == "ConfigMap" and component == "run"):
+        if kind in ("DedupExperiment", "Event") or (kind == "ConfigMap" and component == "run"):
             continue
         over = kind == "Job" and ended(made)
         run = (made["metadata"].get("annotations") or {}).get("dedup.dev/run")
