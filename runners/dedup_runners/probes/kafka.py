@@ -315,7 +315,7 @@ PROBES: Final[tuple[Probe[Topic], ...]] = (
             claim=STORED,
             source="KAFKA-15591",
             expected={(1, 0): refused(UNKNOWN), (2, 5): STORED, (4, 5): refused(OUT_OF_ORDER)},
-            note="accepted from Kafka 2.5 to 4.4: a batch that overtakes the first one is stored, and the first is lost",
+            note="accepted from Kafka 2.5 to 4.4: a batch that overtakes the first is stored, and the first is lost",
         ),
         _empty,
     ),
