@@ -7,6 +7,7 @@ result is printed: the table is the answer, and goes to standard output.
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
@@ -82,6 +83,7 @@ def probed(endpoints: Endpoints, url: str, note: Note = lambda _: None) -> Probe
     """Try each rule on these brokers. Whatever was made for it is removed at the end."""
     kind, probes, began = KINDS[endpoints.system], probes_of(endpoints.system), time.monotonic()
     module, name = kind.brokers
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     rows: list[Row] = []
     with getattr(importlib.import_module(module), name)(endpoints) as brokers:
         typed: Brokers[Any] = brokers
@@ -91,5 +93,10 @@ def probed(endpoints: Endpoints, url: str, note: Note = lambda _: None) -> Probe
             rows.append(row)
             note(f"{len(rows)} of {len(probes)}: {row.name}")
     return Probed(
-        url=url, product=kind.product, version=words, rows=tuple(rows), seconds=round(time.monotonic() - began, 1)
+        url=url,
+        asked=now,
+        product=kind.product,
+        version=words,
+        rows=tuple(rows),
+        seconds=round(time.monotonic() - began, 1),
     )

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.experiment.deployments import PLAIN_RULE, SaslMechanism
+from dedup.experiment.deployments import PLAIN_RULE, TOKEN_RULE, SaslMechanism
 from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners.admins.discoveries import discovered
@@ -87,6 +87,8 @@ def access_by(
         raise _option("--sasl", "PLAIN without --tls or --ca", PLAIN_RULE, "use TLS or a SCRAM mechanism")
     if token is not None and not token.is_file():
         raise _option("--token", str(token), "it is a file with a token", "name one")
+    if token is not None and ca is None:
+        raise _option("--token", "one without --tls or --ca", TOKEN_RULE, "use TLS")
     return Security(
         ca=ca and ca.absolute(), sasl=sasl, login=login and login.absolute(), token=token and token.absolute()
     )
@@ -129,6 +131,8 @@ def pulsar_at(given: Sequence[Address], access: Security, admin: str | None) -> 
     if parts.scheme not in ADMIN_PORTS or not parts.hostname or "@" in parts.netloc:
         got = "a URL with a user in it" if "@" in parts.netloc else url
         raise _option("--admin", got, "it is Pulsar's admin interface, http://HOST:PORT or https://…", "name it")
+    if access.token is not None and parts.scheme != "https":
+        raise _option("--admin", url, TOKEN_RULE, "give its https:// address")
     clients = f"pulsar{'' if access.ca is None else '+ssl'}://{','.join(map(str, given))}"
     asked = Endpoints(
         system="pulsar",

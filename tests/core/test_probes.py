@@ -56,7 +56,7 @@ def test_what_could_not_be_tried_agrees_with_nothing() -> None:
 
 
 def probed(*rows: Row) -> Probed:
-    return Probed(url="kafka://h:1", product="Kafka", version="4.3", rows=rows, seconds=1)
+    return Probed(url="kafka://h:1", asked="2026-11-25T08:00:00Z", product="Kafka", version="4.3", rows=rows, seconds=1)
 
 
 def test_exit_codes() -> None:

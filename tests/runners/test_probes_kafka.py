@@ -1,13 +1,18 @@
 """Kafka's probes against brokers of a few lines: one that does what Kafka 4.3 does, and some that do otherwise."""
 
+import socket
+import struct
+import threading
 from dataclasses import dataclass, field, replace
 
+import pytest
 from kafka.record import MemoryRecords
 
+from dedup.experiment.endpoints import OPEN
 from dedup.judgement.probes import ACKNOWLEDGED, KNOWN, Row, Seen, Verdict, Version, row
 from dedup_runners.probes import NotSeen
 from dedup_runners.probes.kafka import ANONYMOUS, NEVER_ISSUED, PROBES, Answer, Batch, Producer
-from dedup_runners.probes.kafka_topics import LEVELS, encoded, version_of_level
+from dedup_runners.probes.kafka_topics import LEVELS, encoded, level_of, version_of_level
 
 OUT_OF_ORDER, OLD_EPOCH, UNKNOWN, NOT_LEADER = 45, 47, 59, 6
 Place = tuple[int, int]
@@ -146,6 +151,23 @@ def test_a_batch_says_who_wrote_it_and_what() -> None:
     assert [bytes(record.value) for record in found] == [b"message"]
     (anonymous,) = list(MemoryRecords(encoded(Batch(ANONYMOUS, -1, "message"))))
     assert (anonymous.producer_id, anonymous.base_sequence) == (-1, -1)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\x23\0\0\0\0", b"\0\x23"], ids=["none", "of version 0", "cut off"])
+def test_a_broker_that_is_older_than_the_question_has_no_version(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                request = connection.recv(1 << 16)
+                connection.sendall(struct.pack(">i", 4 + len(answer)) + request[8:12] + answer if answer else b"")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert level_of((host, port), OPEN) is None
+        thread.join(10)
 
 
 def test_a_broker_tells_its_version_by_the_metadata_that_it_knows() -> None:

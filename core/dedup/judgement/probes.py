@@ -110,6 +110,7 @@ class Probed(Record):
     """The whole: what was asked, and what came of it."""
 
     url: str
+    asked: str = Field(description="when, in UTC, as ISO 8601")
     product: str
     version: str = Field(description="as far as the brokers tell it")
     rows: tuple[Row, ...]
@@ -165,11 +166,6 @@ def version_of(text: str) -> Version:
     return tuple(numbers)
 
 
-def cell(text: str) -> str:
-    """The text in a cell of a Markdown table."""
-    return text.replace("|", r"\|").replace("\n", " ")
-
-
 def table(rules: Iterable[Rule], results: Mapping[str, Probed]) -> str:
     """The Markdown table "seed's claim against today's version"; `results` by heading, each with its row a rule."""
     heads = ["rule", "tried", "seed's claim", *results]
@@ -179,8 +175,13 @@ def table(rules: Iterable[Rule], results: Mapping[str, Probed]) -> str:
         for probed in results.values():
             found = next((each for each in probed.rows if each.name == rule.name), None)
             cells.append("not asked" if found is None else _seen(found))
-        lines.append("| " + " | ".join(map(cell, cells)) + " |")
+        lines.append("| " + " | ".join(each.replace("|", r"\|") for each in cells) + " |")
     return "\n".join(lines)
+
+
+def reasons(rules: Iterable[Rule]) -> str:
+    """The notes on the rules, as a Markdown list."""
+    return "\n".join(f"- `{rule.name}`: {rule.note}." for rule in rules)
 
 
 def _seen(found: Row) -> str:

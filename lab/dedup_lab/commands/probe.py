@@ -15,15 +15,18 @@ class Format(StrEnum):
     JSON = "json"
 
 
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="kafka://HOST:PORT or pulsar://HOST:PORT; of several brokers HOST:PORT,HOST:PORT.",
+        show_default=False,
+    ),
+]
+
+
 def probe(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL",
-            help="kafka://HOST:PORT or pulsar://HOST:PORT; of several brokers HOST:PORT,HOST:PORT.",
-            show_default=False,
-        ),
-    ],
+    url: Url,
     tls: Tls = False,
     ca: Ca = None,
     sasl: Sasl = None,

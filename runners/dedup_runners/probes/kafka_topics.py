@@ -4,6 +4,7 @@ Requests and batches are kafka-python's, on the admin's own connections (docs/de
 together, or numbered anew on the way, as a client library would do.
 """
 
+import struct
 import sys
 import uuid
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from kafka.record import MemoryRecordsBuilder
 
 from dedup.errors import DedupError, PlatformError
-from dedup.experiment.endpoints import OPEN, Endpoints, Security
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.judgement.probes import Version
-from dedup_runners.admins import ANSWERED_S
+from dedup_runners.admins import ANSWERED_S, NotLetIn
 from dedup_runners.admins.batches import fetch
 from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.views import agreed, end_offset, view
@@ -39,6 +40,8 @@ LEVELS: Final[tuple[tuple[int, Version], ...]] = (
 )
 """The highest `metadata.version` of each Kafka: the only word of a broker that tells its version (MetadataVersion)."""
 NEXT: Final[Version] = (4, 5)
+UNREADABLE: Final = (KafkaError, PlatformError, OSError, ValueError, LookupError, struct.error)
+"""A broker that is older than the question closes the connection, or answers in a form of long ago."""
 Address = tuple[str, int]
 
 
@@ -53,7 +56,7 @@ class KafkaBrokers(Closing):
 
     def version(self) -> tuple[Version, str]:
         """The lowest of all brokers' versions, and all of them in words."""
-        levels = [_level(each, self._security) for each in self._addresses]
+        levels = [level_of(each, self._security) for each in self._addresses]
         versions = [version_of_level(each) for each in levels]
         words = sorted({_words(level, version) for level, version in zip(levels, versions, strict=True)})
         return min(versions), ", ".join(words)
@@ -164,14 +167,15 @@ def _words(level: int | None, version: Version) -> str:
     return f"{numbers} or newer" if version == NEXT else numbers or "unknown"
 
 
-def _level(address: Address, security: Security = OPEN) -> int | None:
+def level_of(address: Address, security: Security) -> int | None:
     """The highest `metadata.version` that the broker knows; None if it is too old, or no Apache Kafka, to say."""
+    request = ApiVersionsRequest(version=3, client_software_name="dedup", client_software_version="probe")
     try:
         with Line(address, security=security) as line:
-            said = line.ask(
-                ApiVersionsRequest(version=3, client_software_name="dedup", client_software_version="probe")
-            )
-    except (KafkaError, PlatformError, ValueError):
+            said = line.ask(request)
+    except NotLetIn:
+        raise
+    except UNREADABLE:
         return None
     return next((each.max_version for each in said.supported_features or () if each.name == FEATURE), None)
 

@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints
@@ -27,7 +27,6 @@ SWITCH: Final = {"first": "on", "second": "on", "off": "off"}
 """The topics of a probe, and whether their namespace deduplicates."""
 ANSWERED_MS: Final = 5000
 NOWHERE: Final = -1
-T = TypeVar("T")
 
 
 class PulsarBrokers(Closing):
@@ -86,7 +85,8 @@ class _Topics:
             self._topics[topic] = self._made(topic)
         settings = {"producer_name": name, "batching_enabled": False, "send_timeout_millis": ANSWERED_MS}
         with self._client() as client:
-            made = _granted(lambda: client.create_producer(self._topics[topic], **settings))
+            with _granted():
+                made = client.create_producer(self._topics[topic], **settings)
             yield _Producer(made)
 
     def stored(self) -> list[str]:
@@ -108,7 +108,7 @@ class _Topics:
         try:
             yield client
         finally:
-            with suppress(Exception):  # pulsar's have no other base; what was seen does not depend on a good-bye
+            with suppress(Exception), _interruptible():  # what was seen does not depend on a good-bye
                 client.close()
 
 
@@ -117,19 +117,22 @@ class _Producer:
         self._producer = producer
 
     def send(self, message: Message) -> bool:
-        sent = _granted(lambda: self._producer.send(message.value.encode(), sequence_id=message.sequence))
+        with _granted():
+            sent = self._producer.send(message.value.encode(), sequence_id=message.sequence)
         return int(sent.ledger_id()) != NOWHERE
 
 
-def _read(client: Any, topic: str) -> Iterator[str]:
+def _read(client: Any, topic: str) -> list[str]:
     """All values of a topic, from its beginning to its end."""
     import pulsar
 
     try:
-        reader = client.create_reader(topic, pulsar.MessageId.earliest)
-        while reader.has_message_available():
-            yield reader.read_next(timeout_millis=ANSWERED_MS).data().decode()
-        reader.close()
+        with _interruptible():
+            reader = client.create_reader(topic, pulsar.MessageId.earliest)
+            found = []
+            while reader.has_message_available():
+                found.append(reader.read_next(timeout_millis=ANSWERED_MS).data().decode())
+            return found
     except Exception as error:
         raise PlatformError(
             where=f"reading {topic}",
@@ -139,9 +142,22 @@ def _read(client: Any, topic: str) -> Iterator[str]:
         ) from None
 
 
-def _granted(ask: Callable[[], T]) -> T:
-    """What the client library returns; Refused with the name of its exception, which is the broker's."""
+@contextmanager
+def _granted() -> Iterator[None]:
+    """What the client library raises is Refused, with the name of its exception, which is the broker's."""
     try:
-        return ask()
+        with _interruptible():
+            yield
     except Exception as error:  # pulsar's exceptions share no base class but Exception
         raise Refused(type(error).__name__) from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """pulsar-client takes Ctrl-C for itself and raises an exception of its own, like any other."""
+    import pulsar
+
+    try:
+        yield
+    except pulsar.Interrupted:
+        raise KeyboardInterrupt from None
