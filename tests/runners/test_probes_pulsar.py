@@ -1,12 +1,20 @@
 """Pulsar's probes against brokers of a few lines: one that does what Pulsar 4.2 does, and some that do otherwise."""
 
+import os
+import signal
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import pytest
+
+from dedup.experiment.endpoints import Endpoints
 from dedup.judgement.probes import Row, Seen, Verdict, row
 from dedup_runners.probes import NotSeen
 from dedup_runners.probes.pulsar import PROBES, Message, Producer, Refused
+from dedup_runners.probes.pulsar_topics import PulsarTopics
 
 TOPICS = ("first", "second", "off")
 
@@ -95,3 +103,33 @@ def test_a_refusal_for_another_reason_is_not_seen() -> None:
     rows = asked(Broker(refuses="Timeout"))
     assert {each.verdict for each in rows.values()} == {Verdict.NOT_SEEN}
     assert "Timeout" in str(rows["gap"].problem)
+
+
+@pytest.fixture
+def _interrupted_by_signals() -> Iterator[None]:
+    """A shell starts background jobs with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupted_by_signals")
+def test_ctrl_c_ends_a_wait_of_the_client_library() -> None:
+    """It takes the signal for itself; what it raises then is no refusal."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        url = f"pulsar://{host}:{port}"
+        endpoints = Endpoints(system="pulsar", client_bootstrap=url, direct_bootstrap=url, brokers=[])
+        topics = PulsarTopics(endpoints, lambda which: f"persistent://public/default/{which}")
+
+        def interrupt() -> None:
+            with silent.accept()[0]:
+                os.kill(os.getpid(), signal.SIGINT)
+                ended.wait(10)
+
+        ended, thread = threading.Event(), threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt), topics.producer("name"):
+            pass
+        ended.set()
+        thread.join(10)

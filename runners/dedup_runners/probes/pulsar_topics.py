@@ -56,7 +56,7 @@ class PulsarBrokers(Closing):
                     self._admin.create_topic(topic, partitions=1, deduplication=switch == "on")
                 return topic
 
-            yield _Topics(self._endpoints, made)
+            yield PulsarTopics(self._endpoints, made)
 
     def close(self) -> None:
         """Remove the namespaces, too."""
@@ -73,7 +73,7 @@ class PulsarBrokers(Closing):
             print(f"{what} may be left: {error}", file=sys.stderr)
 
 
-class _Topics:
+class PulsarTopics:
     """The topics of one probe."""
 
     def __init__(self, endpoints: Endpoints, made: Callable[[str], str]) -> None:
