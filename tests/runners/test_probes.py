@@ -76,6 +76,8 @@ def test_a_topic_that_is_refused_says_what_to_allow() -> None:
         making("topic t"),
     ):
         raise error(PlatformError)
+    with pytest.raises(NotMade, match="creating topic t: got gone;"), making("topic t"):
+        raise ConnectionResetError("gone")
     with pytest.raises(NotLetIn), making("topic t"):
         raise error(NotLetIn)
 

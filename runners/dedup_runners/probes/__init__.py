@@ -40,10 +40,10 @@ def making(what: str) -> Iterator[None]:
         yield
     except NotLetIn:
         raise
-    except PlatformError as error:
+    except (PlatformError, OSError) as error:
         raise NotMade(
             where=f"creating {what}",
-            got=error.got,
+            got=error.got if isinstance(error, PlatformError) else str(error),
             rule=f"probes make topics of their own, named {PREFIX}* (on Pulsar namespaces, too), and remove them",
             todo="allow this client to create, write, read and delete such topics",
         ) from None

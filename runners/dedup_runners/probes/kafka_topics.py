@@ -68,7 +68,8 @@ class KafkaBrokers(Closing):
             try:
                 with making(f"topic {topic}"):
                     self._admin.create_topic(topic, partitions=PARTITIONS, deduplication=True)
-                yield _Topic(topic, self._addresses, self._security, leaving)
+                    made = _Topic(topic, self._addresses, self._security, leaving)
+                yield made
             finally:
                 self._remove(topic)
 
