@@ -78,6 +78,9 @@ tables: setup ## Write the tables of docs/verdicts.md again, from the records of
 	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md
 	mv .verdicts.md docs/verdicts.md
 
+probes: setup ## Ask Kafka and Pulsar, started here, for each rule of `dedup probe`, and write docs/probes.md again (minutes)
+	$(PYTHON) -m dedup_lab.probe_pages docs
+
 schemas: setup ## Write schemas/ again, from the models of the files that other programs read
 	$(PYTHON) -m dedup.judgement.schemas schemas
 
@@ -110,4 +113,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: images image-parts schemas tables test-strimzi lock clean
+.PHONY: images image-parts probes schemas tables test-strimzi lock clean

@@ -7,8 +7,6 @@ The topics are ours, with names of their own, and are removed at the end, howeve
 """
 
 import shutil
-import socket
-import ssl
 import sys
 import tempfile
 import time
@@ -21,7 +19,6 @@ from typing import Final
 from rich.console import Console
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
-from dedup.experiment.deployments import PLAIN_RULE, SaslMechanism
 from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Expectation, Experiment, parse
@@ -32,10 +29,10 @@ from dedup.judgement.verdicts import judge_alone
 from dedup.process import machines
 from dedup_lab.children import Children, OfRun
 from dedup_lab.judging import judge
+from dedup_lab.targets import kafka_at, target, url_of
 from dedup_lab.terminal.checks import show
 from dedup_runners import admins, credentials
 from dedup_runners.admins import Admin
-from dedup_runners.admins.discoveries import discovered
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.chaos.sites.outside import Outside
 from dedup_runners.interposer.conversations import FILE, Conversation, Done
@@ -44,15 +41,12 @@ from dedup_runners.interposer.protocols import Address, Direction
 from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
 
-SCHEME: Final = "kafka://"
-EXAMPLE: Final = "kafka://HOST:9092, or several brokers with commas between them"
+COMMAND: Final = "dedup check"
 PREFIX: Final = "dedup-check-"
 MESSAGES: Final = 100
 STRUCK: Final = tuple(range(5, MESSAGES, 10))
 """The messages whose first reply is lost. So far apart that one loss is over before the next: five are in flight."""
 IN_FLIGHT: Final = 5
-FOUND_S: Final = 10.0
-REACHED_S: Final = 5.0
 RUN: Final = "30s"
 JUDGED_S: Final = 60.0
 
@@ -63,7 +57,7 @@ def check(url: str, access: Security, *, out: Path | None, as_json: bool, consol
     `access`: the brokers' TLS and authentication (`access_by`). `out`: a folder for the histories, which must not exist
     yet; else they are thrown away. A DedupError says in one line what made it impossible.
     """
-    given = addresses(url)
+    given = target(url, COMMAND, ("kafka",)).brokers
     with _folder(out) as folder, console.status("looking for the brokers") as status:
         result = _checked(given, access, folder, status.update).model_copy(update={"folder": out and str(out)})
     if as_json:
@@ -73,56 +67,10 @@ def check(url: str, access: Security, *, out: Path | None, as_json: bool, consol
     return result.verdict.exit_code
 
 
-def access_by(tls: bool, ca: Path | None, sasl: SaslMechanism | None, login: Path | None) -> Security:
-    """The TLS and authentication that the options ask for; SpecificationError if they do not fit together."""
-    if tls and ca is None:
-        known = ssl.get_default_verify_paths().cafile
-        if known is None:
-            raise _option(
-                "--tls", "no list of authorities on this machine", "a certificate is verified", "give --ca FILE"
-            )
-        ca = Path(known)
-    if ca is not None and not ca.is_file():
-        raise _option("--ca", str(ca), "it is a file with certificates (PEM)", "name one")
-    if (sasl is None) != (login is None):
-        given, missing = ("--login", "--sasl") if sasl is None else ("--sasl", "--login")
-        raise _option(given, f"no {missing}", "a log-in has a mechanism, a user and a password", f"give {missing}, too")
-    if login is not None and not all((login / name).is_file() for name in ("username", "password")):
-        raise _option("--login", str(login), "it is a folder with the files username and password", "name one")
-    if sasl == "PLAIN" and ca is None:
-        raise _option("--sasl", "PLAIN without --tls or --ca", PLAIN_RULE, "use TLS or a SCRAM mechanism")
-    return Security(ca=ca and ca.absolute(), sasl=sasl, login=login and login.absolute())
-
-
-def _option(where: str, got: str, rule: str, todo: str) -> SpecificationError:
-    return SpecificationError(where=where, got=got, rule=rule, todo=todo)
-
-
-def addresses(url: str) -> list[Address]:
-    """The brokers that a URL names; SpecificationError, which shows no password, if it is not one."""
-    rest = url.removeprefix(SCHEME)
-    if "@" in rest:
-        raise _wrong("a URL with a user or a password in it", "a log-in is given by --sasl and --login")
-    if rest == url:
-        raise _wrong(url, "only Kafka is supported yet, and its URL begins with kafka://")
-    return [_address(each, url) for each in rest.rstrip("/").split(",")]
-
-
-def _address(text: str, url: str) -> Address:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16 or any(each in host for each in "/: "):
-        raise _wrong(url, "brokers are host:port, with commas between them")
-    return Address(host, int(port))
-
-
-def _wrong(got: str, rule: str) -> SpecificationError:
-    return SpecificationError(where="dedup check", got=got, rule=rule, todo=f"write {EXAMPLE}")
-
-
 def _checked(given: Sequence[Address], access: Security, folder: Path, note: Callable[[str], None]) -> Check:
     began = time.monotonic()
     experiment = _experiment(given)
-    endpoints = _found(given, access)
+    endpoints = kafka_at(given, access)
     with ExitStack() as leaving:
         interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment), credentials.tls(access)))
         admin = leaving.enter_context(admins.connect(endpoints))
@@ -135,7 +83,7 @@ def _checked(given: Sequence[Address], access: Security, folder: Path, note: Cal
         halves, unfair = _judged(runs, folder)
     verdict, reasons = checks.conclude(halves, unfair)
     return Check(
-        url=SCHEME + ",".join(map(str, given)),
+        url=url_of("kafka", given),
         verdict=verdict,
         reasons=reasons,
         halves=tuple(halves),
@@ -307,36 +255,7 @@ def _experiment(given: Sequence[Address]) -> Experiment:
         "timeouts": {"run": RUN},
     }
     document = {"apiVersion": "dedup.dev/v1alpha1", "kind": "DedupExperiment", "metadata": {"name": "check"}}
-    return parse({**document, "spec": spec}, source="dedup check")
-
-
-def _found(given: Sequence[Address], access: Security) -> Endpoints:
-    """The brokers, by the word of one of those given; PlatformError if they cannot be reached from here."""
-    bootstrap = ",".join(map(str, given))
-    asked = Endpoints(
-        system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, security=access, brokers=[]
-    )
-    how = f"{'plaintext' if access.ca is None else 'TLS'}, {access.sasl or 'without a log-in'}"
-    try:
-        found = discovered(asked, FOUND_S)
-    except PlatformError as error:
-        raise PlatformError(
-            where=SCHEME + bootstrap,
-            got=error.got,
-            rule=f"one of these brokers says who the brokers are, on a listener as asked for: {how}",
-            todo="check the address, that the broker is up, and --tls, --ca, --sasl and --login",
-        ) from None
-    for broker in found.brokers:
-        try:
-            socket.create_connection((str(broker.host), broker.client_port), REACHED_S).close()
-        except OSError as error:
-            raise PlatformError(
-                where=f"broker {broker.id}, {broker.host}:{broker.client_port}",
-                got=str(error),
-                rule="every broker can be reached by the address that it gives to clients (advertised.listeners)",
-                todo="run this where that address leads to the broker, or have the broker advertise another",
-            ) from None
-    return found
+    return parse({**document, "spec": spec}, source=COMMAND)
 
 
 @contextmanager

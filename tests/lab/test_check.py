@@ -11,7 +11,8 @@ from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Broker, Endpoints, Security
-from dedup_lab.checks import _creating, access_by, addresses
+from dedup_lab.checks import COMMAND, _creating
+from dedup_lab.targets import access_by, target
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from dedup_lab.checks import _creating, access_by, addresses
     ],
 )
 def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
-    assert [str(each) for each in addresses(url)] == brokers
+    assert [str(each) for each in target(url, COMMAND, ("kafka",)).brokers] == brokers
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
 )  # fmt: skip
 def test_what_is_no_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(SpecificationError, match=r"write kafka://HOST:9092"):
-        addresses(url)
+        target(url, COMMAND, ("kafka",))
 
 
 def test_a_password_in_a_url_is_not_shown(dedup: Command) -> None:
@@ -44,7 +45,7 @@ def test_brokers_that_do_not_answer_are_named_and_nothing_is_left(
     dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("dedup_lab.checks.FOUND_S", 0.0)
+    monkeypatch.setattr("dedup_lab.targets.FOUND_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     said = dedup("check", f"kafka://127.0.0.1:{port}")
@@ -94,7 +95,7 @@ def test_a_broker_that_advertises_what_cannot_be_reached_is_named(
         gone.close()
         brokers = [Broker(id=str(id), host="127.0.0.1", client_port=port) for id, port in enumerate(ports)]
         found = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
-        monkeypatch.setattr("dedup_lab.checks.discovered", lambda asked, timeout_s: found)
+        monkeypatch.setattr("dedup_lab.targets.discovered", lambda asked, timeout_s: found)
         said = dedup("check", f"kafka://127.0.0.1:{ports[0]}")
     assert said.code == 4
     assert one_line(said).startswith(f"error broker 1, 127.0.0.1:{ports[1]}: got ")

@@ -188,6 +188,22 @@ def test_who_is_not_known_is_told_so(system: Endpoints, tmp_path: Path, capfd: p
     assert len(said.splitlines()) == 1 and "Secret" in said, said
 
 
+def test_brokers_behind_tls_and_a_log_in_are_asked_for_rules(
+    system: Endpoints, capfd: pytest.CaptureFixture[str]
+) -> None:
+    access, at = system.security, system.client_bootstrap.partition("://")[2] or system.client_bootstrap
+    given = {"--sasl": access.sasl, "--login": access.login, "--token": access.token}
+    options = [str(each) for option in given.items() if option[1] for each in option]
+    options += ["--admin", *system.admin_urls] if system.admin_urls else []
+    command = ["dedup", "probe", f"{system.system}://{at}", "--ca", str(access.ca), *options, "--format", "json"]
+    with patch("sys.argv", command), pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capfd.readouterr()
+    assert ended.value.code == 0, said.out + said.err
+    assert {row["as_expected"] for row in json.loads(said.out)["rows"]} == {True}
+    assert not [secret for secret in secrets_of(system) if secret in said.out + said.err]
+
+
 @pytest.mark.parametrize("system", ["kafka"], indirect=True)
 def test_a_kafka_behind_tls_and_a_log_in_is_checked(
     system: Endpoints, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -17,6 +17,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict
 
 from dedup.experiment.variants import Expectation
+from dedup.pages import filled
 
 EXACTLY_ONCE, AT_MOST_ONCE = Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE
 LOSSLESS: Final = (EXACTLY_ONCE, Expectation.AT_LEAST_ONCE, Expectation.DUPLICATES)
@@ -343,12 +344,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {"counts": definitions, "expect
 
 def with_tables(page: str) -> str:
     """The page with each table, made from the records, between its marks `<!-- NAME -->` and `<!-- end -->`."""
-    for name, table in TABLES.items():
-        head, mark, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, tail = rest.partition("<!-- end -->")
-        assert mark and end, f"the page has no place for the table of {name}"
-        page = f"{head}{mark}{table()}\n{end}{tail}"
-    return page
+    return filled(page, {name: table() for name, table in TABLES.items()})
 
 
 if __name__ == "__main__":

@@ -5,17 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dedup.experiment.deployments import SaslMechanism
+from dedup_lab.commands.options import Ca, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
-
-Login = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
-        show_default=False,
-    ),
-]
 
 
 def check(
@@ -27,14 +18,9 @@ def check(
             show_default=False,
         ),
     ],
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
-    ] = False,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
-    ] = None,
-    sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    tls: Tls = False,
+    ca: Ca = None,
+    sasl: Sasl = None,
     login: Login = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
@@ -68,7 +54,7 @@ def check(
     Ctrl-C. The broker must let this client create, write, read and delete them.
     Nothing else on it is touched.
     """
-    from dedup_lab import checks
+    from dedup_lab import checks, targets
 
-    access = checks.access_by(tls, ca, sasl, login)
+    access = targets.access_by(tls, ca, sasl, login)
     raise typer.Exit(checks.check(url, access, out=out, as_json=as_json, console=console()))

@@ -85,6 +85,14 @@ class PulsarAdmin(Closing):
             partitioned = "/partitions" if answer.json()["partitions"] else ""
             self._ask("DELETE", f"{path}{partitioned}?force=true", accepted=(404,))
 
+    def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace whose topics are removed already; one that is not there is no error."""
+
+        def gone() -> None:
+            self._ask("DELETE", f"/admin/v2/namespaces/{namespace}", accepted=(404,))
+
+        persistently(gone, CALL_TIMEOUT_S, f"deleting namespace {namespace}")
+
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
 

@@ -1,0 +1,23 @@
+"""Options that several commands have: how a running system is reached."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dedup.experiment.deployments import SaslMechanism
+
+Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
+Ca = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
+]
+Sasl = Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)]
+Login = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Who logs in: a folder with the files username and password, as a Secret is mounted.",
+        show_default=False,
+    ),
+]

@@ -1,0 +1,28 @@
+"""Commands that are pointed at running brokers: called as a user does, and what they leave there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import confluent_kafka as ck
+
+from dedup.experiment.endpoints import Endpoints
+
+
+def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """The command, with a place of its own for temporary files."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dedup_lab.cli", *arguments], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def topics(system: Endpoints, prefix: str) -> set[str]:
+    """Kafka's topics of that prefix."""
+    asking = ck.Consumer({"bootstrap.servers": system.direct_bootstrap, "group.id": "topics"})
+    try:
+        return {name for name in asking.list_topics(timeout=10).topics if name.startswith(prefix)}
+    finally:
+        asking.close()
