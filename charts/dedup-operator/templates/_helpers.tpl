@@ -33,7 +33,7 @@ allowPrivilegedFaults: {{ .Values.allowPrivilegedFaults }}
 {{- $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
 {{- end }}
-{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "accountAnnotations" "podTemplate" "charts" }}
+{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "charts" }}
 {{- with index $.Values.settings $name }}
 {{ $name }}: {{ toJson . }}
 {{- end }}

@@ -104,6 +104,12 @@ class Spark(Part):
     python_mi: int = Field(1024, alias="pythonMi", ge=256, description="what Python workers have beside it")
 
 
+class Verifier(Part):
+    """The pod that verifies without Spark (`verification: {engine: Local}`)."""
+
+    memory: Memory = Field("2Gi", description="what it may use at most: what it finds of all runs is there")
+
+
 class PullSecret(Part):
     """A Secret with which a node asks a registry, in the namespace of each experiment."""
 
@@ -136,6 +142,7 @@ class Defaults(Part):
     spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
     runner: Runner = Runner()
     spark: Spark = Spark()
+    verifier: Verifier = Verifier()
     pod_template: PodTemplate = Field(
         PodTemplate(), description="of the pods of runs, of Spark, and of all other pods of ours but the systems'"
     )
