@@ -18,7 +18,7 @@ from typing import Final
 from dedup.errors import PlatformError
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
-from dedup.experiment.stages import Observation, Stage, Status, Task
+from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -304,3 +304,11 @@ class KubernetesPlatform:
 
     def _provisioner(self, system: System) -> Provisioner:
         return provisioner(self._context, system)
+
+
+def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
+    """Whether what is to be begun next is of no use without it. A run that goes on is not stopped for that."""
+    if finished(tasks, state):
+        return False
+    task, _ = current(tasks, state)
+    return task.stage is Stage.VERIFY or (task.stage in (Stage.PROVISION, Stage.PREPARE) and not state.intended)

@@ -138,6 +138,7 @@ def test_what_all_share_and_what_is_a_right_is_not_kept() -> None:
         "runner",
         "spark",
         "verifier",
+        "resources",
         "podTemplate",
         "charts",
         "accountAnnotations",

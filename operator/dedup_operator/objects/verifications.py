@@ -17,11 +17,12 @@ from dedup_operator.objects.accounts import driver_account, executor_account
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONTAINER_SECURITY,
-    STAYS,
     Object,
+    annotations,
     container,
     placement,
     pod_security,
+    pod_template,
     store_environment,
     store_mounts,
     store_volumes,
@@ -76,12 +77,10 @@ def _job(owner: Owner, settings: Settings) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
-        **placement(settings.pod_template),
         "containers": [judging],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, *store_volumes(settings.artifacts)],
     }
-    template = {"metadata": {"labels": meta["labels"], "annotations": dict(STAYS)}, "spec": pod}
-    spec = {"backoffLimit": MOST_PODS_FAIL, "template": template}
+    spec = {"backoffLimit": MOST_PODS_FAIL, "template": pod_template(settings, meta["labels"], pod)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
@@ -133,10 +132,11 @@ def _part(settings: Settings) -> dict[str, Any]:
         **placement(template),
         "cores": spark.cores,
         "coreRequest": spark.cpu,
+        **({"coreLimit": limit} if (limit := settings.resources.limits.cpu) else {}),
         "memory": f"{spark.memory_mi}m",
         "memoryOverhead": f"{spark.python_mi}m",
         "labels": {"dedup.dev/component": "verification"},
-        "annotations": dict(STAYS),
+        "annotations": annotations(settings.pod_template),
         "env": store_environment(settings.artifacts),
         "podSecurityContext": pod_security(),
         "securityContext": dict(CONTAINER_SECURITY),
