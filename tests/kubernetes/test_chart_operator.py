@@ -198,6 +198,19 @@ def test_a_prometheus_that_selects_by_label_finds_the_pod_monitor(helm: Helm) ->
     assert more["spec"] == plain["spec"], "which pods are its is not theirs to say"
 
 
+def test_a_dashboard_and_alerts_are_made_if_asked_as_their_files_have_them(helm: Helm) -> None:
+    """What Grafana and Prometheus write in double braces is theirs, and Helm leaves it alone."""
+    assert not [each for each in helm.render({}) if each["kind"] == "PrometheusRule" or "dashboard" in str(each)]
+    asked = {"dashboard": True, "rules": True, "rulesLabels": {"release": "prometheus"}}
+    rendered = helm.render({"metrics": asked})
+    made = named(rendered, "ConfigMap", "op-dashboard")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(made["data"]["dedup-operator.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
+    rule = named(rendered, "PrometheusRule", "op")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert rule["spec"] == yaml.safe_load((CHART / "files/rules.yaml").read_text())
+
+
 def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
     template = named(helm.render({}), "Deployment", "op")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "op"}}
@@ -215,6 +228,8 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
 def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: Helm) -> None:
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
     new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
+    more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
+    new = {**new, "metrics": dict.fromkeys(more)}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
     assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
 
