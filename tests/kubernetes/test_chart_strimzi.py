@@ -269,6 +269,15 @@ def test_strimzi_says_which_keys_it_ignores() -> None:
     assert not is_ignored("broker.session.timeout.ms") and not is_ignored("min.insync.replicas")
 
 
+def test_brokers_have_the_administrators_rank_and_notes_and_ours_over_them(helm: Helm) -> None:
+    pod = one(helm.render({"podTemplate": charts.RANKED}), "KafkaNodePool")["spec"]["template"]["pod"]
+    assert (pod["affinity"], pod["priorityClassName"]) == (charts.RANKED["affinity"], "system-node-critical")
+    notes = pod["metadata"]["annotations"]
+    assert (notes["team.example/of"], notes[charts.STAYS], notes["dedup.dev/hold"]) == ("on", "true", "/mnt/hold")
+    with pytest.raises(Refused, match="podTemplate: got nodeSelector and affinity"):
+        helm.render({"podTemplate": {**charts.RANKED, "nodeSelector": {"disk": "ssd"}}})
+
+
 def test_brokers_are_restricted_and_may_be_hurt(helm: Helm) -> None:
     template = one(helm.render({}), "KafkaNodePool")["spec"]["template"]
     assert template["pod"]["metadata"]["labels"]["dedup.dev/faults"] == "allowed"
