@@ -14,6 +14,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.plans import deduplicates, out_of_reach, plan
 from dedup.experiment.spec import Experiment
 from dedup.experiment.stages import Stage, State, drive, rewound, schedule
+from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Platform
 from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
@@ -86,11 +87,13 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
             reporter.note(fallback)
         finish = Finish(experiment, folder, reporter)
         trial = SparkTrial(folder.root / "verification")
-        platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=trial.demand)
+        local = judges_locally(experiment)
+        before_runs = (lambda: None) if local else trial.demand
+        platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=before_runs)
         try:
             with (
                 machines.at(f"results folder {folder.root}"),
-                trial if len(done) < len(plan(experiment)) else nullcontext(),
+                nullcontext() if local or len(done) == len(plan(experiment)) else trial,
                 Prefetch(experiment, folder.root / "logs"),
             ):
                 drive(experiment, state, platform, folder.save)
@@ -104,6 +107,11 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     code = reports.show(folder, console)
     reporting.attempt(folder, console)
     return code
+
+
+def judges_locally(experiment: Experiment) -> bool:
+    """Whether the experiment asks for the local engine, which needs no Spark."""
+    return experiment.spec.verification.engine is Method.LOCAL
 
 
 def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> State:
@@ -192,7 +200,15 @@ class Finish:
             paths = [path for each in plan(self._experiment) for path in self._folder.histories(each)]
             work = self._folder.root / "verification"
             timeout_s = self._experiment.spec.timeouts.verify_s
-            judged = judge(paths, children, work, timeout_s, self._reporter.note, findings=work / "findings")
+            judged = judge(
+                paths,
+                children,
+                work,
+                timeout_s,
+                self._reporter.note,
+                findings=work / "findings",
+                locally=judges_locally(self._experiment),
+            )
             for path, evidence in zip(paths, judged, strict=True):
                 keep(path, evidence)
         else:

@@ -46,10 +46,11 @@ def judge(
     findings: Place | None = None,
     *,
     by_size: bool = False,
+    locally: bool = False,
 ) -> list[Evidence]:
     """The evidence of each history, in their order: by both judges, or by one `alone`.
 
-    `by_size`: the local engine replaces Spark if all histories are small.
+    `by_size`: the local engine replaces Spark if all histories are small. `locally`: it does whatever their size.
     The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding to
     the folder `findings`, if given (the oracle alone makes none).
     """
@@ -57,7 +58,8 @@ def judge(
     sound = [
         (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]
-    asks_local = alone is Engine.LOCAL or (by_size and alone is None and small([each for _, each in sound]))
+    replaced = locally or (by_size and small([each for _, each in sound]))
+    asks_local = alone is Engine.LOCAL or (alone is None and replaced)
     asks_spark = bool(sound) and alone in (None, Engine.SPARK) and not asks_local
     if asks_spark and by_size:
         java.find()

@@ -21,6 +21,7 @@ from uuid import uuid4
 import kubernetes
 
 from dedup.errors import EXIT_ERROR, DedupError
+from dedup_operator import logs
 from dedup_operator.clusters import LiveCluster
 from dedup_operator.fences import FencedCluster, FencedReleases
 from dedup_operator.leases import Alone, Holding, Lease
@@ -99,7 +100,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Serve until a signal; the exit code is 0, or 4 with one line on stderr."""
     asked = arguments()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.configure()
     logging.getLogger("pyhelm3").setLevel(logging.WARNING)
     for home in HOMES:
         os.environ.setdefault(home, "/tmp/helm")

@@ -18,7 +18,7 @@ from typing import Final
 from dedup.errors import PlatformError
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
-from dedup.experiment.stages import Observation, Stage, Status, Task
+from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -36,7 +36,7 @@ from dedup_operator.objects.reports import (
 )
 from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings
-from dedup_operator.objects.verifications import verification
+from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
@@ -109,7 +109,7 @@ class KubernetesPlatform:
             case Stage.PROVISION | Stage.TEARDOWN:
                 self._system(task).cancel()
             case Stage.VERIFY:
-                self._belongings.end("SparkApplication", name_of(self._owner, "verification"))
+                self._belongings.end(kind_of(self._experiment), name_of(self._owner, "verification"))
             case Stage.REPORT:
                 self._belongings.end("Job", report_name(self._owner))
             case _:
@@ -121,17 +121,20 @@ class KubernetesPlatform:
     def check(self, task: Task | None = None) -> None:
         """PlatformError if something is missing that only an administrator installs, for this task or for any.
 
-        That is Spark's operator, and Strimzi's if a system is its. Other charts are of kinds that every cluster has.
+        That is Spark's operator, unless the experiment is verified without it, and Strimzi's if a system is its. Other
+        charts are of kinds that every cluster has.
         """
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for way in ways.values():
             way.check()
-        self._belongings.require(
-            "SparkApplication",
-            rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
-            todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace",
-        )
+        if not is_local(self._experiment):
+            self._belongings.require(
+                "SparkApplication",
+                rule="Spark's operator verifies histories, and no run is begun that nobody could verify",
+                todo="install Spark's operator (kubeflow's, v2), and let it watch this namespace; "
+                "or write verification: {engine: Local}",
+            )
         if task is not None:
             self.check_faults(task)
 
@@ -199,6 +202,9 @@ class KubernetesPlatform:
 
     def _see_verification(self) -> Observation:
         name = name_of(self._owner, "verification")
+        if is_local(self._experiment):
+            job = self._belongings.own("Job", name)
+            return ABSENT if job is None else self._belongings.see_job(job)
         application = self._belongings.own("SparkApplication", name)
         if application is None:
             return ABSENT
@@ -298,3 +304,11 @@ class KubernetesPlatform:
 
     def _provisioner(self, system: System) -> Provisioner:
         return provisioner(self._context, system)
+
+
+def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
+    """Whether what is to be begun next is of no use without it. A run that goes on is not stopped for that."""
+    if finished(tasks, state):
+        return False
+    task, _ = current(tasks, state)
+    return task.stage is Stage.VERIFY or (task.stage in (Stage.PROVISION, Stage.PREPARE) and not state.intended)

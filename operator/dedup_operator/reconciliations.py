@@ -30,7 +30,7 @@ from dedup.experiment.stages import (
     schedule,
 )
 from dedup.experiment.stages import Status as Seen
-from dedup_operator import retentions, sights
+from dedup_operator import logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (
     Cluster,
@@ -47,11 +47,11 @@ from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.credentials import administrators, secrets_named, unusable
 from dedup_operator.objects.events import event
-from dedup_operator.objects.names import Owner
+from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
-from dedup_operator.platforms import KubernetesPlatform
+from dedup_operator.platforms import KubernetesPlatform, needs_verification
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
@@ -102,6 +102,7 @@ class Reconciler:
 
         A status that cannot be read stays as it is: whoever wrote it goes on from it. An Event and the log tell of it.
         """
+        logs.current.set(logs.NONE)  # until it is known
         if key == REMAINS:
             sweep(self.cluster, self._namespaces)
             return SWEEP_AGAIN_S
@@ -154,6 +155,7 @@ class _Look:
         self._before = self._read = before
         self._tasks: tuple[Task, ...] = ()
         self._owner = self._execution(self._token)
+        logs.current.set(execution_of(self._owner))
         self._kept: Kept | None = None
         self._stood: Status | None = None
         """What the status was before something was to be begun that is refused, and so was not."""
@@ -281,7 +283,7 @@ class _Look:
         if suspended:
             after = self._suspended(taken, tasks, state, platform)
         else:
-            if _needs_verification(tasks, state):
+            if needs_verification(tasks, state):
                 platform.check(tasks[state.cursor])
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
@@ -472,14 +474,6 @@ class _Look:
         self._operator.metrics.count(self._read, status, self._tasks, self._now())
         self._operator.queue.noticed(self._live)
         self._before = self._read = status
-
-
-def _needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
-    """Whether what is to be begun next is of no use without it. A run that goes on is not stopped for that."""
-    if finished(tasks, state):
-        return False
-    task, _ = current(tasks, state)
-    return task.stage is Stage.VERIFY or (task.stage in (Stage.PROVISION, Stage.PREPARE) and not state.intended)
 
 
 def _check_possible(tasks: tuple[Task, ...], state: State) -> None:

@@ -162,14 +162,20 @@ def require_attention(found: Object, operator: str, now_unix_s: float, limit_s: 
 
     Of a limit below the least there is, the limit decides.
     """
+    if not found.get("status"):
+        require_patience(found, f"{operator} looks at it within seconds", "no status", found, now_unix_s, limit_s)
+
+
+def require_patience(about: Object, rule: str, got: str, since: Object, now_unix_s: float, limit_s: float) -> None:
+    """Unattended if it is too long ago that the object `since` was made: what `rule` says should have come since."""
     least_s, most_s = PICKED_UP_S
     patience_s = max(least_s, min(most_s, limit_s / 2))
-    if found.get("status") or now_unix_s - _made_unix_s(found) <= patience_s:
+    if now_unix_s - _made_unix_s(since) <= patience_s:
         return
     raise Unattended(
-        where=f"{found['kind']} {found['metadata']['name']}",
-        got=f"no status for more than {patience_s:g} s",
-        rule=f"{operator} looks at it within seconds",
+        where=f"{about['kind']} {about['metadata']['name']}",
+        got=f"{got} for more than {patience_s:g} s",
+        rule=rule,
         todo="see whether that operator is up and watches this namespace; the experiment goes on by itself",
     )
 

@@ -2,10 +2,8 @@
 
     python -m dedup_spark.job --output FILE [--keep] [--findings FOLDER] [--cores N] PATH…
 
-A PATH is a run folder, or holds some anywhere below it; it and FILE may lie in a store (s3://bucket/prefix). FILE
-becomes {"engine": "spark", "runs": [Verification…], "problems": [{"path", "error"}…]}. A folder that is no evidence (no
-valid manifest, a segment missing or changed, rows that are not what was recorded) becomes a problem and never affects
-the others. All other folders are verified together, in one pass (dedup_spark/judging.py).
+What the options mean, and what is written: dedup_spark/programs.py. All folders are verified together, in one pass
+(dedup_spark/judging.py).
 
 The same file is the main file of a SparkApplication: if spark-submit has started it, the session is spark-submit's.
 
@@ -14,7 +12,6 @@ numbers. Every table that a worker returns has one more column, `note`: a few ro
 and only these return to it.
 """
 
-import argparse
 import functools
 import pickle
 import re
@@ -35,9 +32,8 @@ from pyspark.sql.functions import col
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
-from dedup.history.histories import run_folders
-from dedup.history.stores import Place, place, reached
+from dedup.errors import PlatformError
+from dedup.history.stores import Place
 from dedup.judgement.anomalies import Engine, Verification
 from dedup.process.orphans import leave_with_parent
 from dedup.wire.manifests import Manifest
@@ -51,7 +47,8 @@ from dedup_spark.engine.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.engine.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.engine.positions import Ends
 from dedup_spark.engine.tables import Part, Tables
-from dedup_spark.evidence import Problem, Report, keep, open_folders, write_report
+from dedup_spark.evidence import Problem, Report, open_folders
+from dedup_spark.programs import carry_out, parser_of
 from dedup_spark.sessions import GONE, session
 
 ITEMS_A_TASK: Final = 32
@@ -328,33 +325,11 @@ def _part(tables: Tables) -> AbstractContextManager[Part]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line, and the main file of a SparkApplication. Exit code 0: the report is written; else 4."""
-    parser = argparse.ArgumentParser(prog="python -m dedup_spark.job", description="Verify run folders with Spark.")
-    parser.add_argument("--output", required=True, help="the report, JSON; written whole or not at all, and last")
-    parser.add_argument("--keep", action="store_true", help="write a verification.json beside each history as well")
-    parser.add_argument("--findings", help="a folder of their own for the tables of findings")
+    parser = parser_of("dedup_spark.job", "Verify run folders with Spark.")
     parser.add_argument("--cores", type=int, default=None, help="how many cores of this machine to use (default: all)")
-    parser.add_argument("path", nargs="+", help="a run folder, or what holds some; a path, or s3://bucket/prefix")
     asked = parser.parse_args(arguments)
     leave_with_parent()
-    try:
-        histories: list[Place] = []
-        others: list[Place] = []
-        for root in map(place, asked.path):
-            with reached(root):
-                found = run_folders(root)
-            histories += found
-            others += [] if found else [root]
-        report = verify([*histories, *others], asked.cores, asked.findings and place(asked.findings))
-        write_report(report, place(asked.output))
-        if asked.keep:
-            keep(report, histories)
-    except DedupError as error:
-        print(error, file=sys.stderr)
-        return EXIT_ERROR
-    except Exception as error:  # exit code 1 means "fail": no crash may ever say that
-        print(one_line(f"{type(error).__name__}: {error}; no report was written"), file=sys.stderr)
-        return EXIT_ERROR
-    return 0
+    return carry_out(asked, lambda folders, findings: verify(folders, asked.cores, findings))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""The report of an experiment whose runs Spark has verified: the second opinion, the verdict, and the files.
+"""The report of an experiment whose runs are verified: the second opinion, the verdict, and the files.
 
     python -m dedup_spark.report --experiment FILE [--failures FILE] [--result NAME] ROOT
 
 ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
-of the Spark job (`dedup_spark.job --keep`): Spark's answer, which covers the checksums. The report asks the oracle, one
-history after the other, and keeps its answers; so an interrupted report can continue. Then it concludes and writes the
-files (dedup/history/reports.py). The last line printed is a *bulletin*: one line of JSON for the operator, which has no
-access to the store. In a cluster it is also written into the ConfigMap of --result, where the operator reads it
-(homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is nothing of it"}.
+of the engine that the experiment asks for (`dedup_spark.job --keep`, or `dedup_spark.local_job --keep`): its answer,
+which covers the checksums. The report asks the oracle, one history after the other, and keeps its answers; so an
+interrupted report can continue. Then it concludes and writes the files (dedup/history/reports.py). The last line
+printed is a *bulletin*: one line of JSON for the operator, which has no access to the store. In a cluster it is also
+written into the ConfigMap of --result, where the operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN":
+"why there is nothing of it"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr has the reason; a retry is safe.
 """
@@ -26,9 +27,11 @@ from pydantic.alias_generators import to_camel
 
 from dedup.errors import EXIT_ERROR, DedupError, SpecificationError, one_line
 from dedup.experiment.spec import Experiment, load
+from dedup.experiment.verifications import Method
 from dedup.history import reports
 from dedup.history.histories import omissions
 from dedup.history.stores import Place, place
+from dedup.judgement.anomalies import Engine
 from dedup.judgement.counts import COUNTS, Counts
 from dedup.judgement.summaries import GroupRow, Summary
 from dedup.judgement.verdicts import Code, Evidence, Verdict
@@ -39,17 +42,18 @@ COUNTED: Final = tuple(name for name, each in COUNTS.items() if each.status)
 """The counts in a bulletin: those of the resource's status."""
 NO_EFFECT: Final = (Code.FAULT_MISSING, Code.FAULT_BROKEN, Code.FAULT_VACUOUS)
 """The reasons for which a planned fault is not known to have taken effect; a missing heal is none of them."""
+ENGINES: Final = {Method.SPARK: Engine.SPARK, Method.LOCAL: Engine.LOCAL}
 MOST_REASONS: Final = 8
 LONGEST_REASON: Final = 512
 
 
 def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Make the report of an experiment in its place; returns the bulletin."""
-    alone = Lock()
+    alone, engine = Lock(), ENGINES[experiment.spec.verification.engine]
 
     def judged(folder: Place) -> Evidence:
-        evidence = reports.recall(folder, omissions)
-        if evidence.spark is None or evidence.oracle is not None or evidence.problem is not None or evidence.damages:
+        evidence = reports.recall(folder, omissions).model_copy(update={"engine": engine})
+        if evidence.said is None or evidence.oracle is not None or evidence.problem is not None or evidence.damages:
             return evidence
         with alone:  # the oracle holds a whole history
             evidence = evidence.model_copy(update=second_opinion(folder, evidence))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kubernetes.client import ApiClient, AppsV1Api
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.experiment.stages import Status
@@ -17,6 +17,8 @@ from testbed.requests import ask
 
 DEFINITION: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kafkas.kafka.strimzi.io"
 OPERATOR: Final = "strimzi.io/kind=cluster-operator"
+"""The label of its pods. Strimzi's own Deployment has it in its pod template only."""
+RUNNING: Final = "status.phase=Running"
 
 
 class Target(NamedTuple):
@@ -34,23 +36,23 @@ class Target(NamedTuple):
 
 
 def require_strimzi(client: ApiClient) -> None:
-    """EnvironmentError_ unless Strimzi's definitions and its operator are there."""
+    """EnvironmentError_ unless Strimzi's definitions are there and a pod of its operator runs."""
     status, definition = ask(client, "GET", DEFINITION)
     versions = [each["name"] for each in definition["spec"]["versions"]] if status == 200 else []
-    operators = AppsV1Api(client).list_deployment_for_all_namespaces(label_selector=OPERATOR).items
-    if "v1" in versions and operators:
+    pods = CoreV1Api(client).list_pod_for_all_namespaces(label_selector=OPERATOR, field_selector=RUNNING).items
+    if "v1" in versions and pods:
         return
     if status != 200:
         got = "a cluster without Strimzi's resource definitions"
     elif "v1" not in versions:
         got = f"Strimzi's resource definitions in version {', '.join(versions)} only"
     else:
-        got = f"Strimzi's resource definitions, but no deployment labelled {OPERATOR}"
+        got = f"Strimzi's resource definitions, but no running pod labelled {OPERATOR}"
     raise EnvironmentError_(
         where="Strimzi",
         got=got,
         rule="the chart strimzi-kafka asks Strimzi's operator (1.x, kafka.strimzi.io/v1) for a Kafka",
-        todo="install it as its own quick start says, watching all namespaces, then run again",
+        todo="install it as its own quick start says, watching all namespaces, or scale it up again, then run again",
     )
 
 

@@ -181,6 +181,7 @@ def test_the_digest_sees_meaning_not_writing() -> None:
     assert parse(changed(("spec/runs", 1), ("spec/timeouts", {"run": "600s"})), source="e").digest() == digest
     assert parse(changed(("metadata/labels", {"team": "x"})), source="e").digest() == digest
     assert parse(changed(("spec/retention", {"resources": "Never"})), source="e").digest() == digest
+    assert parse(changed(("spec/verification", {"engine": "Spark"})), source="e").digest() == digest
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,7 @@ def test_the_digest_sees_meaning_not_writing() -> None:
         ("spec/workload/partitions", 2),
         ("spec/workload/messagesPerSecond", 10),
         ("spec/timeouts", {"run": "601s"}),
+        ("spec/verification", {"engine": "Local"}),
         ("spec/systems/0/name", "k"),
         ("spec/systems/0/kafka", {"version": "4.3.0"}),
         ("spec/systems/0/network", {"latency": "1ms"}),

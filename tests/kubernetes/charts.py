@@ -12,6 +12,12 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.helm import CHARTS, Helm, Values
 
 TLS: Final[Values] = {"tls": {"enabled": True}}
+STAYS: Final = "karpenter.sh/do-not-disrupt"
+RANKED: Final[Values] = {
+    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "priorityClassName": "system-node-critical",
+    "annotations": {"team.example/of": "on", STAYS: "false"},
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ KAFKA: Final = Chart(
                 "imagePullSecrets": [{"name": "mirror"}],
             },
         },
+        "ranked": {"podTemplate": RANKED},
     },
     [
         ({"brokers": 0}, r"/brokers': minimum: got 0, want 1"),
@@ -108,6 +115,7 @@ PULSAR: Final = Chart(
                 "imagePullSecrets": [{"name": "registry"}],
             }
         },
+        "ranked": {"podTemplate": RANKED},
     },
     [
         ({"brokers": 0}, r"/brokers': minimum: got 0, want 1"),
@@ -161,6 +169,7 @@ STRIMZI: Final = Chart(
                 "imagePullSecrets": [{"name": "pull"}],
             }
         },
+        "ranked": {"podTemplate": RANKED},
     },
     [
         ({"brokers": 0}, r"/brokers"),

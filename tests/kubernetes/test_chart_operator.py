@@ -29,8 +29,11 @@ from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts, run_account
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner
+from dedup_operator.objects.readiness import readiness
+from dedup_operator.objects.reports import report
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.verifications import verification
 from dedup_operator.schema import crd
 
 pytestmark = pytest.mark.kubernetes
@@ -41,6 +44,14 @@ ELSEWHERE: Final = f"{NAMESPACE}-other"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
 S3: Final = {"bucket": "b", "prefix": "team/x", "endpoint": "http://minio.minio:9000", "region": "eu", "secret": "keys"}
+ON_FAST_NODES: Final = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
+PLACED: Final[Values] = {
+    "affinity": {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_FAST_NODES]}}
+    },
+    "priorityClassName": "tests",
+    "annotations": {"team.example/of": "on"},
+}
 VARIANTS: Final[dict[str, Values]] = {
     "as it comes": {},
     "every namespace": {"watch": {"all": True}},
@@ -64,9 +75,26 @@ VARIANTS: Final[dict[str, Values]] = {
             "imagePullSecrets": [{"name": "mirror"}],
         },
     },
+    "two operators": {"replicas": 2},
+    "policies": {
+        "watch": {"namespaces": [NAMESPACE, ELSEWHERE]},
+        "networkPolicies": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]},
+    },
+    "placed": {
+        "replicas": 2,
+        "settings": {
+            "podTemplate": PLACED,
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "2"}},
+        },
+        "podTemplate": PLACED,
+    },
 }
 WRONG: Final[list[tuple[Values, str]]] = [
-    ({"replicas": 2}, r"additional properties 'replicas' not allowed"),
+    ({"replicas": 0}, r"/replicas': minimum: got 0, want 1"),
+    ({"replicas": 6}, r"/replicas': maximum: got 6, want 5"),
+    ({"watch": {"all": True}, "networkPolicies": {"enabled": True}}, r"networkPolicies.enabled: got true beside watch"),
+    ({"settings": {"resources": {"limits": {"memory": "1Gi"}}}}, r"additional properties 'memory' not allowed"),
+    ({"settings": {"podTemplate": {"affinity": {"node": {}}}}}, r"additional properties 'node' not allowed"),
     ({"registry": "-x"}, r"/registry': '-x' does not match pattern"),
     ({"image": {"command": ["sh"]}}, r"/image': additional properties 'command' not allowed"),
     ({"image": {"tag": ""}}, r"/image/tag': '' does not match pattern"),
@@ -170,6 +198,19 @@ def test_a_prometheus_that_selects_by_label_finds_the_pod_monitor(helm: Helm) ->
     assert more["spec"] == plain["spec"], "which pods are its is not theirs to say"
 
 
+def test_a_dashboard_and_alerts_are_made_if_asked_as_their_files_have_them(helm: Helm) -> None:
+    """What Grafana and Prometheus write in double braces is theirs, and Helm leaves it alone."""
+    assert not [each for each in helm.render({}) if each["kind"] == "PrometheusRule" or "dashboard" in str(each)]
+    asked = {"dashboard": True, "rules": True, "rulesLabels": {"release": "prometheus"}}
+    rendered = helm.render({"metrics": asked})
+    made = named(rendered, "ConfigMap", "op-dashboard")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(made["data"]["dedup-operator.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
+    rule = named(rendered, "PrometheusRule", "op")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert rule["spec"] == yaml.safe_load((CHART / "files/rules.yaml").read_text())
+
+
 def test_its_pod_is_admitted_where_security_is_strictest(helm: Helm, client: ApiClient) -> None:
     template = named(helm.render({}), "Deployment", "op")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "op"}}
@@ -184,9 +225,13 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
         helm.render(values)
 
 
-def test_values_of_a_release_before_accounts_had_annotations_give_them_none(helm: Helm) -> None:
+def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: Helm) -> None:
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
-    assert helm.render({"settings": {"accountAnnotations": None}}) == helm.render({})
+    new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
+    more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
+    new = {**new, "metrics": dict.fromkeys(more)}
+    of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
+    assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
 
 
 def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) -> None:
@@ -208,6 +253,61 @@ def test_the_chart_brings_the_definition_that_the_models_make() -> None:
 def test_there_is_one_operator_at_a_time(helm: Helm) -> None:
     spec = named(helm.render({}), "Deployment", "op")["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert "topologySpreadConstraints" not in spec["template"]["spec"]
+    assert not [each for each in helm.render({}) if each["kind"] in ("PodDisruptionBudget", "NetworkPolicy")]
+
+
+def test_two_operators_are_replaced_and_drained_one_by_one_and_keep_apart(helm: Helm) -> None:
+    rendered = helm.render({"replicas": 2})
+    spec = named(rendered, "Deployment", "op")["spec"]
+    assert (spec["replicas"], spec["strategy"]["type"]) == (2, "RollingUpdate")
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    (apart,) = spec["template"]["spec"]["topologySpreadConstraints"]
+    labels = spec["template"]["metadata"]["labels"].items()
+    assert (apart["topologyKey"], apart["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert apart["labelSelector"]["matchLabels"].items() <= labels
+    budget = named(rendered, "PodDisruptionBudget", "op")["spec"]
+    assert budget["maxUnavailable"] == 1 and budget["selector"]["matchLabels"].items() <= labels
+
+
+def test_pods_are_where_and_as_large_as_the_administrator_says(helm: Helm) -> None:
+    rendered = helm.render(VARIANTS["placed"])
+    template = named(rendered, "Deployment", "op")["spec"]["template"]
+    assert (template["spec"]["affinity"], template["spec"]["priorityClassName"]) == (PLACED["affinity"], "tests")
+    assert template["metadata"]["annotations"].items() > PLACED["annotations"].items()
+    assert "topologySpreadConstraints" not in template["spec"], "an affinity is the administrator's own word"
+    told = settings(rendered, artifacts={"s3": S3})
+    assert told.pod_template.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) == PLACED
+    assert (told.resources.requests.cpu, told.resources.requests.memory, told.resources.limits.cpu) == (
+        *("100m", "128Mi"),
+        "2",
+    )
+
+
+def test_policies_let_nobody_reach_our_pods_and_say_nothing_of_those_of_systems(helm: Helm, tmp_path: Path) -> None:
+    rendered = [each for each in helm.render(VARIANTS["policies"]) if each["kind"] == "NetworkPolicy"]
+    where = sorted((each["metadata"]["namespace"], each["metadata"]["name"]) for each in rendered)
+    named_so = [(place, name) for place in (NAMESPACE, ELSEWHERE) for name in ("op-pods", "op-verification")]
+    assert where == sorted([*named_so, (NAMESPACE, "op")])
+    assert all(each["spec"]["policyTypes"] == ["Ingress"] for each in rendered)
+    told = settings([], artifacts={"s3": S3}, namespace=NAMESPACE)
+    owner, made = Owner(NAMESPACE, "trial", "uid"), made_of(ORDINARY)
+    jobs = [*run_objects(owner, made, plan(made)[0], 1, told)[1:], report(owner, told)]
+    jobs += [readiness(owner, made, made.spec.systems[0], told)]
+    local = verification(owner, made_of([], verification={"engine": "Local"}), told)
+    parts = [each["spec"]["template"]["metadata"]["labels"]["dedup.dev/component"] for each in jobs]
+    there = [each for each in rendered if each["metadata"]["namespace"] == ELSEWHERE]
+    pods = named(there, "NetworkPolicy", "op-pods")["spec"]
+    assert sorted(parts) == sorted(pods["podSelector"]["matchExpressions"][0]["values"])
+    assert "ingress" not in pods
+    spark = named(there, "NetworkPolicy", "op-verification")["spec"]
+    chosen = spark["podSelector"]["matchLabels"]
+    assert spark["ingress"] == [{"from": [{"podSelector": {"matchLabels": chosen}}]}]
+    application = verification(owner, made, told)["spec"]
+    for labels in (application["driver"]["labels"], application["executor"]["labels"], local["metadata"]["labels"]):
+        assert chosen.items() <= labels.items()
+    brokers = json.dumps(Helm(CHARTS / "kafka", "sys", NAMESPACE, tmp_path).render({}))
+    assert "dedup.dev/component" not in brokers
 
 
 def test_its_lease_has_its_name_and_lies_beside_it(helm: Helm) -> None:

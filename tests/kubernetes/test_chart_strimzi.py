@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from kubernetes.client import ApiClient, AppsV1Api
+from kubernetes.client import ApiClient, CoreV1Api
 from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.helm import CHARTS, Helm, Refused
 from testbed.kill_leader.targets import OPERATOR, TARGETS, require_strimzi
@@ -181,20 +181,40 @@ def test_strimzis_schema_refuses_what_is_wrong(client: ApiClient, helm: Helm, na
     assert ask(client, "GET", path)[0] == 404
 
 
-def test_without_its_operator_the_definitions_are_not_strimzi(client: ApiClient) -> None:
-    """What `make test-strimzi` looks for before it begins."""
-    if AppsV1Api(client).list_deployment_for_all_namespaces(label_selector=OPERATOR).items:
+def test_strimzi_is_there_when_a_pod_of_its_operator_runs_as_its_own_deployment_makes_it(client: ApiClient) -> None:
+    """What `make test-strimzi` looks for before it begins. Strimzi's Deployment itself has no such label."""
+    if CoreV1Api(client).list_pod_for_all_namespaces(label_selector=OPERATOR).items:
         pytest.skip("this cluster has Strimzi's operator")
-    with pytest.raises(EnvironmentError_, match=r"no deployment labelled strimzi\.io/kind=cluster-operator"):
-        require_strimzi(client)
     labels = {"strimzi.io/kind": "cluster-operator"}
-    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "operator", "image": "operator"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod}
-    operator = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator", "labels": labels}}
-    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/operator"
-    apply(client, path, {**operator, "spec": spec})
+    of_pod = {"metadata": {"labels": labels}, "spec": restricted_pod()}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": of_pod}
+    meta = {"name": "strimzi-cluster-operator", "labels": {"app": "strimzi"}}
+    deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{meta['name']}"
+    apply(client, deployment, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
+    refused = partial(pytest.raises, EnvironmentError_, match=r"no running pod labelled strimzi\.io/kind=cluster-op")
+    with refused():  # it is scaled to 0
+        require_strimzi(client)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    apply(client, f"{CORE}/serviceaccounts/default", account)
+    path = f"{CORE}/pods/operator"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator", "labels": labels}}
+    made = apply(client, path, {**pod, "spec": restricted_pod()})
+    with refused():  # it is not scheduled
+        require_strimzi(client)
+    status, said = ask(client, "PUT", f"{path}/status", {**made, "status": {"phase": "Running"}})
+    assert status == 200, said["message"]
     require_strimzi(client)
-    ask(client, "DELETE", path)
+    ask(client, "DELETE", path, query={"gracePeriodSeconds": "0"})
+    ask(client, "DELETE", deployment)
+
+
+def restricted_pod() -> dict[str, Any]:
+    """A pod's spec that a restricted namespace takes."""
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "operator", "image": "operator", "securityContext": security}],
+    }
 
 
 def test_a_kafka_that_no_operator_takes_up_is_neither_seen_nor_ready_and_can_be_paused(
@@ -247,6 +267,15 @@ def test_what_decides_behaviour_under_a_fault_is_set_as_in_the_lab(helm: Helm) -
 def test_strimzi_says_which_keys_it_ignores() -> None:
     assert is_ignored("node.id") and is_ignored("advertised.listeners") and is_ignored("broker.id")
     assert not is_ignored("broker.session.timeout.ms") and not is_ignored("min.insync.replicas")
+
+
+def test_brokers_have_the_administrators_rank_and_notes_and_ours_over_them(helm: Helm) -> None:
+    pod = one(helm.render({"podTemplate": charts.RANKED}), "KafkaNodePool")["spec"]["template"]["pod"]
+    assert (pod["affinity"], pod["priorityClassName"]) == (charts.RANKED["affinity"], "system-node-critical")
+    notes = pod["metadata"]["annotations"]
+    assert (notes["team.example/of"], notes[charts.STAYS], notes["dedup.dev/hold"]) == ("on", "true", "/mnt/hold")
+    with pytest.raises(Refused, match="podTemplate: got nodeSelector and affinity"):
+        helm.render({"podTemplate": {**charts.RANKED, "nodeSelector": {"disk": "ssd"}}})
 
 
 def test_brokers_are_restricted_and_may_be_hurt(helm: Helm) -> None:

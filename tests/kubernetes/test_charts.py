@@ -8,14 +8,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.utils import FailToCreateError
 from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.helm import Helm, Refused, Values
-from tests.kubernetes.charts import KAFKA, PULSAR, STRIMZI, TLS, Chart, dry_run, pods_of
+from tests.kubernetes.charts import KAFKA, PULSAR, RANKED, STAYS, STRIMZI, TLS, Chart, dry_run, pods_of
 
 pytestmark = pytest.mark.kubernetes
 
@@ -101,6 +101,28 @@ def test_a_pod_with_a_privilege_more_is_not(chart: Chart, strict: ApiClient, nam
         del pod["spec"]["containers"][0]["securityContext"]["capabilities"]
         with pytest.raises(FailToCreateError, match=r'violates PodSecurity \\"restricted:latest\\": unrestricted cap'):
             dry_run(strict, pod, namespace)
+
+
+@pytest.mark.parametrize("chart", OF_OURS, ids=name_of)
+def test_its_pods_have_the_administrators_rank_and_notes_and_ours_over_them(chart: Chart, tmp_path: Path) -> None:
+    helm = chart.helm(tmp_path)
+    for each in helm.render({"podTemplate": RANKED}):
+        if each["kind"] not in ("StatefulSet", "Deployment"):
+            continue
+        template = each["spec"]["template"]
+        assert template["spec"]["priorityClassName"] == RANKED["priorityClassName"]
+        assert template["spec"]["affinity"] == RANKED["affinity"]
+        notes = template["metadata"]["annotations"]
+        assert (notes["team.example/of"], notes[STAYS]) == ("on", "true")
+    older = {"affinity": None, "priorityClassName": None, "annotations": None}
+    assert as_made(helm.render({"podTemplate": older})) == as_made(helm.render({})), "as a release before had them"
+    with pytest.raises(Refused, match="invalid propertyName 'dedup.dev/settings'"):
+        helm.render({"podTemplate": {"annotations": {"dedup.dev/settings": "mine"}}})
+
+
+def as_made(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """But for Secrets: each rendering makes another certificate."""
+    return [each for each in rendered if each["kind"] != "Secret"]
 
 
 @variants(*OF_OURS)

@@ -6,7 +6,7 @@ It is the operator's own program before an API server of its own, which knows ne
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -50,7 +50,8 @@ def test_it_is_not_ready_and_begins_to_watch_when_the_definition_comes(server: A
         assert ask(client, "GET", DEFINITIONS)[1]["items"] == []
         cluster = PlayedCluster(client)
         namespace = new_namespace(cluster)
-        address = f"http://127.0.0.1:{started(server, namespace, tmp_path, ended)}"
+        port, _ = started(server, namespace, tmp_path, ended)
+        address = f"http://127.0.0.1:{port}"
 
         def says(path: str) -> int:
             try:
@@ -74,12 +75,14 @@ def test_it_is_not_ready_and_begins_to_watch_when_the_definition_comes(server: A
         until(seen, BOUND_S, "the experiment has a condition", 0.2)
 
 
-def started(server: ApiServer, namespace: str, folder: Path, ended: ExitStack) -> int:
-    """The operator, until the end of the block; the port at which it answers."""
+def started(
+    server: ApiServer, namespace: str, folder: Path, ended: ExitStack, lease: Sequence[str] = ("--no-lease",)
+) -> tuple[int, subprocess.Popen[bytes]]:
+    """The operator, until the end of the block at most; the port at which it answers."""
     settings = {"artifacts": {"s3": {"bucket": "results", "secret": STORE}}}
     (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
     (port,) = free(1)
-    command = [sys.executable, "-m", "dedup_operator", "--namespace", namespace, "--no-lease", "--port", str(port)]
+    command = [sys.executable, "-m", "dedup_operator", "--namespace", namespace, *lease, "--port", str(port)]
     command += ["--settings", str(folder / "settings.yaml")]
     environment = {**os.environ, **api_servers.direct(), "KUBECONFIG": str(server.kubeconfig)}
     log = ended.enter_context((folder / "operator.log").open("wb"))
@@ -90,4 +93,4 @@ def started(server: ApiServer, namespace: str, folder: Path, ended: ExitStack) -
         process.wait(BOUND_S)
 
     ended.callback(end)
-    return port
+    return port, process

@@ -23,6 +23,7 @@ from tests.lab import harness
 from dedup.experiment.spec import parse
 from dedup.history.histories import read_manifest
 from dedup.wire.manifests import Manifest
+from dedup_operator.objects.names import COMPONENT, LABEL, name_of
 from dedup_operator.objects.systems import endpoints, release_of
 from dedup_operator.schema import crd
 from dedup_runners.admins.pulsar import NAMESPACES
@@ -192,6 +193,33 @@ def test_histories_on_a_volume(operator: Operated, tmp_path: Path, tell: Tell) -
         assert (tmp_path / "again" / "summary.json").exists()
     finally:
         place.kubectl("delete", "pod/copier", f"pvc/{claim['name']}", "--grace-period=0")
+
+
+@pytest.mark.timeout(MOST_SEEDS * 900)
+def test_an_experiment_is_verified_without_spark(operator: Operated, tmp_path: Path, tell: Tell) -> None:
+    """By the Job of its own, whose counts are those of `dedup verify` on the same histories."""
+    example = harness.ROOT / "examples" / "kubernetes" / "kafka-kill-tcp.yaml"
+
+    def fetched(name: str, folder: Path) -> None:
+        made = operator.place.kubectl(
+            "get", "jobs", f"--selector={LABEL}={name},{COMPONENT}=verification", "--output=name"
+        )
+        assert made.startswith("job.batch/")
+        owner = name_of(operator.owner(name), "verification")
+        assert f"sparkapplication.sparkoperator.k8s.io/{owner}" not in operator.objects()
+        operator.fetched(name, folder)
+
+    for attempt in range(MOST_SEEDS):
+        document = document_of(example, attempt)
+        document["metadata"]["name"] += "-locally"
+        document["spec"]["verification"] = {"engine": "Local"}
+        status = carried_out(operator, document, tmp_path / str(attempt), tell, fetched)
+        summary = json.loads((tmp_path / str(attempt) / "summary.json").read_text())
+        assert {tuple(row["judges"]) for row in summary["runs"]} == {("local", "oracle")}
+        if status["verdict"] == "Pass":
+            return
+        assert status["verdict"] == "Inconclusive"
+    raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
 
 
 def test_deduplication_flipped_off_behind_its_back_is_a_fail(operator: Operated, tmp_path: Path, tell: Tell) -> None:

@@ -137,6 +137,8 @@ def test_what_all_share_and_what_is_a_right_is_not_kept() -> None:
         "sparkImage",
         "runner",
         "spark",
+        "verifier",
+        "resources",
         "podTemplate",
         "charts",
         "accountAnnotations",

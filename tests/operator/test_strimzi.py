@@ -57,7 +57,7 @@ def test_no_run_begins_before_strimzi_says_ready_and_then_that_it_keeps_still() 
     assert "Creating: deploying" in message(world, "Reconciling")
     assert "annotations" not in kafka(world)["metadata"]
     world.player.strimzi = (READY,)
-    world.run(until=lambda _status: world.now_s > FIRST_S + 600)
+    world.run(until=lambda _status: world.now_s > FIRST_S + 400)
     assert kafka(world)["metadata"]["annotations"] == {"strimzi.io/pause-reconciliation": "true"}
     assert not any(world.player.jobs.values())
     assert "has not said that it leaves the Kafka alone" in message(world, "Reconciling")
@@ -117,6 +117,7 @@ def test_a_version_that_strimzi_cannot_run_fails_at_once_in_its_words() -> None:
     world.run()
     assert world.now_s < FIRST_S + 120
     assert not any(world.player.jobs.values())
+    assert world.status()["state"]["failures"] == 1
     assert "Supported versions are: [4.1.0, 4.2.0]" in message(world, "Finished")
 
 
@@ -135,6 +136,51 @@ def test_a_namespace_that_strimzi_does_not_watch_stalls_until_it_does() -> None:
     world.player.strimzi = (READY,)
     world.run()
     assert world.status()["verdict"] == "Pass"
+
+
+def asked_to_keep_still(world: World) -> bool:
+    found = world.cluster.list("Kafka", NAMESPACE, "")
+    return bool(found and found[0]["metadata"].get("annotations"))
+
+
+def scaled_to_0(world: World) -> None:
+    """From now on Strimzi's operator does nothing; the minutes pass until the experiment says so."""
+    world.player.strimzi, world.move_s = None, 15.0
+    world.run(until=lambda status: status["phase"] == "Stalled")
+
+
+def test_an_operator_that_is_scaled_to_0_before_it_answers_stalls_and_back_again_it_passes() -> None:
+    world = applied(READY)
+    world.run(until=lambda _status: asked_to_keep_still(world))
+    scaled_to_0(world)
+    assert "no pause for more than 180 s" in message(world, "Stalled")
+    assert "see whether that operator is up" in message(world, "Stalled")
+    assert not any(world.player.jobs.values()), "no run began"
+    assert world.now_s < FIRST_S + 300
+    world.player.strimzi = (READY,)
+    world.run()
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+    assert world.orphans() == []
+
+
+def test_an_operator_that_is_scaled_to_0_before_it_sees_the_kafka_stalls_and_back_again_it_passes() -> None:
+    world = applied()
+    scaled_to_0(world)
+    assert "no status for more than 180 s" in message(world, "Stalled")
+    world.player.strimzi = (CREATING,)
+    world.run(until=lambda status: status["phase"] == "Provisioning")
+    world.player.strimzi = (READY,)
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_its_twin_that_is_scaled_to_0_when_it_has_answered_holds_nothing_up() -> None:
+    world = applied(READY)
+    world.run(until=lambda status: status["phase"] == "Running")
+    world.player.strimzi, world.move_s = None, 15.0
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+    assert "Stalled" not in [reason for reason, _ in world.events()]
 
 
 def test_a_cluster_without_strimzi_stalls_before_anything_is_begun_and_an_ordinary_kafka_does_not() -> None:

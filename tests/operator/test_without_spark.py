@@ -1,7 +1,31 @@
-"""Spark's operator is another one's: it may not be there, or look the other way, and nothing is lost for that."""
+"""Spark's operator is another one's: it may not be there, or look the other way, and nothing is lost for that.
 
-from testbed.worlds import NAMESPACE, World
+An experiment that is verified without Spark does not need it at all.
+"""
+
+from typing import Final
+
+import pytest
+from testbed.specs import changed
+from testbed.worlds import NAMESPACE, FakeCluster, World
 from tests.operator.test_reconciliations import applied, fake, message
+
+from dedup_operator.clusters import Object
+from dedup_operator.objects.accounts import DRIVER_RULES
+
+VERIFICATION: Final = "dedup.dev/component=verification"
+LOCAL: Final = (
+    *(("metadata/name", "e"), ("spec/runs", 1), ("spec/systems", [{"name": "kafka", "kafka": {}}])),
+    ("spec/verification", {"engine": "Local"}),
+)
+
+
+def applied_locally() -> World:
+    """A cluster that does not know Spark, and an experiment that is verified without it."""
+    world = World(FakeCluster(unknown={"SparkApplication"}))
+    world.player.verifies = False
+    world.apply(changed(*LOCAL))
+    return world
 
 
 def move_without_spark(world: World) -> None:
@@ -88,3 +112,60 @@ def test_an_application_that_is_looked_at_and_never_ends_fails_in_time() -> None
     world.now_s += 3600
     world.run()
     assert "not done after" in message(world, "Finished")
+
+
+def test_an_experiment_that_is_verified_locally_comes_to_its_verdict_where_there_is_no_spark() -> None:
+    world = applied_locally()
+    world.run(until=lambda status: status.get("phase") == "Reporting")
+    (job,) = world.cluster.list("Job", NAMESPACE, VERIFICATION)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"][2:5] == ["python3", "-m", "dedup_spark.local_job"]
+    world.run()
+    assert (world.status()["verdict"], world.condition("Verified")) == ("Pass", ("True", "Pass"))
+    assert left(world) == []
+
+
+def left(world: World) -> list[str]:
+    """What is not the experiment's, of any kind."""
+    fake(world).unknown = set()
+    return world.orphans()
+
+
+def test_nobody_may_make_pods_then() -> None:
+    """The driver's rights are not given; its twin's driver has them."""
+    world, twin = applied_locally(), applied()
+    for each in (world, twin):
+        each.run(until=lambda status: status.get("phase") == "Running")
+    assert not any(DRIVER_RULES[0] in each["rules"] for each in roles(world))
+    assert any(DRIVER_RULES[0] in each["rules"] for each in roles(twin))
+
+
+def roles(world: World) -> list[Object]:
+    return world.cluster.list("Role", NAMESPACE, "")
+
+
+def test_a_local_verification_that_fails_is_told() -> None:
+    world = applied_locally()
+    world.player.fails = lambda job: job["metadata"]["labels"]["dedup.dev/component"] == "verification"
+    world.run()
+    assert world.status()["state"]["failures"] == 1
+    assert ("TaskFailed", "Verify experiment: Played: as the script says") in world.events()
+
+
+def test_one_that_never_ends_fails_in_time() -> None:
+    world = applied_locally()
+    world.run(until=lambda status: status.get("phase") == "Verifying" and status["state"]["intended"])
+    world.now_s += 3600
+    world.run()
+    assert "Verify experiment: not done after" in message(world, "Finished")
+    assert world.cluster.list("Job", NAMESPACE, VERIFICATION) == [], "what runs is ended"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("crash_at", range(1, 50))
+def test_a_crash_at_any_write_of_it_changes_nothing(crash_at: int) -> None:
+    world = applied_locally()
+    world.run(crash_at=crash_at)
+    assert world.status()["verdict"] == "Pass"
+    assert sorted(filter(None, world.player.jobs.values())) == ["kafka-control-001", "kafka-dedup-001"]
+    assert left(world) == []

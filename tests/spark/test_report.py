@@ -17,6 +17,7 @@ from tests.runners import minio
 
 from dedup.errors import PlatformError
 from dedup.experiment.plans import Run, deduplicates, plan
+from dedup.experiment.spec import Experiment
 from dedup.history.histories import MANIFEST, VERIFICATION, run_folders
 from dedup.history.stores import Place, place
 from dedup.judgement.anomalies import Engine
@@ -25,7 +26,7 @@ from dedup.judgement.verdicts import Code, Reason, Verdict
 from dedup.wire.manifests import Deduplication
 from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
-from dedup_spark import evidence, homes, local, report
+from dedup_spark import evidence, homes, local, local_job, report
 from dedup_spark.evidence import Report
 
 MESSAGES: Final = 6
@@ -53,7 +54,7 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def record(root: Path, run: Run, history: History, attempt: int = 1) -> Path:
+def record(root: Path, run: Run, history: History, attempt: int = 1, digest: str = EXPERIMENT.digest()) -> Path:
     on = next(deduplicates(each) for each in EXPERIMENT.spec.variants if each.name == run.variant)
     folder = root / "runs" / run.run_id / f"attempt-{attempt}"
     write_history(
@@ -61,7 +62,7 @@ def record(root: Path, run: Run, history: History, attempt: int = 1) -> Path:
         history,
         attempt=attempt,
         experiment=EXPERIMENT.name,
-        spec_digest=EXPERIMENT.digest(),
+        spec_digest=digest,
         run_id=run.run_id,
         system=run.system,
         variant=run.variant,
@@ -95,6 +96,51 @@ def test_runs_that_were_verified_by_both_judges_pass(root: Path) -> None:
     assert json.loads((root / "summary.json").read_text())["verdict"] == "pass"
     assert len((root / "trial_dedup_output.txt").read_text().splitlines()) == 5
     assert (root / "trial_order_output.txt").read_text().count("DUPLICATE BLOCK - JUMP BACKWARDS") == 2
+
+
+LOCALLY: Final = experiment(workload={"messages": MESSAGES}, faults=[], verification={"engine": "Local"})
+
+
+def verified_locally(root: Path) -> Path:
+    """The same runs as `root` has them, of the experiment that asks for the local engine, and verified by it."""
+    for run in plan(LOCALLY):
+        history = DUPLICATED if run.variant == "control" else CLEAN
+        record(root, run, history, digest=LOCALLY.digest())
+    assert local_job.main(["--output", str(root / "all.json"), "--keep", "--findings", str(root / "f"), str(root)]) == 0
+    return root
+
+
+def test_runs_that_were_verified_by_the_local_engine_and_the_oracle_pass_if_that_was_asked(tmp_path: Path) -> None:
+    root = verified_locally(tmp_path / "local")
+    told = report.report(LOCALLY, root)
+    assert told["verdict"] == "Pass"
+    summary = Summary.model_validate_json((root / "summary.json").read_text())
+    assert {row.judges for row in summary.runs} == {(Engine.LOCAL, Engine.ORACLE)}
+    again = report.report(LOCALLY, root)
+    assert again == told, "answers are kept"
+
+
+def test_another_engine_than_the_one_that_was_asked_does_not_count(root: Path, tmp_path: Path) -> None:
+    """Neither way, however sound its answer is."""
+    local_root = verified_locally(tmp_path / "local")
+    for run in plan(LOCALLY):
+        folder = local_root / "runs" / run.run_id / "attempt-1"
+        said = json.loads((folder / VERIFICATION).read_text())
+        change_verification(folder, local=None, spark={**said["local"], "engine": "spark"})
+    silent = "did not verify this history; it has to judge every history"
+    assert unverified(LOCALLY, local_root) == {f"the local engine {silent}"}
+    for run in plan(EXPERIMENT):
+        folder = root / "runs" / run.run_id / "attempt-1"
+        said = json.loads((folder / VERIFICATION).read_text())
+        change_verification(folder, spark=None, local={**said["spark"], "engine": "local"})
+    assert unverified(EXPERIMENT, root) == {f"Spark {silent}"}
+
+
+def unverified(experiment: Experiment, root: Path) -> set[str]:
+    """Why, in the words of its runs; the verdict is error."""
+    assert report.report(experiment, root)["verdict"] == "Error"
+    summary = Summary.model_validate_json((root / "summary.json").read_text())
+    return {each.text for run in summary.runs for each in run.reasons}
 
 
 def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> None:

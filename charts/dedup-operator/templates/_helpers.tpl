@@ -6,6 +6,9 @@
 {{- if and .Values.watch.all .Values.watch.namespaces -}}
 {{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
 {{- end -}}
+{{- if and .Values.watch.all (.Values.networkPolicies | default dict).enabled -}}
+{{- fail "networkPolicies.enabled: got true beside watch.all; Helm makes policies in namespaces that it is told; name them in watch.namespaces" -}}
+{{- end -}}
 {{- end }}
 
 {{- define "operator.selector" -}}
@@ -33,7 +36,7 @@ allowPrivilegedFaults: {{ .Values.allowPrivilegedFaults }}
 {{- $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
 {{- end }}
-{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "accountAnnotations" "podTemplate" "charts" }}
+{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "charts" }}
 {{- with index $.Values.settings $name }}
 {{ $name }}: {{ toJson . }}
 {{- end }}

@@ -66,6 +66,12 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .Values.podTemplate.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.podTemplate.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podTemplate.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
 {{- with .Values.podTemplate.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -198,10 +204,13 @@ ownerReferences:
 {{- end -}}
 {{- end -}}
 
-{{/* Autoscalers leave such a pod where it is. */}}
+{{/* Annotations of a pod: the administrator's, and ours, by which autoscalers leave it where it is, over them. */}}
 {{- define "pulsar.stays" -}}
+{{- $ours := dict -}}
 {{- if eq (.Values.evictions | default "Refused") "Refused" -}}
-cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
-karpenter.sh/do-not-disrupt: "true"
+{{- $ours = dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "false" "karpenter.sh/do-not-disrupt" "true" -}}
+{{- end -}}
+{{- with merge $ours (.Values.podTemplate.annotations | default dict) -}}
+{{ toYaml . }}
 {{- end -}}
 {{- end -}}

@@ -27,6 +27,8 @@ from dedup.experiment.variants import Expectation as Expectation
 from dedup.experiment.variants import Switch as Switch
 from dedup.experiment.variants import Variant as Variant
 from dedup.experiment.variants import check_switches
+from dedup.experiment.verifications import DEFAULT as VERIFIED
+from dedup.experiment.verifications import Verifying
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, check_one_of
@@ -38,7 +40,7 @@ MAX_RETENTION_S: Final = 365 * 24 * 3600
 MAX_RUNS: Final = 10_000
 """Of all systems and variants together. The operator holds the whole plan in memory, for many experiments."""
 
-_ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0} | dict.fromkeys(
+_ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verification": VERIFIED} | dict.fromkeys(
     (
         *("deploy", "messagesPerSecond", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
@@ -225,6 +227,7 @@ class Spec(Part):
         False, description="whether a fault may add a container with NET_ADMIN to a broker's pod (Kubernetes only)"
     )
     timeouts: Timeouts = Field(Timeouts(), description="bounds on the stages")
+    verification: Verifying = Field(Verifying(), description="how the histories are judged")
     artifacts: Artifacts | None = Field(
         None, description="where histories and results are kept (Kubernetes only; `dedup run` has a folder)"
     )

@@ -61,6 +61,8 @@ def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
 def keep(folder: Place, evidence: Evidence) -> None:
     """Write the judges' answers beside the history."""
     answers = evidence.model_dump(mode="json", include={"spark", "oracle", "problem"})
+    if evidence.local is not None:
+        answers["local"] = evidence.local.model_dump(mode="json")
     with reached(folder):
         write_whole(folder / VERIFICATION, json.dumps(answers, indent=1))
 

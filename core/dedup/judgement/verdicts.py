@@ -111,6 +111,7 @@ class Evidence(Record):
     problem: str | None = Field(None, description="why there is no manifest, or how a judge crashed")
     ending: Ending | None = Field(None, description="how an attempt without a history ended; None: it stands")
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
+    engine: Engine | None = Field(None, description="which was asked beside the oracle; None: the one that answered")
     pace: Pace | None = Field(None, description="None: it has no clock, or one that cannot be read")
     bare: bool = Field(
         False,
@@ -119,8 +120,9 @@ class Evidence(Record):
 
     @property
     def judge(self) -> Engine:
-        """The judge whose answer decides: the only one asked, else the local engine in place of Spark, else Spark."""
-        return self.alone or (Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK)
+        """The judge whose answer decides: the one asked, else the local engine in place of Spark, else Spark."""
+        answered = Engine.LOCAL if self.spark is None and self.local is not None else Engine.SPARK
+        return self.alone or self.engine or answered
 
     @property
     def said(self) -> Verification | None:

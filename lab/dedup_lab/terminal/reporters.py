@@ -23,7 +23,7 @@ from dedup_runners.attempt import progress
 STAGE_WORDS: Final = {
     Stage.PROVISION: "starting",
     Stage.TEARDOWN: "stopping",
-    Stage.VERIFY: "verifying every run with Spark and the oracle",
+    Stage.VERIFY: "verifying every run by two judges",
     Stage.REPORT: "writing the report",
 }
 NARROW: Final = 100

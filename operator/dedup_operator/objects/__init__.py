@@ -11,7 +11,7 @@ docs/run-by-hand.md), and the operator applies the very same ones.
 - accounts: who may do what;
 - readiness: the proof that a system is ready, a Job;
 - runs: one attempt of one run, a Job;
-- verifications: the judgement of all of them, a SparkApplication;
+- verifications: the judgement of all of them, a SparkApplication or a Job;
 - reports: what is concluded from them, a Job;
 - snapshots: the experiment as it was when its execution began, a ConfigMap;
 - pods: what all pods have in common.

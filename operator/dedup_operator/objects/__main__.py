@@ -5,7 +5,7 @@
     values NAME   values for the chart of a system
     accounts      who may do what
     run RUN_ID    one attempt of one run: ConfigMap and Job
-    verification  the SparkApplication that judges all of them
+    verification  the SparkApplication that judges all of them, or the Job
 
 What is printed is what the operator would apply; docs/run-by-hand.md does a whole experiment with it.
 """

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dedup.experiment.spec import Experiment
+from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import Object
@@ -46,7 +47,10 @@ def driver_account(owner: Owner) -> str:
 
 
 def executor_account(owner: Owner) -> str:
-    """Of Spark's executors, which need no right: without one of their own they would have the driver's."""
+    """Of Spark's executors, which need no right: without one of their own they would have the driver's.
+
+    Of who verifies without Spark, too.
+    """
     return name_of(owner, "account", "executor")
 
 
@@ -65,9 +69,10 @@ def needs_deadlines(experiment: Experiment) -> bool:
 
 def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
     """The accounts, each with its role and the binding between them. Those that reach the store are annotated."""
+    by_spark = experiment.spec.verification.engine is Method.SPARK
     made = [
         *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment))),
-        *_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)),
+        *(_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)) if by_spark else []),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
     made = _identified(made, annotations)

@@ -7,7 +7,16 @@ Secret into the environment of those who need them, and stand in no object of ou
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dedup_operator.objects.settings import SESSION_KEY, STORE_KEYS, STORE_MOUNT, Artifacts, Image, PodTemplate
+from dedup_operator.objects.settings import (
+    SESSION_KEY,
+    STORE_KEYS,
+    STORE_MOUNT,
+    Artifacts,
+    Image,
+    PodTemplate,
+    Resources,
+    Settings,
+)
 
 USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
@@ -22,6 +31,7 @@ STAYS: Final[Mapping[str, str]] = {
 }
 """Annotations by which autoscalers leave a pod where it is: a run that is moved is a run that was interrupted."""
 
+_NONE: Final[Mapping[str, str]] = {}
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -43,21 +53,56 @@ def pod_security() -> Object:
 
 def placement(template: PodTemplate) -> Object:
     """Where a pod may run and how its images are had; keys that say nothing are left out."""
-    said = template.model_dump(mode="json", by_alias=True, exclude_none=True)
+    said = template.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"annotations"})
     return {key: each for key, each in said.items() if each}
+
+
+def annotations(template: PodTemplate, own: Mapping[str, str] = _NONE) -> Object:
+    """Of a pod: the administrator's, and over them our own."""
+    return {**template.annotations, **own, **STAYS}
+
+
+def pod_template(settings: Settings, labels: Mapping[str, str], pod: Object, own: Mapping[str, str] = _NONE) -> Object:
+    """The template of a Job: the pod as we describe it, where and as large as the administrator says.
+
+    `own` are annotations of ours.
+    """
+    sized = {
+        kind: [_sized(each, settings.resources) for each in pod[kind]]
+        for kind in ("initContainers", "containers")
+        if kind in pod
+    }
+    return {
+        "metadata": {"labels": dict(labels), "annotations": annotations(settings.pod_template, own)},
+        "spec": {**pod, **placement(settings.pod_template), **sized},
+    }
+
+
+def _sized(container: Object, resources: Resources) -> Object:
+    most = container["resources"]["limits"]["memory"]
+    asked = min(resources.requests.memory, most, key=_mebibytes)
+    limits = {"memory": most, **({"cpu": resources.limits.cpu} if resources.limits.cpu else {})}
+    return {**container, "resources": {"requests": {"cpu": resources.requests.cpu, "memory": asked}, "limits": limits}}
+
+
+def _mebibytes(memory: str) -> int:
+    return int(memory[:-2]) * (1024 if memory.endswith("Gi") else 1)
 
 
 def container(
     name: str, image: Image, command: Sequence[str], *, memory: str, mounts: Mapping[str, str], **more: Any
 ) -> Object:
-    """A container under tini, which takes signals for it. `mounts` are paths by the names of volumes."""
+    """A container under tini, which takes signals for it. `mounts` are paths by the names of volumes.
+
+    What it asks for is decided by the template of its pod.
+    """
     return {
         "name": name,
         "image": image.reference,
         "imagePullPolicy": image.pull_policy,
         "command": ["tini", "--", *command],
         "workingDir": "/tmp",
-        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": memory}},
+        "resources": {"limits": {"memory": memory}},
         "securityContext": dict(CONTAINER_SECURITY),
         # A container that ends badly leaves its last words in the pod's status, where nobody needs a right to logs.
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -14,7 +14,7 @@ from dedup.experiment.spec import Experiment, System
 from dedup.experiment.systems import Protocol
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, metadata, name_of
-from dedup_operator.objects.pods import STAYS, Object, container, placement, pod_security
+from dedup_operator.objects.pods import Object, container, pod_security, pod_template
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
@@ -43,7 +43,6 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
         "securityContext": pod_security(),
-        **placement(settings.pod_template),
         "initContainers": [_proxy(settings)] if proxied else [],
         "containers": [container("round-trip", image, program, memory="256Mi", mounts=mounts)],
         "volumes": [
@@ -55,7 +54,7 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     spec = {
         "backoffLimit": 2,
         "activeDeadlineSeconds": lasts_s + LATER_S,
-        "template": {"metadata": {"labels": meta["labels"], "annotations": dict(STAYS)}, "spec": pod},
+        "template": pod_template(settings, meta["labels"], pod),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 

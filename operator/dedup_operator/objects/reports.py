@@ -17,12 +17,11 @@ from dedup_operator.objects.accounts import report_account, reporting
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
-    STAYS,
     TOKEN_MOUNT,
     Object,
     container,
-    placement,
     pod_security,
+    pod_template,
     store_environment,
     store_mounts,
     store_volumes,
@@ -86,7 +85,6 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
-        **placement(settings.pod_template),
         "containers": [told],
         "volumes": [
             {"name": "config", "configMap": {"name": snapshot_name(owner)}},
@@ -96,9 +94,7 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
             *store_volumes(settings.artifacts),
         ],
     }
-    about = {"labels": meta["labels"], "annotations": dict(STAYS)}
-    template = {"metadata": about, "spec": pod}
-    spec = {"backoffLimit": MOST_PODS_FAIL, "template": template}
+    spec = {"backoffLimit": MOST_PODS_FAIL, "template": pod_template(settings, meta["labels"], pod)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 

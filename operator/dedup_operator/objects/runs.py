@@ -26,12 +26,11 @@ from dedup_operator.objects.credentials import credential_mounts, credential_vol
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.pods import (
     CONFIG,
-    STAYS,
     TOKEN_MOUNT,
     Object,
     container,
-    placement,
     pod_security,
+    pod_template,
     store_environment,
     store_mounts,
     store_volumes,
@@ -88,10 +87,7 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
             "activeDeadlineSeconds": _lasts_s(experiment),
-            "template": {
-                "metadata": {"labels": meta["labels"], "annotations": {**meta["annotations"], **STAYS}},
-                "spec": _pod(told, name, owner, settings),
-            },
+            "template": pod_template(settings, meta["labels"], _pod(told, name, owner, settings), meta["annotations"]),
         },
     }
     if needs_deadlines(experiment):
@@ -116,7 +112,6 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
-        **placement(settings.pod_template),
         "containers": [container("deadlines", settings.runner_image, program, memory=HELPER_MEMORY, mounts=mounts)],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}, token_volume("token")],
     }
@@ -124,7 +119,7 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         "backoffLimit": 100,
         "ttlSecondsAfterFinished": 0,
         "activeDeadlineSeconds": lasts_s + START_S,
-        "template": {"metadata": {"labels": meta["labels"], "annotations": dict(STAYS)}, "spec": pod},
+        "template": pod_template(settings, meta["labels"], pod),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
@@ -149,7 +144,6 @@ def _pod(told: Assignment, config: str, owner: Owner, settings: Settings) -> Obj
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
-        **placement(settings.pod_template),
         "initContainers": _sidecars(settings, proxied=proxied),
         "containers": _programs(told, settings),
         "volumes": volumes,

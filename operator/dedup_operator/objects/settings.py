@@ -26,6 +26,7 @@ _TAG: Final = r"^[A-Za-z0-9_.-]{1,128}(@sha256:[0-9a-f]{64})?$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
 _Kind = TypeVar("_Kind", bound=Part)
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
+Cpu = Annotated[str, Field(pattern=r"^([1-9][0-9]*m|[1-9][0-9]*|[0-9]+\.[0-9]+)$", max_length=16)]
 
 
 class Image(Part):
@@ -104,6 +105,12 @@ class Spark(Part):
     python_mi: int = Field(1024, alias="pythonMi", ge=256, description="what Python workers have beside it")
 
 
+class Verifier(Part):
+    """The pod that verifies without Spark (`verification: {engine: Local}`)."""
+
+    memory: Memory = Field("2Gi", description="what it may use at most: what it finds of all runs is there")
+
+
 class PullSecret(Part):
     """A Secret with which a node asks a registry, in the namespace of each experiment."""
 
@@ -120,12 +127,45 @@ class Toleration(Part):
     toleration_seconds: int | None = Field(None, ge=0)
 
 
+class Affinity(Part):
+    """Which nodes, and the neighbourhood of which pods, ours are drawn to: each part as Kubernetes has it."""
+
+    node_affinity: dict[str, Any] | None = None
+    pod_affinity: dict[str, Any] | None = None
+    pod_anti_affinity: dict[str, Any] | None = None
+
+
 class PodTemplate(Part):
     """Where our pods may run and how their images are had. Pods of systems have what their charts are told."""
 
     image_pull_secrets: list[PullSecret] = Field(default_factory=list)
     node_selector: dict[Text, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict)
     tolerations: list[Toleration] = Field(default_factory=list)
+    affinity: Affinity | None = None
+    priority_class_name: Text | None = None
+    annotations: dict[Text, Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=dict, description="of our pods; those that we write ourselves win"
+    )
+
+
+class Requests(Part):
+    """What each container of our pods asks for. One that may not use so much memory asks for what it may use."""
+
+    cpu: Cpu = "20m"
+    memory: Memory = "64Mi"
+
+
+class Limits(Part):
+    """What each may use at most, beside its memory, which has settings of its own."""
+
+    cpu: Cpu | None = Field(None, description="none: what the node has; a run that is throttled is a slow one")
+
+
+class Resources(Part):
+    """Of every container of our pods; of Spark's, the limit only (`spark.cpu` is what they ask for)."""
+
+    requests: Requests = Requests()
+    limits: Limits = Limits()
 
 
 class Defaults(Part):
@@ -136,9 +176,11 @@ class Defaults(Part):
     spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
     runner: Runner = Runner()
     spark: Spark = Spark()
+    verifier: Verifier = Verifier()
     pod_template: PodTemplate = Field(
         PodTemplate(), description="of the pods of runs, of Spark, and of all other pods of ours but the systems'"
     )
+    resources: Resources = Field(Resources(), description="of each container of those pods")
     account_annotations: dict[Text, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         description="of the accounts whose pods reach the store: by them clouds give pods an identity",

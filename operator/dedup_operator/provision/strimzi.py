@@ -16,6 +16,7 @@ its exceptions (StatusUtils.buildConditionFromException). Others, such as a time
 NEVER_AFTER_S: Final = 60.0
 """Before that such a reason may pass, too: Helm makes the nodes after the Kafka, and Strimzi may have come between."""
 PAUSED: Final = "ReconciliationPaused"
+ANSWERS: Final = "Strimzi's operator says within seconds that it has paused"
 STILL: Final = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
 
 
@@ -49,6 +50,10 @@ class Strimzi(Helm):
         """No fault strikes before Strimzi has said that it will not repair what the fault breaks."""
         if (kafka := self._kafka()) is not None and keeps_still(kafka):
             return DONE
+        asked = self._belongings.own("Job", self._job)  # which was made as soon as Strimzi had been asked
+        if kafka is not None and asked is not None:
+            limit_s = self._context.experiment.spec.timeouts.provision_s
+            sights.require_patience(kafka, ANSWERS, "no pause", asked, self._context.now(), limit_s)
         return Observation(
             status=Status.RUNNING, message="Strimzi's operator has not said that it leaves the Kafka alone"
         )

@@ -15,6 +15,7 @@ from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Experiment, load, parse
 from dedup.experiment.stages import Stage, Task
 from dedup.experiment.systems import PRODUCTS
+from dedup.experiment.verifications import Method, Verifying
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.__main__ import printed
 from dedup_operator.objects.accounts import accounts, deadline_account
@@ -24,11 +25,15 @@ from dedup_operator.objects.readiness import readiness
 from dedup_operator.objects.reports import MOST_FAILURES, failures, report, report_objects, with_failure
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import (
+    Affinity,
     Artifacts,
     Defaults,
     Image,
+    Limits,
     PodTemplate,
     PullSecret,
+    Requests,
+    Resources,
     Settings,
     Toleration,
     Volume,
@@ -239,7 +244,11 @@ PLACED: Final = SETTINGS.model_copy(
             image_pull_secrets=[PullSecret(name="mirror")],
             node_selector={"pool": "tests"},
             tolerations=[Toleration(key="tests", operator="Exists", effect="NoSchedule")],
-        )
+            affinity=Affinity(node_affinity={"requiredDuringSchedulingIgnoredDuringExecution": {}}),
+            priority_class_name="tests",
+            annotations={"team.example/of": "us", "karpenter.sh/do-not-disrupt": "false"},
+        ),
+        "resources": Resources(requests=Requests(cpu="100m", memory="300Mi"), limits=Limits(cpu="2")),
     }
 )
 
@@ -250,6 +259,42 @@ def pods_of(experiment: Experiment, settings: Settings) -> list[dict[str, Any]]:
     jobs = run_objects(OWNER, apart, first(apart, "kafka"), 1, settings)[1:]
     jobs += [readiness(OWNER, experiment, experiment.spec.systems[0], settings), report(OWNER, settings)]
     return [each["spec"]["template"]["spec"] for each in jobs]
+
+
+def templates_of(experiment: Experiment, settings: Settings) -> list[dict[str, Any]]:
+    """The templates of the pods of all our Jobs, the one that verifies without Spark too."""
+    apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
+    local = apart.model_copy(
+        update={"spec": apart.spec.model_copy(update={"verification": Verifying(engine=Method.LOCAL)})}
+    )
+    jobs = run_objects(OWNER, apart, first(apart, "kafka"), 1, settings)[1:]
+    jobs += [readiness(OWNER, experiment, experiment.spec.systems[0], settings), report(OWNER, settings)]
+    return [each["spec"]["template"] for each in (*jobs, verification(OWNER, local, settings))]
+
+
+def test_every_pod_of_ours_has_the_administrators_place_rank_notes_and_size(experiment: Experiment) -> None:
+    for each in templates_of(experiment, PLACED):
+        spec, notes = each["spec"], each["metadata"]["annotations"]
+        assert spec["affinity"] == {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+        assert spec["priorityClassName"] == "tests"
+        assert notes["team.example/of"] == "us" and notes.items() >= STAYS.items(), "ours win"
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            asked, most = container["resources"]["requests"], container["resources"]["limits"]
+            assert (asked["cpu"], most["cpu"]) == ("100m", "2")
+            assert asked["memory"] == ("300Mi" if most["memory"] not in ("64Mi", "256Mi") else most["memory"])
+    spark = verification(OWNER, experiment, PLACED)["spec"]
+    for part in (spark["driver"], spark["executor"]):
+        assert (part["priorityClassName"], part["coreLimit"], part["coreRequest"]) == ("tests", "2", "100m")
+        assert "nodeAffinity" in part["affinity"] and part["annotations"]["team.example/of"] == "us"
+
+
+def test_without_a_word_of_the_administrators_they_are_small_and_anywhere(experiment: Experiment) -> None:
+    for each in templates_of(experiment, SETTINGS):
+        assert each["spec"].keys().isdisjoint({"affinity", "priorityClassName", "nodeSelector", "tolerations"})
+        for container in (*each["spec"].get("initContainers", ()), *each["spec"]["containers"]):
+            assert container["resources"]["requests"] == {"cpu": "20m", "memory": "64Mi"}
+            assert container["resources"]["limits"].keys() == {"memory"}
+    assert "coreLimit" not in verification(OWNER, experiment, SETTINGS)["spec"]["driver"]
 
 
 def test_autoscalers_leave_every_pod_of_ours_where_it_is(experiment: Experiment) -> None:

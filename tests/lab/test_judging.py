@@ -1,0 +1,31 @@
+"""Who judges, and that what was said is there when it is asked for again."""
+
+from pathlib import Path
+
+from tests.builders import History, write_history
+
+from dedup.history.reports import keep, recall
+from dedup.judgement.anomalies import Engine
+from dedup_lab.children import Children
+from dedup_lab.judging import LOG, judge
+
+SENT = [(0, value) for value in range(1, 4)]
+CLEAN = History(
+    SENT,
+    [(0, value, 0, 0, 0, value - 1, 0) for value in range(1, 4)],
+    [(entry, 0, 0, entry, 0, 0, value) for entry, (_, value) in enumerate(SENT)],
+)
+
+
+def test_the_local_engine_and_the_oracle_judge_where_an_experiment_asks_for_it(tmp_path: Path) -> None:
+    folder, work, children = tmp_path / "run", tmp_path / "work", Children()
+    write_history(folder, CLEAN)
+    try:
+        (said,) = judge([folder], children, work, 60, lambda _text: None, locally=True)
+    finally:
+        children.close()
+    assert (said.judge, said.spark) == (Engine.LOCAL, None)
+    assert said.local is not None and said.oracle is not None
+    assert not (work / LOG).exists(), "Spark was not started"
+    keep(folder, said)
+    assert recall(folder).local == said.local
