@@ -225,8 +225,8 @@ class Course:
 def fingerprint(course: Course) -> Any:
     """All that the rest of a course depends on, and its effects so far: two courses with the same end the same way.
 
-    Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), events, which
-    the operator writes and never reads, and the attempts of runs that are over, which it never looks at again.
+    Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), events,
+    which are written and never read, and the attempts of runs that are over, which the operator never looks at again.
     """
     cluster = course.world.cluster
     assert isinstance(cluster, Forks)
