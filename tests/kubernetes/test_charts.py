@@ -116,7 +116,7 @@ def test_its_pods_have_the_administrators_rank_and_notes_and_ours_over_them(char
         assert (notes["team.example/of"], notes[STAYS]) == ("on", "true")
     older = {"affinity": None, "priorityClassName": None, "annotations": None}
     assert as_made(helm.render({"podTemplate": older})) == as_made(helm.render({})), "as a release before had them"
-    with pytest.raises(Refused, match="invalid propertyName 'dedup.dev/settings'"):
+    with pytest.raises(Refused, match=r"invalid propertyName 'dedup\.dev/settings'"):
         helm.render({"podTemplate": {"annotations": {"dedup.dev/settings": "mine"}}})
 
 
