@@ -198,6 +198,13 @@ def impossible_state() -> World:
     return looked(world)
 
 
+def kafka_that_is_not_paused() -> World:
+    world = strimzi.applied(strimzi.READY)
+    world.run(until=lambda _status: strimzi.asked_to_keep_still(world))
+    strimzi.scaled_to_0(world)
+    return world
+
+
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
@@ -215,6 +222,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("SparkApplication d-…: got no status for more than 180 s", lambda: unserved_for_long(unserved())),
     ("Kafka: got a cluster that does not know this kind", lambda: unknown(strimzi.applied(), "Kafka")),
     ("Kafka d-…: got no status for more than 180 s", lambda: unserved_for_long(kafka_that_nobody_looks_at())),
+    ("Kafka d-…: got no pause for more than 180 s", kafka_that_is_not_paused),
     ("ConfigMap d-…: got one that does not belong …", anothers_snapshot),
     ("ConfigMap d-…: got none, though it was just made", snapshot_that_goes),
     ("ConfigMap d-…: settings.json: …: got …", settings_of_another_version),
