@@ -8,7 +8,7 @@ clients' path, always over new connections, because what it proves is that a cli
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -100,6 +100,10 @@ class Admin(Protocol):
 
         None if they can, or if it cannot be shown. It is read by other means than those of the client under test.
         """
+        ...
+
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[int]:
+        """Where the partition's log has a batch that the interposer saw (`interposer.protocols.Part.batch`)."""
         ...
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
