@@ -13,18 +13,19 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
 from dedup.experiment.deployments import PLAIN_RULE, SaslMechanism
-from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.endpoints import OPEN, Endpoints, Security
 from dedup.experiment.plans import Run, plan
-from dedup.experiment.spec import Expectation, Experiment, parse
+from dedup.experiment.spec import Expectation, Experiment, Switch, parse
+from dedup.experiment.systems import Protocol
 from dedup.judgement import checks
 from dedup.judgement.checks import Check, Half, Loss
 from dedup.judgement.conclusions import differences
@@ -39,13 +40,19 @@ from dedup_runners.admins.discoveries import discovered
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.chaos.sites.outside import Outside
 from dedup_runners.interposer.conversations import FILE, Conversation, Done
-from dedup_runners.interposer.kafka import Kafka
 from dedup_runners.interposer.protocols import Address, Direction
 from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.interposer.speeches import SPEECHES
 
-SCHEME: Final = "kafka://"
-EXAMPLE: Final = "kafka://HOST:9092, or several brokers with commas between them"
+EXAMPLE: Final = "kafka://HOST:9092 or pulsar://HOST:6650, or several brokers with commas between them"
+ADMIN_PORT: Final = 8080
+"""Where a Pulsar broker's REST interface is, unless it is named."""
+CLIENTS: Final[Mapping[Protocol, Mapping[str, str]]] = {
+    "kafka": {"batch.num.messages": "1", "linger.ms": "0"},
+    "pulsar": {"batching_enabled": "false"},
+}
+"""The clients' settings with which each message is a request of its own."""
 PREFIX: Final = "dedup-check-"
 MESSAGES: Final = 100
 STRUCK: Final = tuple(range(5, MESSAGES, 10))
@@ -57,13 +64,30 @@ RUN: Final = "30s"
 JUDGED_S: Final = 60.0
 
 
-def check(url: str, access: Security, *, out: Path | None, as_json: bool, console: Console) -> int:
+class Target(NamedTuple):
+    """The brokers to check. `admin`: a Pulsar's REST interface."""
+
+    protocol: Protocol
+    brokers: list[Address]
+    admin: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"{self.protocol}://{','.join(map(str, self.brokers))}"
+
+    @property
+    def bootstrap(self) -> str:
+        return SPEECHES[self.protocol].bootstrap(self.brokers)
+
+
+def check(url: str, access: Security, *, admin: str | None, out: Path | None, as_json: bool, console: Console) -> int:
     """Check the brokers at `url`, and print the result; the exit code of the verdict.
 
-    `access`: the brokers' TLS and authentication (`access_by`). `out`: a folder for the histories, which must not exist
+    `access`: the brokers' TLS and authentication (`access_by`). `admin`: the address of a Pulsar's REST interface, port
+    8080 of the first broker if it is None. `out`: a folder for the histories, which must not exist
     yet; else they are thrown away. A DedupError says in one line what made it impossible.
     """
-    given = addresses(url)
+    given = target(url, access, admin)
     with _folder(out) as folder, console.status("looking for the brokers") as status:
         result = _checked(given, access, folder, status.update).model_copy(update={"folder": out and str(out)})
     if as_json:
@@ -98,14 +122,21 @@ def _option(where: str, got: str, rule: str, todo: str) -> SpecificationError:
     return SpecificationError(where=where, got=got, rule=rule, todo=todo)
 
 
-def addresses(url: str) -> list[Address]:
+def target(url: str, access: Security = OPEN, admin: str | None = None) -> Target:
     """The brokers that a URL names; SpecificationError, which shows no password, if it is not one."""
-    rest = url.removeprefix(SCHEME)
-    if "@" in rest:
+    scheme, _, rest = url.partition("://")
+    if "@" in url:
         raise _wrong("a URL with a user or a password in it", "a log-in is given by --sasl and --login")
-    if rest == url:
-        raise _wrong(url, "only Kafka is supported yet, and its URL begins with kafka://")
-    return [_address(each, url) for each in rest.rstrip("/").split(",")]
+    protocol = next((each for each in SPEECHES if each == scheme), None)
+    if protocol is None:
+        raise _wrong(url, "a URL begins with kafka:// or pulsar://")
+    brokers = [_address(each, url) for each in rest.rstrip("/").split(",")]
+    if protocol == "kafka" and admin is not None:
+        raise _option("--admin", admin, "only Pulsar has a REST interface", "leave it out")
+    if protocol == "pulsar" and access != OPEN:
+        raise _option("--tls, --ca, --sasl", url, "a Pulsar is checked in the open so far", "use a plaintext listener")
+    rest_url = "" if protocol == "kafka" else admin or f"http://{brokers[0].host}:{ADMIN_PORT}"
+    return Target(protocol, brokers, rest_url)
 
 
 def _address(text: str, url: str) -> Address:
@@ -119,13 +150,16 @@ def _wrong(got: str, rule: str) -> SpecificationError:
     return SpecificationError(where="dedup check", got=got, rule=rule, todo=f"write {EXAMPLE}")
 
 
-def _checked(given: Sequence[Address], access: Security, folder: Path, note: Callable[[str], None]) -> Check:
+def _checked(given: Target, access: Security, folder: Path, note: Callable[[str], None]) -> Check:
     began = time.monotonic()
     experiment = _experiment(given)
     endpoints = _found(given, access)
     with ExitStack() as leaving:
-        interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment), credentials.tls(access)))
+        interposer = leaving.enter_context(
+            Interposer(SPEECHES[given.protocol].speech(), rules(experiment), credentials.tls(access))
+        )
         admin = leaving.enter_context(admins.connect(endpoints))
+        leaving.callback(_forget, admin)
         planned = sorted(plan(experiment), key=lambda run: run.variant)  # the control first: what it shows comes first
         runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in planned]
         for run in runs:
@@ -135,7 +169,7 @@ def _checked(given: Sequence[Address], access: Security, folder: Path, note: Cal
         halves, unfair = _judged(runs, folder)
     verdict, reasons = checks.conclude(halves, unfair)
     return Check(
-        url=SCHEME + ",".join(map(str, given)),
+        url=given.url,
         verdict=verdict,
         reasons=reasons,
         halves=tuple(halves),
@@ -146,9 +180,10 @@ def _checked(given: Sequence[Address], access: Security, folder: Path, note: Cal
 
 def rules(experiment: Experiment) -> Iterator[Rule]:
     """The replies that are lost: in each variant's session the first ones to the same messages."""
+    carrier = SPEECHES[experiment.spec.systems[0].protocol].carrier
     for run in plan(experiment):
         for number in STRUCK:
-            match = Match("Produce", session=run.variant, partition=0, number=number, attempt=1)
+            match = Match(carrier, session=run.variant, partition=0, number=number, attempt=1)
             yield Rule(f"{run.variant}: reply to message {number}", match, Act.LOSE_REPLY)
 
 
@@ -160,7 +195,7 @@ class _Run:
         experiment: Experiment,
         run: Run,
         endpoints: Endpoints,
-        given: Sequence[Address],
+        given: Target,
         folder: Path,
         admin: Admin,
         interposer: Interposer,
@@ -169,15 +204,18 @@ class _Run:
         self.seconds = 0.0
         self._experiment, self._admin, self._interposer = experiment, admin, interposer
         self._variant = next(each for each in experiment.spec.variants if each.name == run.variant)
-        doors = interposer.bootstrap(run.variant, given)
+        known = SPEECHES[given.protocol]
+        self._carrier, doors = known.carrier, interposer.bootstrap(run.variant, given.brokers)
         self._endpoints = endpoints.model_copy(
             update={
-                "client_bootstrap": ",".join(map(str, doors)),
+                "client_bootstrap": known.bootstrap(doors),
                 "client_security": endpoints.security.model_copy(update={"ca": None}),  # the interposer speaks TLS
                 "topic_prefix": f"{PREFIX}{uuid.uuid4().hex[:8]}-",
             }
         )
-        self.topic = f"{self._endpoints.topic_prefix}{run.run_id}-1"
+        self.topic = admin.topic_name(
+            f"{self._endpoints.topic_prefix}{run.run_id}-1", self._variant.deduplication is Switch.ENABLED
+        )
 
     def carry_out(self) -> None:
         """From a fresh topic to a manifest. The topic is gone at the end, and so are the programs."""
@@ -207,7 +245,7 @@ class _Run:
 
     def losses(self) -> list[Loss]:
         """The replies that were taken, by the conversation."""
-        return list(losses(self._interposer.conversation, self.name))
+        return list(losses(self._interposer.conversation, self.name, self._carrier))
 
     def seen(self) -> int:
         """How many messages the interposer saw on their way, each counted once."""
@@ -215,7 +253,7 @@ class _Run:
         return sum(
             row.messages or 0
             for row in rows
-            if (row.session, row.api, row.direction, row.attempt) == (self.name, "Produce", Direction.REQUEST, 1)
+            if (row.session, row.api, row.direction, row.attempt) == (self.name, self._carrier, Direction.REQUEST, 1)
         )
 
     def _situation(self, children: Children) -> Situation:
@@ -252,16 +290,23 @@ class _Behind(Outside):
         return self._interposer.connections(self._session) == 0
 
 
-def losses(conversation: Conversation, session: str) -> Iterator[Loss]:
-    """The replies to Produce that a session's client never got because a rule took them."""
+def losses(conversation: Conversation, session: str, carrier: str = "Produce") -> Iterator[Loss]:
+    """The replies to requests that carry messages that a session's client never got because a rule took them."""
     for row in conversation.rows():
-        if (row.session, row.api, row.direction, row.done) == (session, "Produce", Direction.REPLY, Done.LOST):
+        if (row.session, row.api, row.direction, row.done) == (session, carrier, Direction.REPLY, Done.LOST):
             values = (row.number, row.partition, row.offset, row.error_code, row.producer_id, row.base_sequence)
             number, partition, offset, error, producer_id, sequence = (-1 if each is None else each for each in values)
             yield Loss(
                 message=number, partition=partition, offset=offset, error_code=error, producer_id=producer_id,
                 base_sequence=sequence, monotonic_ns=row.monotonic_ns,
             )  # fmt: skip
+
+
+def _forget(admin: Admin) -> None:
+    try:
+        admin.forget()
+    except DedupError as error:
+        print(f"namespaces may be left: {error}", file=sys.stderr)
 
 
 def _judged(runs: Sequence[_Run], folder: Path) -> tuple[list[Half], list[str]]:
@@ -288,14 +333,16 @@ def _judged(runs: Sequence[_Run], folder: Path) -> tuple[list[Half], list[str]]:
     return halves, differences([each.manifest for each in evidence if each.manifest is not None])
 
 
-def _experiment(given: Sequence[Address]) -> Experiment:
+def _experiment(given: Target) -> Experiment:
     """What the check does, as an experiment: one message a batch, so that each reply is about one."""
-    properties = {"batch.num.messages": "1", "linger.ms": "0"}
+    existing = {"bootstrap": given.bootstrap}
+    if given.protocol == "pulsar":
+        existing = {"serviceUrl": given.bootstrap, "adminUrl": given.admin}
     system = {
-        "name": "kafka",
-        "kafka": {},
-        "client": {"properties": properties},
-        "deploy": {"existing": {"bootstrap": ",".join(map(str, given))}},
+        "name": given.protocol,
+        given.protocol: {},
+        "client": {"properties": CLIENTS[given.protocol]},
+        "deploy": {"existing": existing},
     }
     spec = {
         "systems": [system],
@@ -310,23 +357,29 @@ def _experiment(given: Sequence[Address]) -> Experiment:
     return parse({**document, "spec": spec}, source="dedup check")
 
 
-def _found(given: Sequence[Address], access: Security) -> Endpoints:
+def _found(given: Target, access: Security) -> Endpoints:
     """The brokers, by the word of one of those given; PlatformError if they cannot be reached from here."""
-    bootstrap = ",".join(map(str, given))
     asked = Endpoints(
-        system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, security=access, brokers=[]
+        system=given.protocol,
+        client_bootstrap=given.bootstrap,
+        direct_bootstrap=given.bootstrap,
+        admin_urls=[given.admin] if given.admin else [],
+        security=access,
+        brokers=[],
     )
     how = f"{'plaintext' if access.ca is None else 'TLS'}, {access.sasl or 'without a log-in'}"
     try:
         found = discovered(asked, FOUND_S)
     except PlatformError as error:
         raise PlatformError(
-            where=SCHEME + bootstrap,
+            where=given.url,
             got=error.got,
             rule=f"one of these brokers says who the brokers are, on a listener as asked for: {how}",
-            todo="check the address, that the broker is up, and --tls, --ca, --sasl and --login",
+            todo="check the address, that the broker is up, and --tls, --ca, --sasl and --login"
+            if given.protocol == "kafka"
+            else f"check the address, that the broker is up, and --admin, here {given.admin}",
         ) from None
-    for broker in found.brokers:
+    for broker in found.brokers if given.protocol == "kafka" else ():
         try:
             socket.create_connection((str(broker.host), broker.client_port), REACHED_S).close()
         except OSError as error:

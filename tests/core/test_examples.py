@@ -29,7 +29,7 @@ WANTED: Final = {
     "pulsar-kill-tcp": ["pulsar"],
     "pulsar-kill-topic-owner": ["pulsar"],
 }
-SMALL: Final = {"kafka-lost-reply": ["kafka"]}
+SMALL: Final = {"kafka-lost-reply": ["kafka"], "pulsar-lost-reply": ["pulsar"]}
 """Those with ten messages and a fault on one of them."""
 OF_S0: Final = [path for path in EXAMPLES if path.stem not in SMALL]
 LATENCY_S: Final = {"kafka": 0.02, "pulsar": 0.1}

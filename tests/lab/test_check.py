@@ -11,7 +11,7 @@ from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Broker, Endpoints, Security
-from dedup_lab.checks import _creating, access_by, addresses
+from dedup_lab.checks import _creating, access_by, target
 
 
 @pytest.mark.parametrize(
@@ -19,19 +19,29 @@ from dedup_lab.checks import _creating, access_by, addresses
     [
         ("kafka://localhost:9092", ["localhost:9092"]),
         ("kafka://a.example.com:1,b:65535/", ["a.example.com:1", "b:65535"]),
+        ("pulsar://h:6650", ["h:6650"]),
     ],
 )
 def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
-    assert [str(each) for each in addresses(url)] == brokers
+    assert [str(each) for each in target(url).brokers] == brokers
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:9092", "pulsar://h:6650", "kafka://", "kafka://h", "kafka://h:", "kafka://h:0", "kafka://h:70000",
+    "url", ["localhost:9092", "pulsar+ssl://h:6651", "kafka://", "kafka://h", "kafka://h:", "kafka://h:0", "kafka://h:70000",
             "kafka://h:9092,", "kafka://:9092", "kafka://h:9092/topic", "kafka://h: 9092"]
 )  # fmt: skip
 def test_what_is_no_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(SpecificationError, match=r"write kafka://HOST:9092"):
-        addresses(url)
+        target(url)
+
+
+def test_a_pulsar_has_a_rest_interface_and_no_log_in_yet(tmp_path: Path) -> None:
+    assert target("pulsar://h:6650").admin == "http://h:8080"
+    assert target("pulsar://h:6650", admin="http://a:1").admin == "http://a:1"
+    with pytest.raises(SpecificationError, match="only Pulsar has a REST interface"):
+        target("kafka://h:9092", admin="http://a:1")
+    with pytest.raises(SpecificationError, match="in the open so far"):
+        target("pulsar://h:6650", Security(ca=tmp_path / "ca.crt"))
 
 
 def test_a_password_in_a_url_is_not_shown(dedup: Command) -> None:

@@ -497,6 +497,7 @@ WORDS: Final = (
         ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/message", LOST)),
         "only Kafka's protocol has",
     ),
+    Wrong("a SEND of a Kafka", message(api="SEND"), "only Pulsar's protocol has"),
     Wrong(
         "two lost replies",
         (*message(), ("spec/faults/-", {"name": "more", "at": {"message": 1}, "message": LOST})),

@@ -316,6 +316,7 @@ class Spec(Part):
         existing = next((system.name for system in self.systems if system.existing is not None), None)
         lacking = {
             Need.KAFKA: next((system.name for system in self.systems if system.protocol != "kafka"), None),
+            Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",

@@ -29,6 +29,8 @@ class Need(StrEnum):
 
     KAFKA = "kafka"
     """Every system speaks Kafka's protocol."""
+    PULSAR = "pulsar"
+    """Every system speaks Pulsar's protocol."""
     BOOKIES = "bookies"
     """The system stores messages in processes of their own, as only Pulsar does."""
     POLICIES = "policies"

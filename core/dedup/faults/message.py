@@ -16,6 +16,11 @@ class Api(StrEnum):
     INIT_PRODUCER_ID = "InitProducerId"
     METADATA = "Metadata"
     API_VERSIONS = "ApiVersions"
+    SEND = "SEND"
+    PRODUCER = "PRODUCER"
+    LOOKUP = "LOOKUP"
+    PARTITIONED_METADATA = "PARTITIONED_METADATA"
+    CONNECT = "CONNECT"
 
 
 class Side(StrEnum):
@@ -39,13 +44,27 @@ class Until(StrEnum):
 
 
 OF_KAFKA: Final = (Api.PRODUCE, Api.INIT_PRODUCER_ID, Api.METADATA, Api.API_VERSIONS)
+OF_PULSAR: Final = (Api.SEND, Api.PRODUCER, Api.LOOKUP, Api.PARTITIONED_METADATA, Api.CONNECT)
 OF_STALLS: Final = "a stall ends at an event or a deadline, and nothing else does"
+
+
+def _spoken(api: Api, product: str, need: Need) -> Choice:
+    """Only one of the protocols has a request of that name."""
+    return Choice(
+        field="api",
+        value=api,
+        need=need,
+        rule=f"system {{system}} is no {product}, and only {product}'s protocol has this request",
+        todo=f"test the {product} by itself",
+        said=f"one of the systems is no {product}, and only {product}'s protocol has these requests; "
+        f"test the {product} by itself",
+    )
 
 
 class Message(FaultKind):
     """Lose or hold back one request of the producer, or the reply to it."""
 
-    api: Api = Field(description="the request's name in the protocol; Produce carries messages (Kafka)")
+    api: Api = Field(description="the request's name in the protocol; Produce (Kafka) and SEND (Pulsar) carry messages")
     frame: Side = Field(description="the request itself, or the broker's reply to it")
     action: Action = Field(
         description="Lose closes the connection without it; Stall holds it, and all behind it on that connection"
@@ -74,17 +93,9 @@ class Message(FaultKind):
         OnlyWith("deadline_s", "action", Action.STALL, True, OF_STALLS),
         OnlyWith("until", "action", Action.STALL, False, OF_STALLS),
     )
-    choices = tuple(
-        Choice(
-            field="api",
-            value=api,
-            need=Need.KAFKA,
-            rule="system {system} is no Kafka, and only Kafka's protocol has this request",
-            todo="test the Kafka by itself",
-            said="one of the systems is no Kafka, and only Kafka's protocol has these requests; "
-            "test the Kafka by itself",
-        )
-        for api in OF_KAFKA
+    choices = (
+        *(_spoken(api, "Kafka", Need.KAFKA) for api in OF_KAFKA),
+        *(_spoken(api, "Pulsar", Need.PULSAR) for api in OF_PULSAR),
     )
     docs = Docs(
         action="the interposer, a proxy that reads the protocol, closes both sides of the connection instead of "

@@ -13,6 +13,7 @@ from dedup.quantities import format_duration
 
 NEEDS: Final = {
     Need.KAFKA: "a Kafka",
+    Need.PULSAR: "a Pulsar",
     Need.BOOKIES: "a Pulsar",
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",

@@ -286,6 +286,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             if lasts
         ),
         *_choices(Need.KAFKA, "self.systems.all(system, has(system.kafka))"),
+        *_choices(Need.PULSAR, "self.systems.all(system, has(system.pulsar))"),
         *(
             Rule(
                 f"size(self.faults.filter(fault, has(fault.{kind.key}))) <= 1",

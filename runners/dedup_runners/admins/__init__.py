@@ -102,8 +102,11 @@ class Admin(Protocol):
         """
         ...
 
-    def stored(self, topic: str, partition: int, batch: Hashable) -> list[int]:
-        """Where the partition's log has a batch that the interposer saw (`interposer.protocols.Part.batch`)."""
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
+        """Where the partition's log has a batch that the interposer saw (`interposer.protocols.Part.batch`).
+
+        Kafka: offsets; Pulsar: LEDGER:ENTRY.
+        """
         ...
 
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
@@ -119,6 +122,10 @@ class Admin(Protocol):
 
     def versions(self) -> dict[str, str]:
         """Versions of the broker, as far as it tells them, and of the libraries used to ask."""
+        ...
+
+    def forget(self) -> None:
+        """Remove what was made for our topics besides the topics, where it was not there before."""
         ...
 
     def close(self) -> None:

@@ -147,12 +147,12 @@ class KafkaAdmin(Closing):
 
         return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}/{hole.partition}")
 
-    def stored(self, topic: str, partition: int, batch: Hashable) -> list[int]:
-        def ask() -> list[int]:
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
+        def ask() -> list[str]:
             leader, epoch = self._leaders(topic)[partition]
             end = end_offset(leader, topic, partition, epoch, self._security)
             found = stored_batches(leader, topic, partition, end, CENSUS_TIMEOUT_S, self._security)
-            return [each.base_offset for each in found if identity(each) == batch]
+            return [str(each.base_offset) for each in found if identity(each) == batch]
 
         return persistently(ask, ANSWERED_S, f"the stored batches of {topic}/{partition}")
 
@@ -165,6 +165,9 @@ class KafkaAdmin(Closing):
 
     def versions(self) -> dict[str, str]:
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
+
+    def forget(self) -> None:
+        """A topic needs nothing besides."""
 
     def close(self) -> None:
         """librdkafka's client ends with its last reference."""

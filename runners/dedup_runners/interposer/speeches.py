@@ -36,4 +36,5 @@ class Known(NamedTuple):
 
 SPEECHES: Final[Mapping[Protocol, Known]] = {
     "kafka": Known("dedup_runners.interposer.kafka", "Kafka", "Produce", ""),
+    "pulsar": Known("dedup_runners.interposer.pulsar", "Pulsar", "SEND", "pulsar://"),
 }

@@ -138,7 +138,7 @@ def _shown(session: Session, deed: Deed, rows: Iterable[Row]) -> dict[str, Any]:
     (struck,) = [row for row in own if row.rule == deed.rule.name and row.partition in (None, _of(deed.rule))]
     found: dict[str, Any] = {
         "frame": told(struck), "number": struck.number, "attempt": struck.attempt, "done": struck.done,
-        "error_code": struck.error_code, "offset": struck.offset, "held_ns": struck.held_ns,
+        "error_code": struck.error_code, "place": struck.place, "held_ns": struck.held_ns,
     }  # fmt: skip
     if place and place.part.batch is not None:
         assert struck.topic is not None and struck.partition is not None
@@ -148,7 +148,7 @@ def _shown(session: Session, deed: Deed, rows: Iterable[Row]) -> dict[str, Any]:
     return found
 
 
-def refused(struck: Row, same: Iterable[Row], stored: Iterable[int]) -> str:
+def refused(struck: Row, same: Iterable[Row], stored: Iterable[str]) -> str:
     """Why a struck frame that carries messages shows nothing; empty if it does.
 
     `same`: what was said of its batch, in all attempts. `stored`: where the log has the batch.
@@ -157,11 +157,11 @@ def refused(struck: Row, same: Iterable[Row], stored: Iterable[int]) -> str:
     if struck.direction == Direction.REPLY and struck.error_code:
         return f"the broker's reply was error {struck.error_code}: it had not stored the messages"
     passed = sum(row.direction == Direction.REQUEST and row.done in PASSED for row in rows)
-    named = {row.offset for row in rows if row.direction == Direction.REPLY and row.error_code == 0}
+    answers = (row for row in rows if row.direction == Direction.REPLY and not row.error_code)
+    named = {row.place for row in answers if row.place is not None}
     if named <= set(places) and len(places) <= passed:
         return ""
-    where = ", ".join(str(each) for each in sorted(each for each in named if each is not None)) or "nowhere"
-    found = ", ".join(map(str, places)) or "nowhere"
+    where, found = (", ".join(each) or "nowhere" for each in (sorted(named), places))
     return f"brokers said that the batch is at {where}, it was sent {passed} times, and the log has it at {found}"
 
 
@@ -170,7 +170,7 @@ def told(struck: Row) -> str:
     verb = "lost" if struck.done == Done.LOST else f"held for {(struck.held_ns or 0) / 1e9:.3g} s"
     reply = "the reply to " if struck.direction == Direction.REPLY else ""
     where = "" if struck.partition is None else f" of partition {struck.partition}, attempt {struck.attempt}"
-    said = "" if struck.offset is None else f", which said that it is stored at {struck.offset}"
+    said = "" if struck.place is None else f", which said that it is stored at {struck.place}"
     return f"{verb} {reply}{struck.api} {struck.number}{where}{said}"
 
 
