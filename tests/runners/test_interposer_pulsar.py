@@ -1,19 +1,25 @@
-"""Pulsar's frames, written here by hand: what is read of each, and that only addresses are exchanged."""
+"""Pulsar's frames, written by hand: what is read of each, and that only addresses are exchanged.
 
+The last tests have the real client speak through the interposer, to a stand-in of a broker.
+"""
+
+import os
+from typing import Any
+
+import pulsar as client
 import pytest
+from tests.runners.pulsar_stand_in import LEDGER, NONE, Content, frame, message, stand_in
 
-from dedup_runners.interposer.protobufs import BYTES, VARINT
+from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Address, Direction, Frame, Unreadable
-from dedup_runners.interposer.pulsar import COMMANDS, PulsarDialogue, topic_of
-from dedup_runners.interposer.schemas import varint
+from dedup_runners.interposer.proxies import Interposer
+from dedup_runners.interposer.pulsar import PulsarDialogue, topic_of
+from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.interposer.speeches import SPEECHES
 
-NUMBER_OF = {command.name: number for number, command in COMMANDS.items()}
 BROKER, DOOR = Address("broker.example", 6650), Address("127.0.0.1", 40001)
 TOPIC = "persistent://public/dedup-off/t"
 PAYLOAD = b"\x0e\x01\x00\x00\x00\x00 a message, with its checksum"
-NONE = (1 << 64) - 1
-"""-1, as a number of 64 bits."""
-Content = dict[int, int | str | bytes]
 
 
 class Doors:
@@ -24,24 +30,6 @@ class Doors:
 
     def outside(self, door: Address) -> Address:
         return BROKER if door == DOOR else door
-
-
-def message(content: Content) -> bytes:
-    found = b""
-    for number, value in content.items():
-        if isinstance(value, int):
-            found += varint(number << 3 | VARINT) + varint(value)
-        else:
-            raw = value.encode() if isinstance(value, str) else value
-            found += varint(number << 3 | BYTES) + varint(len(raw)) + raw
-    return found
-
-
-def frame(name: str, content: Content, payload: bytes = b"") -> bytes:
-    kind = NUMBER_OF[name]
-    command = message({1: kind, kind: message(content)})
-    body = len(command).to_bytes(4, "big") + command + payload
-    return len(body).to_bytes(4, "big") + body
 
 
 PRODUCER = frame("PRODUCER", {1: TOPIC, 2: 7, 3: 1, 4: "run-0"})
@@ -143,3 +131,53 @@ def test_an_unknown_command_passes_as_it_is() -> None:
 def test_what_is_no_command_ends_the_connection_in_words(raw: bytes) -> None:
     with pytest.raises(Unreadable, match="see that the address is a plaintext listener of Pulsar"):
         PulsarDialogue().request(raw, Doors())
+
+
+MESSAGES, LOST = 6, 3
+KNOWN = SPEECHES["pulsar"]
+
+
+def produced(rule: Rule, *, deduplication: bool) -> tuple[list[int], list[Row], int]:
+    """What is stored when a client sent its messages while a rule struck; what was said; and how many it was told of."""
+    silent = client.FileLogger(client.LoggerLevel.Error, os.devnull)
+    acknowledged: list[Any] = []
+    with stand_in(deduplication=deduplication) as broker, Interposer(KNOWN.speech(), [rule]) as interposer:
+        doors = interposer.bootstrap("s", [broker.address])
+        sending = client.Client(KNOWN.bootstrap(doors), logger=silent)
+        producer = sending.create_producer(TOPIC, producer_name="p", batching_enabled=False)
+        for number in range(1, MESSAGES + 1):
+            producer.send_async(b"m", lambda result, _: acknowledged.append(result), sequence_id=number)
+        producer.flush()
+        sending.close()
+        assert interposer.problems == []
+        return broker.stored, interposer.conversation.rows(), acknowledged.count(client.Result.Ok)
+
+
+@pytest.mark.parametrize("deduplication", [False, True])
+def test_a_client_whose_receipt_is_lost_sends_the_message_again(deduplication: bool) -> None:
+    rule = Rule("r", Match("SEND", topic=TOPIC, partition=0, number=LOST, attempt=1), Act.LOSE_REPLY)
+    stored, rows, acknowledged = produced(rule, deduplication=deduplication)
+    (lost,) = [row for row in rows if row.done == Done.LOST]
+    assert (lost.direction, lost.number, lost.base_sequence, lost.place) == (
+        "reply",
+        LOST,
+        LOST,
+        f"{LEDGER}:{LOST - 1}",
+    )
+    assert stored.count(LOST) == (1 if deduplication else 2)
+    assert (set(stored), acknowledged) == (set(range(1, MESSAGES + 1)), MESSAGES)
+    (again,) = [row for row in rows if (row.number, row.attempt, row.direction) == (LOST, 2, "reply") and row.topic]
+    assert (again.place is None) == deduplication
+
+
+@pytest.mark.parametrize("api", ["CONNECT", "PARTITIONED_METADATA", "LOOKUP", "PRODUCER", "SEND"])
+@pytest.mark.parametrize("act", Act)
+def test_every_request_of_a_producer_can_be_struck(act: Act, api: str) -> None:
+    """And all is stored in the end, once."""
+    rule = Rule("r", Match(api, number=LOST if api == "SEND" else 1), act, deadline_s=0.05)
+    stored, rows, acknowledged = produced(rule, deduplication=True)
+    (struck,) = [row for row in rows if row.rule == "r"]
+    what, direction = act.split("_")
+    assert (struck.api, struck.direction) == (api, direction)
+    assert struck.done == (Done.LOST if what == "lose" else Done.HELD_TO_DEADLINE)
+    assert (sorted(stored), acknowledged) == (list(range(1, MESSAGES + 1)), MESSAGES)

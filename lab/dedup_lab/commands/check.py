@@ -16,6 +16,12 @@ Login = Annotated[
         show_default=False,
     ),
 ]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="A Pulsar's REST interface; else port 8080 of its first broker.", show_default=False
+    ),
+]
 
 
 def check(
@@ -36,12 +42,7 @@ def check(
     ] = None,
     sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
     login: Login = None,
-    admin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="A Pulsar's REST interface; else port 8080 of its first broker.", show_default=False
-        ),
-    ] = None,
+    admin: Admin = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
         Path | None,
