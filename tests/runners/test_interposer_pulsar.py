@@ -138,7 +138,7 @@ KNOWN = SPEECHES["pulsar"]
 
 
 def produced(rule: Rule, *, deduplication: bool) -> tuple[list[int], list[Row], int]:
-    """What is stored when a client sent its messages while a rule struck; what was said; and how many it was told of."""
+    """What is stored when a rule struck while a client sent its messages; what was said; how many it was told of."""
     silent = client.FileLogger(client.LoggerLevel.Error, os.devnull)
     acknowledged: list[Any] = []
     with stand_in(deduplication=deduplication) as broker, Interposer(KNOWN.speech(), [rule]) as interposer:
