@@ -6,6 +6,7 @@ The last tests do the whole of it in this process, before librdkafka's own mock 
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,15 @@ def test_a_log_that_contradicts_the_conversation_refuses_the_fault(
     rows: list[Row], stored: list[str], words: str
 ) -> None:
     assert words in message.refused(LOST_REPLY, rows, stored)
+
+
+def test_the_reply_to_a_request_that_was_held_is_not_what_was_struck() -> None:
+    """It has the rule's name, since its client had left."""
+    held = rule(**HELD)
+    on_one = replace(held, match=replace(held.match, partition=0))
+    request, late = row(Direction.REQUEST, 1, Done.HELD), row(Direction.REPLY, 1, Done.UNANSWERED)
+    named = [each._replace(rule="one") for each in (request, late)]
+    assert [message.is_struck(each, on_one) for each in named] == [True, False]
 
 
 def test_a_reply_that_says_no_was_no_loss() -> None:

@@ -28,7 +28,7 @@ from dedup_runners.waiting import until
 
 PRODUCER: Final = "producer"
 """The interposer's name of the session."""
-DRAINED_S: Final = 30.0
+DRAINED_S: Final = 60.0
 """How long after the producer's end its connections may take to be closed on both sides."""
 HEALED_S: Final = 120.0
 PASSED: Final = (Done.PASSED, Done.HELD, Done.HELD_TO_DEADLINE)
@@ -135,7 +135,7 @@ def _shown(session: Session, deed: Deed, rows: Iterable[Row]) -> dict[str, Any]:
     assert deed.rule is not None
     place = deed.strike and deed.strike.places and next(each for each in deed.strike.places if _meant(deed.rule, each))
     own = [row for row in rows if row.api == deed.rule.match.api]
-    (struck,) = [row for row in own if row.rule == deed.rule.name and row.partition in (None, _of(deed.rule))]
+    (struck,) = [row for row in own if is_struck(row, deed.rule)]
     found: dict[str, Any] = {
         "frame": told(struck), "number": struck.number, "attempt": struck.attempt, "done": struck.done,
         "error_code": struck.error_code, "place": struck.place, "held_ns": struck.held_ns,
@@ -167,7 +167,9 @@ def refused(struck: Row, same: Iterable[Row], stored: Iterable[str]) -> str:
 
 def told(struck: Row) -> str:
     """What was done to the frame, in words."""
-    verb = "lost" if struck.done == Done.LOST else f"held for {(struck.held_ns or 0) / 1e9:.3g} s"
+    verb = f"held for {(struck.held_ns or 0) / 1e9:.3g} s"
+    if struck.done in (Done.LOST, Done.UNANSWERED):
+        verb = "lost" if struck.done == Done.LOST else "held, until its client had left,"
     reply = "the reply to " if struck.direction == Direction.REPLY else ""
     where = "" if struck.partition is None else f" of partition {struck.partition}, attempt {struck.attempt}"
     said = "" if struck.place is None else f", which said that it is stored at {struck.place}"
@@ -178,8 +180,10 @@ def _meant(rule: Rule, place: Any) -> bool:
     return (rule.match.topic, rule.match.partition) in ((None, None), (place.part.topic, place.part.partition))
 
 
-def _of(rule: Rule) -> int | None:
-    return rule.match.partition
+def is_struck(row: Row, rule: Rule) -> bool:
+    """Whether this is the frame that the rule struck: the reply to a request that was held has the rule's name, too."""
+    _, _, direction = rule.act.partition("_")
+    return (row.rule, row.direction) == (rule.name, direction) and row.partition in (None, rule.match.partition)
 
 
 def _touched(session: Session, broker: Address) -> list[str]:
