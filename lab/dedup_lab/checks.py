@@ -165,6 +165,7 @@ def _checked(given: Target, access: Security, folder: Path, note: Callable[[str]
         for run in runs:
             note(f"{run.name}: {MESSAGES} messages, and {len(STRUCK)} lost replies")
             run.carry_out()
+        versions = admin.versions()
         note("judging")
         halves, unfair = _judged(runs, folder)
     verdict, reasons = checks.conclude(halves, unfair)
@@ -173,7 +174,7 @@ def _checked(given: Target, access: Security, folder: Path, note: Callable[[str]
         verdict=verdict,
         reasons=reasons,
         halves=tuple(halves),
-        versions=admin.versions(),
+        versions=versions,
         seconds=round(time.monotonic() - began, 1),
     )
 
