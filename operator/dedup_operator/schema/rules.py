@@ -18,7 +18,7 @@ from dedup.experiment.artifacts import Artifacts
 from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
 from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
-from dedup.experiment.systems import EXISTING, PRODUCTS, Product
+from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
 from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
@@ -166,6 +166,12 @@ def _choices(need: Need, there: str) -> Iterator[Rule]:
             yield Rule(f"{there} || self.faults.all(fault, !has({at}) || {other})", said, field="faults")
 
 
+def _all_speak(protocol: Protocol) -> str:
+    """CEL: every system speaks this protocol, whatever product it is."""
+    said = " || ".join(f"has(system.{each.key})" for each in PRODUCTS.values() if each.protocol == protocol)
+    return f"self.systems.all(system, {said})"
+
+
 def _together(kind: type[FaultKind]) -> Iterator[Rule]:
     """Settings that mean something with one value of another setting only."""
     for each in kind.only_with:
@@ -285,8 +291,8 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             for kind, lasts, left_out in map(_lasting, KINDS)
             if lasts
         ),
-        *_choices(Need.KAFKA, "self.systems.all(system, has(system.kafka))"),
-        *_choices(Need.PULSAR, "self.systems.all(system, has(system.pulsar))"),
+        *_choices(Need.KAFKA, _all_speak("kafka")),
+        *_choices(Need.PULSAR, _all_speak("pulsar")),
         *(
             Rule(
                 f"size(self.faults.filter(fault, has(fault.{kind.key}))) <= 1",
