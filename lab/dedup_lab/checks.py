@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,9 +19,10 @@ from typing import Final
 from rich.console import Console
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
-from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.endpoints import OPEN, Endpoints, Security
 from dedup.experiment.plans import Run, plan
-from dedup.experiment.spec import Expectation, Experiment, parse
+from dedup.experiment.spec import Expectation, Experiment, Switch, parse
+from dedup.experiment.systems import Protocol
 from dedup.judgement import checks
 from dedup.judgement.checks import Check, Half, Loss
 from dedup.judgement.conclusions import differences
@@ -29,19 +30,24 @@ from dedup.judgement.verdicts import judge_alone
 from dedup.process import machines
 from dedup_lab.children import Children, OfRun
 from dedup_lab.judging import judge
-from dedup_lab.targets import kafka_at, target, url_of
+from dedup_lab.targets import Target, found, target
 from dedup_lab.terminal.checks import show
 from dedup_runners import admins, credentials
 from dedup_runners.admins import Admin
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.chaos.sites.outside import Outside
 from dedup_runners.interposer.conversations import FILE, Conversation, Done
-from dedup_runners.interposer.kafka import Kafka
-from dedup_runners.interposer.protocols import Address, Direction
+from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.interposer.speeches import SPEECHES
 
 COMMAND: Final = "dedup check"
+CLIENTS: Final[Mapping[Protocol, Mapping[str, str]]] = {
+    "kafka": {"batch.num.messages": "1", "linger.ms": "0"},
+    "pulsar": {"batching_enabled": "false"},
+}
+"""The clients' settings with which each message is a request of its own."""
 PREFIX: Final = "dedup-check-"
 MESSAGES: Final = 100
 STRUCK: Final = tuple(range(5, MESSAGES, 10))
@@ -51,15 +57,25 @@ RUN: Final = "30s"
 JUDGED_S: Final = 60.0
 
 
-def check(url: str, access: Security, *, out: Path | None, as_json: bool, console: Console) -> int:
+def check(url: str, access: Security, *, admin: str | None, out: Path | None, as_json: bool, console: Console) -> int:
     """Check the brokers at `url`, and print the result; the exit code of the verdict.
 
-    `access`: the brokers' TLS and authentication (`access_by`). `out`: a folder for the histories, which must not exist
+    `access`: the brokers' TLS and authentication (`access_by`). `admin`: the address of a Pulsar's REST interface, port
+    8080 of the first broker if it is None. `out`: a folder for the histories, which must not exist
     yet; else they are thrown away. A DedupError says in one line what made it impossible.
     """
-    given = target(url, COMMAND, ("kafka",)).brokers
+    given = target(url, COMMAND, tuple(SPEECHES))
+    if given.protocol == "pulsar" and access != OPEN:
+        raise SpecificationError(
+            where="--tls, --ca, --sasl",
+            got=url,
+            rule="a Pulsar is checked without TLS and log-in so far",
+            todo="use a plaintext listener",
+        )
     with _folder(out) as folder, console.status("looking for the brokers") as status:
-        result = _checked(given, access, folder, status.update).model_copy(update={"folder": out and str(out)})
+        result = _checked(given, found(given, access, admin), folder, status.update).model_copy(
+            update={"folder": out and str(out)}
+        )
     if as_json:
         print(result.model_dump_json())
     else:
@@ -67,36 +83,40 @@ def check(url: str, access: Security, *, out: Path | None, as_json: bool, consol
     return result.verdict.exit_code
 
 
-def _checked(given: Sequence[Address], access: Security, folder: Path, note: Callable[[str], None]) -> Check:
+def _checked(given: Target, endpoints: Endpoints, folder: Path, note: Callable[[str], None]) -> Check:
     began = time.monotonic()
-    experiment = _experiment(given)
-    endpoints = kafka_at(given, access)
+    experiment = _experiment(endpoints)
     with ExitStack() as leaving:
-        interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment), credentials.tls(access)))
+        interposer = leaving.enter_context(
+            Interposer(SPEECHES[given.protocol].speech(), rules(experiment), credentials.tls(endpoints.security))
+        )
         admin = leaving.enter_context(admins.connect(endpoints))
+        leaving.callback(_forget, admin)
         planned = sorted(plan(experiment), key=lambda run: run.variant)  # the control first: what it shows comes first
         runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in planned]
         for run in runs:
             note(f"{run.name}: {MESSAGES} messages, and {len(STRUCK)} lost replies")
             run.carry_out()
+        versions = admin.versions()
         note("judging")
         halves, unfair = _judged(runs, folder)
     verdict, reasons = checks.conclude(halves, unfair)
     return Check(
-        url=url_of("kafka", given),
+        url=given.url,
         verdict=verdict,
         reasons=reasons,
         halves=tuple(halves),
-        versions=admin.versions(),
+        versions=versions,
         seconds=round(time.monotonic() - began, 1),
     )
 
 
 def rules(experiment: Experiment) -> Iterator[Rule]:
     """The replies that are lost: in each variant's session the first ones to the same messages."""
+    carrier = SPEECHES[experiment.spec.systems[0].protocol].carrier
     for run in plan(experiment):
         for number in STRUCK:
-            match = Match("Produce", session=run.variant, partition=0, number=number, attempt=1)
+            match = Match(carrier, session=run.variant, partition=0, number=number, attempt=1)
             yield Rule(f"{run.variant}: reply to message {number}", match, Act.LOSE_REPLY)
 
 
@@ -108,7 +128,7 @@ class _Run:
         experiment: Experiment,
         run: Run,
         endpoints: Endpoints,
-        given: Sequence[Address],
+        given: Target,
         folder: Path,
         admin: Admin,
         interposer: Interposer,
@@ -117,15 +137,18 @@ class _Run:
         self.seconds = 0.0
         self._experiment, self._admin, self._interposer = experiment, admin, interposer
         self._variant = next(each for each in experiment.spec.variants if each.name == run.variant)
-        doors = interposer.bootstrap(run.variant, given)
+        known = SPEECHES[given.protocol]
+        self._carrier, doors = known.carrier, interposer.bootstrap(run.variant, given.brokers)
         self._endpoints = endpoints.model_copy(
             update={
-                "client_bootstrap": ",".join(map(str, doors)),
+                "client_bootstrap": known.bootstrap(doors),
                 "client_security": endpoints.security.model_copy(update={"ca": None}),  # the interposer speaks TLS
                 "topic_prefix": f"{PREFIX}{uuid.uuid4().hex[:8]}-",
             }
         )
-        self.topic = f"{self._endpoints.topic_prefix}{run.run_id}-1"
+        self.topic = admin.topic_name(
+            f"{self._endpoints.topic_prefix}{run.run_id}-1", self._variant.deduplication is Switch.ENABLED
+        )
 
     def carry_out(self) -> None:
         """From a fresh topic to a manifest. The topic is gone at the end, and so are the programs."""
@@ -155,7 +178,7 @@ class _Run:
 
     def losses(self) -> list[Loss]:
         """The replies that were taken, by the conversation."""
-        return list(losses(self._interposer.conversation, self.name))
+        return list(losses(self._interposer.conversation, self.name, self._carrier))
 
     def seen(self) -> int:
         """How many messages the interposer saw on their way, each counted once."""
@@ -163,7 +186,7 @@ class _Run:
         return sum(
             row.messages or 0
             for row in rows
-            if (row.session, row.api, row.direction, row.attempt) == (self.name, "Produce", Direction.REQUEST, 1)
+            if (row.session, row.api, row.direction, row.attempt) == (self.name, self._carrier, Direction.REQUEST, 1)
         )
 
     def _situation(self, children: Children) -> Situation:
@@ -200,16 +223,23 @@ class _Behind(Outside):
         return self._interposer.connections(self._session) == 0
 
 
-def losses(conversation: Conversation, session: str) -> Iterator[Loss]:
-    """The replies to Produce that a session's client never got because a rule took them."""
+def losses(conversation: Conversation, session: str, carrier: str = "Produce") -> Iterator[Loss]:
+    """The replies to requests that carry messages that a session's client never got because a rule took them."""
     for row in conversation.rows():
-        if (row.session, row.api, row.direction, row.done) == (session, "Produce", Direction.REPLY, Done.LOST):
+        if (row.session, row.api, row.direction, row.done) == (session, carrier, Direction.REPLY, Done.LOST):
             values = (row.number, row.partition, row.offset, row.error_code, row.producer_id, row.base_sequence)
             number, partition, offset, error, producer_id, sequence = (-1 if each is None else each for each in values)
             yield Loss(
                 message=number, partition=partition, offset=offset, error_code=error, producer_id=producer_id,
                 base_sequence=sequence, monotonic_ns=row.monotonic_ns,
             )  # fmt: skip
+
+
+def _forget(admin: Admin) -> None:
+    try:
+        admin.forget()
+    except DedupError as error:
+        print(f"namespaces may be left: {error}", file=sys.stderr)
 
 
 def _judged(runs: Sequence[_Run], folder: Path) -> tuple[list[Half], list[str]]:
@@ -236,14 +266,17 @@ def _judged(runs: Sequence[_Run], folder: Path) -> tuple[list[Half], list[str]]:
     return halves, differences([each.manifest for each in evidence if each.manifest is not None])
 
 
-def _experiment(given: Sequence[Address]) -> Experiment:
+def _experiment(endpoints: Endpoints) -> Experiment:
     """What the check does, as an experiment: one message a batch, so that each reply is about one."""
-    properties = {"batch.num.messages": "1", "linger.ms": "0"}
+    protocol = endpoints.system
+    existing = {"bootstrap": endpoints.client_bootstrap}
+    if protocol == "pulsar":
+        existing = {"serviceUrl": endpoints.client_bootstrap, "adminUrl": endpoints.admin_urls[0]}
     system = {
-        "name": "kafka",
-        "kafka": {},
-        "client": {"properties": properties},
-        "deploy": {"existing": {"bootstrap": ",".join(map(str, given))}},
+        "name": protocol,
+        protocol: {},
+        "client": {"properties": CLIENTS[protocol]},
+        "deploy": {"existing": existing},
     }
     spec = {
         "systems": [system],

@@ -12,18 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from dedup.errors import SpecificationError
 from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup.judgement.probes import Probed, Row
-from dedup_lab.targets import Target, kafka_at, pulsar_at, target, url_of
+from dedup_lab.targets import found, target
 from dedup_lab.terminal.consoles import console
 from dedup_lab.terminal.probes import show
 from dedup_runners.probes import Brokers, Probe, asked
 
 COMMAND: Final = "dedup probe"
-FOREIGN: Final[Mapping[Protocol, tuple[str, ...]]] = {"kafka": ("--token", "--admin"), "pulsar": ("--sasl",)}
-"""Options that are for the other protocol."""
 Note = Callable[[str], None]
 
 
@@ -49,28 +46,12 @@ def probe(url: str, access: Security, *, admin: str | None, as_json: bool, log: 
     given = target(url, COMMAND, tuple(KINDS))
     with log.status("looking for the brokers") as status:
         endpoints = found(given, access, admin)
-        result = probed(endpoints, url_of(given.protocol, given.brokers), status.update)
+        result = probed(endpoints, given.url, status.update)
     if as_json:
         print(result.model_dump_json())
     else:
         show(result, console(stderr=False))
     return result.exit_code
-
-
-def found(given: Target, access: Security, admin: str | None) -> Endpoints:
-    """All brokers of the system. SpecificationError for an option that is for the other protocol."""
-    options = {"--token": access.token, "--admin": admin, "--sasl": access.sasl}
-    for option in FOREIGN[given.protocol]:
-        if options[option] is not None:
-            raise SpecificationError(
-                where=option,
-                got=f"a URL of {given.protocol}",
-                rule="the option is for the other protocol",
-                todo="leave it out",
-            )
-    if given.protocol == "kafka":
-        return kafka_at(given.brokers, access)
-    return pulsar_at(given.brokers, access, admin)
 
 
 def probes_of(protocol: Protocol) -> Sequence[Probe[Any]]:

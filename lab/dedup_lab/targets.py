@@ -6,7 +6,7 @@ with the way to the brokers, is one line that names the option to change.
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -22,6 +22,8 @@ PORTS: Final[dict[Protocol, int]] = {"kafka": 9092, "pulsar": 6650}
 FOUND_S: Final = 10.0
 REACHED_S: Final = 5.0
 ADMIN_PORTS: Final = {"http": 8080, "https": 8443}
+FOREIGN: Final[Mapping[Protocol, tuple[str, ...]]] = {"kafka": ("--token", "--admin"), "pulsar": ("--sasl",)}
+"""Options that are for the other protocol."""
 
 
 class Target(NamedTuple):
@@ -29,6 +31,10 @@ class Target(NamedTuple):
 
     protocol: Protocol
     brokers: list[Address]
+
+    @property
+    def url(self) -> str:
+        return url_of(self.protocol, self.brokers)
 
 
 def target(url: str, command: str, protocols: Sequence[Protocol]) -> Target:
@@ -96,6 +102,17 @@ def access_by(
 
 def _option(where: str, got: str, rule: str, todo: str) -> SpecificationError:
     return SpecificationError(where=where, got=got, rule=rule, todo=todo)
+
+
+def found(given: Target, access: Security, admin: str | None) -> Endpoints:
+    """All brokers of the system. SpecificationError for an option that is for the other protocol."""
+    options = {"--token": access.token, "--admin": admin, "--sasl": access.sasl}
+    for option in FOREIGN[given.protocol]:
+        if options[option] is not None:
+            raise _option(option, f"a URL of {given.protocol}", "the option is for the other protocol", "leave it out")
+    if given.protocol == "kafka":
+        return kafka_at(given.brokers, access)
+    return pulsar_at(given.brokers, access, admin)
 
 
 def kafka_at(given: Sequence[Address], access: Security) -> Endpoints:

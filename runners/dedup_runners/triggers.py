@@ -75,6 +75,10 @@ class TriggerServer:
             raise too_long("the producer finishes", timeout_s)
         return self._finished
 
+    def is_over(self) -> bool:
+        """Whether the producer has said that it finished, or has vanished."""
+        return self._over.is_set()
+
     def close(self) -> None:
         """Close both sockets; waiting callers see a vanished producer."""
         _shut(self._listener)

@@ -13,6 +13,8 @@ import yaml
 from dedup.experiment.spec import Experiment, Switch, load
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
+from dedup.faults.kinds import Platform
+from dedup.faults.message import Action, Message, Side
 from dedup.faults.registry import Fault
 
 FOLDER: Final = Path(__file__).parents[2] / "examples"
@@ -27,16 +29,19 @@ WANTED: Final = {
     "pulsar-kill-tcp": ["pulsar"],
     "pulsar-kill-topic-owner": ["pulsar"],
 }
+SMALL: Final = {"kafka-lost-reply": ["kafka"], "pulsar-lost-reply": ["pulsar"]}
+"""Those with ten messages and a fault on one of them."""
+OF_S0: Final = [path for path in EXAMPLES if path.stem not in SMALL]
 LATENCY_S: Final = {"kafka": 0.02, "pulsar": 0.1}
 
 
-def test_the_examples_are_the_five_of_the_first_table() -> None:
+def test_the_examples_are_the_five_of_the_first_table_and_the_small_ones() -> None:
     systems = {path.stem: [system.kind for system in load(path).spec.systems] for path in EXAMPLES}
-    assert systems == WANTED
+    assert systems == WANTED | SMALL
 
 
-def test_each_is_there_for_a_cluster_too() -> None:
-    assert [path.name for path in IN_A_CLUSTER] == [path.name for path in EXAMPLES]
+def test_each_is_there_for_a_cluster_too_but_for_faults_that_pods_cannot_have() -> None:
+    assert [path.name for path in IN_A_CLUSTER] == [path.name for path in OF_S0]
 
 
 @pytest.mark.parametrize("path", IN_A_CLUSTER, ids=lambda path: path.stem)
@@ -88,7 +93,7 @@ def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path:
     assert any(line.startswith("# Expect: ") for line in opening)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_S0, ids=lambda path: path.stem)
 def test_an_example_has_the_numbers_of_s0(path: Path) -> None:
     spec = load(path).spec
     assert (spec.workload.messages, spec.workload.in_flight, spec.runs) == (1_000_000, 10_000, 50)
@@ -100,13 +105,13 @@ def test_an_example_has_the_numbers_of_s0(path: Path) -> None:
     assert [fault.at.message for fault in spec.faults] == [50_000]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_S0, ids=lambda path: path.stem)
 def test_only_the_demonstration_asks_for_no_confidence(path: Path) -> None:
     """Two runs a variant (make demo) can never reach 95 %: with it, the demonstration could only be inconclusive."""
     assert load(path).spec.confidence_percent == (None if path.stem == "kafka-vs-pulsar" else 95)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_S0, ids=lambda path: path.stem)
 def test_an_example_injects_the_fault_of_its_name(path: Path) -> None:
     fault = fault_of(load(path))
     if "kill-leader" in path.stem or "kill-topic-owner" in path.stem:
@@ -115,6 +120,16 @@ def test_an_example_injects_the_fault_of_its_name(path: Path) -> None:
     else:
         assert isinstance(fault.given, KillTCP)
         assert fault.given.duration_s == 10
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem in SMALL], ids=lambda path: path.stem)
+def test_a_small_example_loses_the_reply_to_the_third_of_ten_messages(path: Path) -> None:
+    experiment = load(path)
+    fault = fault_of(experiment)
+    assert (experiment.spec.workload.messages, fault.at.message) == (10, 3)
+    assert isinstance(fault.given, Message)
+    assert (fault.given.frame, fault.given.action, fault.given.nth) == (Side.REPLY, Action.LOSE, 1)
+    assert Platform.PODS not in fault.given.platforms, "else it is one for a cluster, too"
 
 
 def fault_of(experiment: Experiment) -> Fault:

@@ -66,6 +66,7 @@ def assembled(
     return assemble(
         planned,
         messages=MESSAGES,
+        acknowledged=MESSAGES,
         lines=[FaultLine.model_validate(each) for each in lines],
         marks=[Mark.model_validate(each) for each in marks],
         disturbances=[Disturbance.model_validate(each) for each in disturbances],
@@ -129,6 +130,43 @@ def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
 )
 def test_the_innocent_twin_proves_something(found: FaultRecord) -> None:
     assert vacuous(found) is None
+
+
+LOST = Planned("cut", "message", 50)
+FRAME = "lost the reply to Produce 3 of partition 0, attempt 1, which said that it is stored at 2"
+
+
+def struck_frame(refused: str = "", disturbances: Lines | None = None, passed: int = MESSAGES) -> FaultRecord:
+    """One reply to the leader's client was lost, when all messages had been sent and none was in flight elsewhere."""
+    told = [
+        line("injecting", 7, api="Produce"),
+        line("injected", 10, witness={"api": "Produce"}, touched=["1"], leader="2"),
+        line("healed", 20),
+        line("effect", 25, frame=FRAME, refused=refused, passed=passed),
+    ]
+    return record(told, [mark("injected", MESSAGES, MESSAGES)], disturbances, planned=LOST)
+
+
+def test_the_frame_that_was_struck_stands_for_what_was_unacknowledged_and_for_more_to_send() -> None:
+    """And it need not have been the leader's: a lost Metadata has none."""
+    found = struck_frame()
+    assert vacuous(found) is None
+    assert struck(found) == f"fault cut {FRAME}; clients noticed: 1 disconnect; healed"
+
+
+def test_a_frame_that_no_client_missed_or_that_the_log_contradicts_proves_nothing() -> None:
+    assert "no client noticed it" in (vacuous(struck_frame(disturbances=[])) or "")
+    why = "the broker's reply was error 6: it had not stored the messages"
+    assert vacuous(struck_frame(why)) == f"fault cut: {why}"
+
+
+@pytest.mark.parametrize(("passed", "problems"), [(MESSAGES, 0), (MESSAGES - 1, 1)])
+def test_messages_that_went_past_the_interposer_are_a_problem(passed: int, problems: int) -> None:
+    found = struck_frame(passed=passed)
+    assert len(found.problems) == problems
+    assert (
+        not problems or "saw 99 of 100 acknowledged messages: the client reached a broker past it" in found.problems[0]
+    )
 
 
 def test_in_the_words_of_a_verdict_what_was_in_flight_stands_for_what_was_unacknowledged() -> None:

@@ -6,13 +6,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.lab.conftest import Command, one_line
 from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.experiment.endpoints import Broker, Endpoints, Security
-from dedup_lab.checks import COMMAND, _creating
-from dedup_lab.targets import access_by, target
+from dedup.experiment.endpoints import OPEN, Broker, Endpoints, Security
+from dedup_lab.checks import COMMAND, _creating, check
+from dedup_lab.targets import access_by, found, target
 
 
 @pytest.mark.parametrize(
@@ -20,19 +21,31 @@ from dedup_lab.targets import access_by, target
     [
         ("kafka://localhost:9092", ["localhost:9092"]),
         ("kafka://a.example.com:1,b:65535/", ["a.example.com:1", "b:65535"]),
+        ("pulsar://h:6650", ["h:6650"]),
     ],
 )
 def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
-    assert [str(each) for each in target(url, COMMAND, ("kafka",)).brokers] == brokers
+    assert [str(each) for each in target(url, COMMAND, ("kafka", "pulsar")).brokers] == brokers
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:9092", "pulsar://h:6650", "kafka://", "kafka://h", "kafka://h:", "kafka://h:0", "kafka://h:70000",
+    "url", ["localhost:9092", "pulsar+ssl://h:6651", "kafka://", "kafka://h", "kafka://h:", "kafka://h:0", "kafka://h:70000",
             "kafka://h:9092,", "kafka://:9092", "kafka://h:9092/topic", "kafka://h: 9092"]
 )  # fmt: skip
 def test_what_is_no_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(SpecificationError, match=r"write kafka://HOST:9092"):
-        target(url, COMMAND, ("kafka",))
+        target(url, COMMAND, ("kafka", "pulsar"))
+
+
+def test_an_option_for_the_other_protocol_is_refused() -> None:
+    kafka = target("kafka://h:9092", COMMAND, ("kafka", "pulsar"))
+    with pytest.raises(SpecificationError, match=r"--admin: got a URL of kafka"):
+        found(kafka, OPEN, "http://a:1")
+
+
+def test_a_pulsar_is_checked_without_tls_so_far(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="without TLS and log-in so far"):
+        check("pulsar://h:6650", Security(ca=tmp_path), admin=None, out=None, as_json=False, console=Console())
 
 
 def test_a_password_in_a_url_is_not_shown(dedup: Command) -> None:

@@ -11,8 +11,8 @@ from tests.lab.conftest import Command, one_line
 from dedup.errors import SpecificationError
 from dedup.experiment.endpoints import Security
 from dedup.judgement.probes import STORED_TWICE, Probed, Rule, Seen, row
-from dedup_lab.probes import KINDS, found
-from dedup_lab.targets import pulsar_at, target
+from dedup_lab.probes import KINDS
+from dedup_lab.targets import found, pulsar_at, target
 from dedup_lab.terminal.probes import show
 from dedup_runners.interposer.protocols import Address
 

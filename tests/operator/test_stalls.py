@@ -65,6 +65,12 @@ def no_store() -> World:
     return world
 
 
+def not_in_pods() -> World:
+    lost = {"api": "Produce", "frame": "Reply", "action": "Lose"}
+    fault = {"name": "lost", "at": {"message": 1}, "message": lost}
+    return looked(applied(("spec/faults", [fault])))
+
+
 def no_privilege() -> World:
     world = applied(*PRIVILEGED)
     privileged(world, allowed=False).look((NAMESPACE, "e"))
@@ -208,6 +214,7 @@ def kafka_that_is_not_paused() -> World:
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
+    ("spec.faults[…].…: got fault …", not_in_pods),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),

@@ -289,7 +289,17 @@ FAULT: Final = "spec/faults/0"
 NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
-KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition and pause"
+KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause and message"
+LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
+HELD: Final = {**LOST, "action": "Stall", "deadline": "5s"}
+
+
+def message(**changes: object) -> tuple[tuple[str, object], ...]:
+    """A Kafka by itself, and a fault on one of its replies, with changes to its settings."""
+    alone = [{"name": "kafka", "kafka": {}}]
+    return ("spec/systems", alone), (f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/message", {**LOST, **changes})
+
+
 ENUM: Final = 'supported values: "{}"'
 
 
@@ -468,6 +478,30 @@ WORDS: Final = (
         ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Follower", "restartAfter": "1s"})),
         "one of Leader, Bookie",
         'supported values: "Leader", "Bookie"',
+    ),
+    Wrong("an action that is none", message(action="Drop"), "one of Lose, Stall", 'supported values: "Lose", "Stall"'),
+    Wrong("a stall without an end", message(action="Stall"), "a stall ends at an event or a deadline"),
+    Wrong("a loss with an end", message(deadline="5s"), "take it out, or write Stall as action"),
+    Wrong("a loss until a retry", message(until="Retry"), "take it out, or write Stall as action"),
+    Wrong(
+        "a stall longer than the run", (*message(**HELD), ("spec/timeouts", {"run": "5s"})), "a run is cancelled after"
+    ),
+    Wrong(
+        "a lost reply of a Kafka that is there already",
+        (*message(), (EXISTING_KAFKA, {"bootstrap": "k:9092"})),
+        UNREACHED,
+    ),
+    Wrong("no first match", message(nth=0), "at least 1", "greater than or equal to 1"),
+    Wrong(
+        "a Produce of a Pulsar",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/message", LOST)),
+        "only Kafka's protocol has",
+    ),
+    Wrong("a SEND of a Kafka", message(api="SEND"), "only Pulsar's protocol has"),
+    Wrong(
+        "two lost replies",
+        (*message(), ("spec/faults/-", {"name": "more", "at": {"message": 1}, "message": LOST})),
+        "an experiment has at most one message",
     ),
     Wrong(
         "a direction that is none",
@@ -710,12 +744,18 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "the other kinds left out by null": (
         *((f"{KAFKA}/pulsar", None), (f"{KAFKA}/client", {"library": None})),
-        *((f"{FAULT}/{kind}", None) for kind in ("dropTCP", "kill", "moveLeader", "podDelete", "partition", "pause")),
+        *(
+            (f"{FAULT}/{kind}", None)
+            for kind in ("dropTCP", "kill", "moveLeader", "podDelete", "partition", "pause", "message")
+        ),
     ),
     "bytes lost one way": (
         (f"{FAULT}/killTCP", ABSENT),
         (f"{FAULT}/dropTCP", {"direction": "ToClients", "duration": "1s"}),
     ),
+    "a lost reply": message(nth=2, attempt=2),
+    "a held request": message(**{**HELD, "frame": "Request", "until": "Retry"}),
+    "a lost Metadata": message(api="Metadata"),
     "a broker paused": ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/pause", {"duration": "10s"})),
     "a pod deleted": ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/podDelete", {})),
     "a bookie of a Pulsar": (

@@ -18,6 +18,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "duration": {"duration": "2s"},
     "restartAfter": {"restartAfter": "2s"},
     "by": {"by": "NetFilter"},
+    "api": {"api": "Produce"},
+    "frame": {"frame": "Reply"},
+    "action": {"action": "Lose"},
 }
 """Those that have no default, by their keys."""
 

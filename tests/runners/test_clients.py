@@ -17,7 +17,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners import clients
-from dedup_runners.clients import Outcome, chunk_of, decoded, pulsar
+from dedup_runners.clients import Outcome, chunk_of, decoded, librdkafka, pulsar
 from dedup_runners.clients import confluent_kafka as kafka
 
 
@@ -141,7 +141,7 @@ def statistics(retries: int, leader: int, disconnects: int = 0) -> str:
 
 def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
     seen = Seen()
-    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    on_statistics = librdkafka.Watch(seen).callbacks()["stats_cb"]
     for retries, leader in [(0, 1), (0, -1), (0, 1), (3, 2), (3, 2)]:
         on_statistics(statistics(retries, leader))
     assert [(kind, at) for kind, _, at in seen.disturbances] == [("retry", 7000), ("leader", 7000)]
@@ -150,16 +150,35 @@ def test_retries_and_leader_changes_are_seen_in_the_statistics() -> None:
 
 def test_a_connection_that_was_closed_in_order_is_seen_in_the_statistics() -> None:
     seen = Seen()
-    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    on_statistics = librdkafka.Watch(seen).callbacks()["stats_cb"]
     for disconnects in (0, 2, 2):
         on_statistics(statistics(0, 1, disconnects))
     assert seen.disturbances == [("disconnect", "b: 2 connections ended", 7000)]
 
 
+CLOSED = "FAIL [rdkafka#producer-1] [thrd:h:1/{0}]: h:1/{0}: Disconnected: connection closed by peer: receive 0"
+
+
+@pytest.mark.parametrize(("node", "broker"), [("2", "2"), ("bootstrap", None)])
+def test_a_connection_that_was_closed_in_order_is_seen_in_the_log_at_once_and_counted_once(
+    node: str, broker: str | None
+) -> None:
+    seen = Seen()
+    told = librdkafka.Watch(seen).callbacks()
+    told["logger"].warning(CLOSED.format(node))
+    assert [(kind, about) for (kind, _, _), about in zip(seen.disturbances, seen.about, strict=True)] == [
+        ("disconnect", (broker, None))
+    ]
+    for disconnects in (1, 2):
+        named = {f"h:1/{node}": {"disconnects": disconnects}}
+        told["stats_cb"](json.dumps({"ts": 7, "brokers": named, "topics": {}}))
+    assert [words for _, words, _ in seen.disturbances[1:]] == [f"h:1/{node}: 1 connections ended"]
+
+
 def test_what_the_statistics_show_happened_since_the_last_look_at_a_broker() -> None:
     """The look before is the watch's beginning, then the last statistics."""
     seen, began_ns = Seen(), time.monotonic_ns()
-    on_statistics = kafka._Watch(seen).callbacks()["stats_cb"]
+    on_statistics = librdkafka.Watch(seen).callbacks()["stats_cb"]
     for ts, node, disconnects in ((5, 1, 1), (7, 1, 2), (9, -1, 3)):
         brokers = {"b": {"nodeid": node, "disconnects": disconnects}}
         on_statistics(json.dumps({"ts": ts, "brokers": brokers, "topics": {}}))
@@ -180,7 +199,7 @@ def test_what_the_statistics_show_happened_since_the_last_look_at_a_broker() -> 
 )
 def test_librdkafkas_errors_name_the_broker(text: str, broker: str | None) -> None:
     seen = Seen()
-    kafka._Watch(seen).callbacks()["error_cb"](ck.KafkaError(ck.KafkaError._TRANSPORT, text))
+    librdkafka.Watch(seen).callbacks()["error_cb"](ck.KafkaError(ck.KafkaError._TRANSPORT, text))
     assert (seen.disturbances[0][0], seen.about) == ("disconnect", [(broker, None)])
 
 

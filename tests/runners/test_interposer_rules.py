@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dedup_runners.interposer.protocols import Direction, Frame, Part
-from dedup_runners.interposer.rules import REMEMBERED, Act, Match, Rule, Rules
+from dedup_runners.interposer.rules import REMEMBERED, Act, Begin, Match, Rule, Rules
 
 THIRD = Rule("third", Match("Produce", number=3, attempt=1), Act.LOSE_REPLY)
 
@@ -89,3 +89,50 @@ def test_old_batches_are_forgotten_and_new_ones_are_not() -> None:
         rules.decide("s", sent(batch))
     assert [place.attempt for place in rules.decide("s", sent(REMEMBERED)).places] == [2]
     assert [place.attempt for place in rules.decide("s", sent(0)).places] == [1]
+
+
+def brought(rules: Rules, *batches: tuple[int, int]) -> list[bool]:
+    """Whether each request is struck; of each batch its identity and how many messages it has."""
+    parts = [Part("t", 0, batch=batch, messages=messages) for batch, messages in batches]
+    frames = [Frame(b"", Direction.REQUEST, "Produce", parts=(part,)) for part in parts]
+    return struck(rules, *frames)
+
+
+def test_a_rule_begins_with_the_request_that_brings_its_message() -> None:
+    """Messages are counted once, however often they are sent; and at message 1 everything counts."""
+    rule = replace(THIRD, match=Match("Produce"), begin=Begin("t", 4))
+    assert brought(Rules([rule]), (10, 2), (10, 2), (20, 1), (30, 5), (40, 1)) == [False, False, False, True, False]
+    assert brought(Rules([replace(rule, begin=Begin("another", 4))]), (10, 9)) == [False]
+    metadata = replace(rule, match=Match("Metadata"), begin=Begin("t", 1))
+    assert struck(Rules([metadata]), Frame(b"", Direction.REQUEST, "Metadata")) == [True]
+
+
+def test_the_nth_that_fits_is_counted_from_there() -> None:
+    rule = replace(THIRD, match=Match("Produce"), begin=Begin("t", 2), nth=2)
+    assert brought(Rules([rule]), (10, 1), (20, 1), (30, 1), (40, 1)) == [False, False, True, False]
+
+
+def reply(batch: int, error: int = 0, api: str = "Produce") -> Frame:
+    return Frame(b"", Direction.REPLY, api, parts=(Part("t", 0, batch=batch, error_code=error),))
+
+
+def test_a_retry_that_was_answered_without_an_error_is_an_event() -> None:
+    rules = Rules([THIRD])
+    first, *_, third = (rules.decide("s", sent(batch)).places for batch in (10, 20, 30))
+    again = rules.decide("s", sent(30)).places
+    assert list(rules.answered("s", reply(30), again)) == [THIRD.retried]
+    for session, answer, places in (
+        ("s", reply(30, error=7), again),
+        ("another", reply(30), again),
+        ("s", reply(30), third),
+        ("s", reply(10), first),
+    ):
+        assert list(rules.answered(session, answer, places)) == []
+
+
+def test_of_requests_without_messages_the_next_one_is_the_retry() -> None:
+    rule = replace(THIRD, match=Match("Metadata"))
+    rules, asked = Rules([rule]), Frame(b"", Direction.REQUEST, "Metadata")
+    first, second = rules.decide("s", asked).places, rules.decide("s", asked).places
+    said = asked._replace(direction=Direction.REPLY)
+    assert [list(rules.answered("s", said, places)) for places in (first, second)] == [[], [rule.retried]]

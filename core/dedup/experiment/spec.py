@@ -318,11 +318,21 @@ class Spec(Part):
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
         lacking = {
+            Need.KAFKA: next((system.name for system in self.systems if system.protocol != "kafka"), None),
+            Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
         }
+        kinds = [fault.kind for fault in self.faults]
         for index, fault in enumerate(self.faults):
+            if fault.given.single and fault.kind in kinds[:index]:
+                raise refusal(
+                    f"faults[{index}].{fault.kind}",
+                    fault.name,
+                    f"an experiment has at most one {fault.kind}: {fault.given.single}",
+                    "take one of them out",
+                )
             if existing is not None and not fault.given.on_existing:
                 raise refusal(
                     f"faults[{index}].{fault.kind}",

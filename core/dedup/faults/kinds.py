@@ -5,9 +5,12 @@ about the kind, and its docstring is its description. Other code uses these fact
 """
 
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
+
+from pydantic import model_validator
 
 from dedup.parts import Part
+from dedup.refusals import refusal
 from dedup.wire.faults import Detail
 
 
@@ -24,6 +27,10 @@ EVERYWHERE: Final = (Platform.PROCESSES, Platform.PODS)
 class Need(StrEnum):
     """Something that only some systems or experiments have."""
 
+    KAFKA = "kafka"
+    """Every system speaks Kafka's protocol."""
+    PULSAR = "pulsar"
+    """Every system speaks Pulsar's protocol."""
     BOOKIES = "bookies"
     """The system stores messages in processes of their own, as only Pulsar does."""
     POLICIES = "policies"
@@ -53,6 +60,16 @@ class Choice(NamedTuple):
     rights: tuple[Right, ...] = ()
 
 
+class OnlyWith(NamedTuple):
+    """A setting that means something with one value of another setting only; `needed`: there it must be given."""
+
+    field: str
+    other: str
+    value: StrEnum
+    needed: bool
+    rule: str
+
+
 class Docs(NamedTuple):
     """The text on a kind in docs/faults.md, in Markdown: one line for each question, and a paragraph of details."""
 
@@ -80,6 +97,14 @@ class FaultKind(Part):
     """It acts on the clients' connections, so a proxy must stand in their path."""
     on_existing: ClassVar[bool] = False
     """It can be injected into a system that the experiment has not deployed."""
+    on_frames: ClassVar[bool] = False
+    """It strikes a single request or reply, so an interposer must stand in the producer's path.
+
+    What it struck stands for "unacknowledged, and more to send".
+    """
+    single: ClassVar[str] = ""
+    """Why an experiment can have one such fault at most; empty: it can have several."""
+    only_with: ClassVar[tuple[OnlyWith, ...]] = ()
     rights: ClassVar[tuple[Right, ...]] = ()
     choices: ClassVar[tuple[Choice, ...]] = ()
     in_every_digest: ClassVar[bool] = False
@@ -94,16 +119,30 @@ class FaultKind(Part):
     effect: ClassVar[str] = "cut off"
     """The state of the leader, in words."""
 
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        for each in self.only_with:
+            given, key = getattr(self, each.field) is not None, self.alias(each.field)
+            here = getattr(self, each.other) == each.value
+            if given and not here:
+                todo = f"take it out, or write {each.value} as {self.alias(each.other)}"
+                raise refusal(key, f"{self.alias(each.other)} {getattr(self, each.other)}", each.rule, todo)
+            if here and each.needed and not given:
+                raise refusal(key, "nothing", each.rule, f"write {key}")
+        return self
+
     @property
     def lasts_s(self) -> float:
         """How long it stays before it is healed, in seconds."""
-        return float(getattr(self, self.lasting)) if self.lasting is not None else 0.0
+        given = getattr(self, self.lasting) if self.lasting is not None else None
+        return 0.0 if given is None else float(given)
 
     @property
     def settings(self) -> dict[str, float | str]:
-        """Its settings, under the names that its injector records."""
+        """Its settings, under the names that its injector records; without those that are not given."""
         given = {name: getattr(self, name) for name in type(self).model_fields if name != "target"}
-        return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+        found = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def chosen(self) -> list[Choice]:

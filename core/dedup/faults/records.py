@@ -52,6 +52,7 @@ def assemble(
     planned: Sequence[Planned],
     *,
     messages: int,
+    acknowledged: int = 0,
     lines: Sequence[FaultLine],
     marks: Sequence[Mark],
     disturbances: Sequence[Disturbance],
@@ -59,7 +60,8 @@ def assemble(
 ) -> tuple[FaultRecord, ...]:
     """One record a planned fault, in that order.
 
-    `messages` is how many the producer was to send; `journals` are by fault, None where there is none.
+    `messages` is how many the producer was to send, `acknowledged` how many it says brokers have stored; `journals` are
+    by fault, None where there is none.
     """
     begun = {fault.name for fault in planned if fault.message}
     others = [line for line in lines if line.event == FaultEvent.INJECTING and line.fault in begun]
@@ -67,6 +69,7 @@ def assemble(
         _record(
             fault,
             messages,
+            acknowledged,
             _first_by_event(line for line in lines if line.fault == fault.name),
             _first_by_event(mark for mark in marks if mark.fault == fault.name),
             disturbances,
@@ -87,6 +90,8 @@ def vacuous(record: FaultRecord) -> str | None:
     if record.kind == LATENCY_FAULT:
         return _not_to_the_end(record)
     kind = kind_of(record.kind)
+    if kind is not None and kind.on_frames:
+        return _no_frame(record)
     if kind is not None and (miss := _missed(record)):
         return miss
     if kind is not None and kind.must_last and (gone := _ended_early(record, kind.effect)):
@@ -109,6 +114,8 @@ def struck(record: FaultRecord) -> str:
     if record.requested_message is None:
         return f"fault {record.name} was in force for the whole run"
     noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.client_witness.items()))
+    if frame := Detail.model_validate(record.target_witness).frame:
+        return f"fault {record.name} {frame}; clients noticed: {noticed}; healed"
     under_way = f"{record.unacknowledged or 0:,} unacknowledged"
     if record.in_flight is not None:
         under_way = f"{record.in_flight:,} in flight to it"
@@ -168,6 +175,7 @@ def _not_to_the_end(record: FaultRecord) -> str | None:
 def _record(
     fault: Planned,
     messages: int,
+    acknowledged: int,
     said: Mapping[str, FaultLine],
     stamped: Mapping[str, Mark],
     disturbances: Sequence[Disturbance],
@@ -198,7 +206,7 @@ def _record(
         client_witness=_noticed(fault, noticed, began_ns, ended_ns, others_ns) | _noticed_by_brokers(said),
         heal_proven=FaultEvent.HEALED in said and FaultEvent.HEAL_FAILED not in said,
         leaked=_leaked(said),
-        problems=tuple(_problems(said, journal)),
+        problems=(*_problems(said, journal), *_passed_by(shown, acknowledged)),
     )
 
 
@@ -226,6 +234,20 @@ def _missed(record: FaultRecord) -> str | None:
     if shown.leader not in shown.touched:
         return f"fault {record.name}: it touched broker {hit}, but the topic's leader was broker {shown.leader}"
     return None
+
+
+def _no_frame(record: FaultRecord) -> str | None:
+    """Words unless the struck frame mattered: it stands for "unacknowledged, and more to send"."""
+    if refused := Detail.model_validate(record.target_witness).refused:
+        return f"fault {record.name}: {refused}"
+    return None if record.client_witness else f"fault {record.name}: no client noticed it"
+
+
+def _passed_by(shown: Detail, acknowledged: int) -> Iterable[str]:
+    """A client that reaches brokers past the interposer would be struck by none of its rules."""
+    if shown.passed is not None and shown.passed < acknowledged:
+        seen = f"the interposer saw {shown.passed:,} of {acknowledged:,} acknowledged messages"
+        yield f"{seen}: the client reached a broker past it"
 
 
 def _ended_early(record: FaultRecord, effect: str) -> str | None:

@@ -12,6 +12,7 @@ from dedup.faults.drop_tcp import DropTCP
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.message import Message
 from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Partition
 from dedup.faults.pause import Pause
@@ -19,7 +20,7 @@ from dedup.faults.pod_delete import PodDelete
 from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
-KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause)
+KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause, Message)
 
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""

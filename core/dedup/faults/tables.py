@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from pydantic import BaseModel
@@ -11,6 +12,8 @@ from dedup.faults.registry import KINDS
 from dedup.quantities import format_duration
 
 NEEDS: Final = {
+    Need.KAFKA: "a Kafka",
+    Need.PULSAR: "a Pulsar",
     Need.BOOKIES: "a Pulsar",
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
@@ -19,14 +22,14 @@ EXISTING: Final = "systems that are there already"
 
 
 class Setting(BaseModel):
-    """One setting of a kind; without a default it must be given."""
+    """One setting of a kind; without a default it must be given, and with an empty one it may be left out."""
 
     key: str
     default: str | None
     meaning: str
 
     def __str__(self) -> str:
-        return self.key if self.default is None else f"{self.key} ({self.default})"
+        return self.key if self.default is None else f"{self.key} ({self.default or 'optional'})"
 
 
 class Row(BaseModel):
@@ -49,8 +52,7 @@ def rows() -> list[Row]:
             settings=tuple(_settings(kind)),
             where=(*(place.value for place in kind.platforms), *([EXISTING] if kind.on_existing else [])),
             needs=tuple(_needs(kind)),
-            strikes=("one broker" if kind.of_one_broker else "all connections")
-            + (", shown until its end" if kind.must_last else ""),
+            strikes=_strikes(kind),
         )
         for kind in KINDS
     ]
@@ -69,7 +71,7 @@ def _section(kind: type[FaultKind]) -> Iterator[str]:
     docs = kind.docs
     yield from ("", f"### {kind.key}", "", _docstring(kind), "")
     for setting in _settings(kind):
-        default = "" if setting.default is None else f" Default: `{setting.default}`."
+        default = f" Default: `{setting.default}`." if setting.default else ""
         yield f"- Setting `{setting.key}`: {setting.meaning}.{default}"
     yield f"- Action: {docs.action}."
     yield f"- Ends: {docs.ends}."
@@ -92,18 +94,27 @@ def _docstring(kind: type[FaultKind]) -> str:
 
 def _settings(kind: type[FaultKind]) -> Iterator[Setting]:
     for name, field in kind.model_fields.items():
-        default = None if field.is_required() else field.default
+        default = None if field.is_required() else "" if field.default is None else field.default
         written = format_duration(default) if isinstance(default, float) else default
         yield Setting(
             key=kind.alias(name), default=None if written is None else str(written), meaning=str(field.description)
         )
 
 
+def _strikes(kind: type[FaultKind]) -> str:
+    if kind.on_frames:
+        return "one request or reply"
+    whom = "one broker" if kind.of_one_broker else "all connections"
+    return f"{whom}, shown until its end" if kind.must_last else whom
+
+
 def _needs(kind: type[FaultKind]) -> Iterator[str]:
+    if kind.on_frames:
+        yield "an interposer in the producer's path"
     if kind.through_proxy:
         yield "a proxy in the clients' path"
-    for choice in kind.choices:
-        yield f"{kind.alias(choice.field)} {choice.value}: {NEEDS[choice.need]}"
+    for (field, need), found in groupby(kind.choices, lambda each: (each.field, each.need)):
+        yield f"{kind.alias(field)} {', '.join(choice.value for choice in found)}: {NEEDS[need]}"
     rights = [*kind.rights, *(right for choice in kind.choices for right in choice.rights)]
     if rights:
         yield f"rights: {', '.join(f'{right.resource} ({chr(32).join(right.verbs)})' for right in rights)}"

@@ -63,6 +63,9 @@ class Detail(BaseModel):
     container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
     over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
+    frame: str = Field("", description="a witness: what was done to which frame, in words")
+    refused: str = Field("", description="effect: why what was struck can have had no effect, in words")
+    passed: int | None = Field(None, description="effect: how many messages the interposer saw on their way")
     not_injected: str = Field("", description="the injector's word: why it did not strike, or in vain")
 
     def said(self) -> dict[str, Any]:

@@ -9,9 +9,13 @@ METRICS: Final = "{}.metrics.json"
 
 
 class Listening(BaseModel):
-    """At which port of this host a program listens: an armed fault for its producer, a runner for Prometheus."""
+    """At which port of this host a program listens: an armed fault for its producer, a runner for Prometheus.
+
+    `bootstrap`: where the producer finds its brokers, if the fault stands between them.
+    """
 
     port: int
+    bootstrap: str | None = None
 
 
 class Failure(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Ca, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
 
 
@@ -14,7 +14,7 @@ def check(
         str,
         typer.Argument(
             metavar="URL",
-            help="kafka://HOST:PORT, or several brokers: kafka://HOST:PORT,HOST:PORT.",
+            help="kafka://HOST:PORT or pulsar://HOST:PORT, or several brokers: kafka://HOST:PORT,HOST:PORT.",
             show_default=False,
         ),
     ],
@@ -22,6 +22,7 @@ def check(
     ca: Ca = None,
     sasl: Sasl = None,
     login: Login = None,
+    admin: Admin = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
         Path | None,
@@ -35,26 +36,28 @@ def check(
     """Check whether your own broker deduplicates: in half a minute, without Java, an experiment file or a cluster.
 
         dedup check kafka://localhost:9092
+        dedup check pulsar://localhost:6650 --admin http://localhost:8080
         dedup check kafka://HOST:9093 --ca ca.crt --sasl SCRAM-SHA-512 --login FOLDER
 
-    A producer sends 100 messages through a proxy that understands Kafka. Ten
+    A producer sends 100 messages through a proxy that reads the protocol. Ten
     times the proxy waits until the broker has stored a message and answers,
     and closes the connection instead of passing the answer on. The producer
     cannot know that its message is stored, and sends it again. This is done
-    without idempotence (the control: the broker must store copies, or the loss
-    proved nothing), then with it (the broker must recognise what it has).
+    without deduplication (the control: the broker must store copies, or the
+    loss proved nothing), then with it (it must recognise what it has).
 
-        pass          the control has copies; with idempotence nothing is
+        pass          the control has copies; with deduplication nothing is
                       stored twice, lost or out of order
-        fail          with idempotence something is
+        fail          with deduplication something is
         inconclusive  nothing is proven: the control has no copies, or not all
                       ten answers could be lost
 
     Two topics named dedup-check-* are made, and removed at the end, also after
-    Ctrl-C. The broker must let this client create, write, read and delete them.
-    Nothing else on it is touched.
+    Ctrl-C; on Pulsar also namespaces, public/dedup-on and public/dedup-off. The
+    broker must let this client create, write, read and delete them. Nothing else
+    on it is touched.
     """
     from dedup_lab import checks, targets
 
     access = targets.access_by(tls, ca, sasl, login)
-    raise typer.Exit(checks.check(url, access, out=out, as_json=as_json, console=console()))
+    raise typer.Exit(checks.check(url, access, admin=admin, out=out, as_json=as_json, console=console()))

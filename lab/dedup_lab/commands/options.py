@@ -21,3 +21,11 @@ Login = Annotated[
         show_default=False,
     ),
 ]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help=r"Pulsar: its admin interface.  \[default: http://HOST:8080, with TLS https://HOST:8443]",
+        show_default=False,
+    ),
+]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Ca, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
 
 
@@ -35,15 +35,7 @@ def probe(
         Path | None,
         typer.Option(metavar="FILE", help="Pulsar: the file with the token of clients and admins.", show_default=False),
     ] = None,
-    admin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Pulsar: its admin interface.  "
-            r"\[default: http://HOST:8080, with TLS https://HOST:8443]",
-            show_default=False,
-        ),
-    ] = None,
+    admin: Admin = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
 ) -> None:
     """Ask a running broker for each rule of deduplication: what does it do with a batch that is sent again?

@@ -103,11 +103,20 @@ def _value(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> 
 
 def _rules_of_value(field: FieldInfo, own: Schema) -> Iterator[Rule]:
     if own.get("pattern") == quantities.PATTERN:
-        yield duration({name: getattr(each, name) for each in field.metadata for name in LIMITS if hasattr(each, name)})
+        limits = [each for each in _metadata(field) if not isinstance(each, FieldInfo)]
+        yield duration({name: getattr(each, name) for each in limits for name in LIMITS if hasattr(each, name)})
     elif own.get("pattern") in PATTERNS:
         yield matching(own["pattern"])
     if "propertyNames" in own:
         yield keys_within(own["propertyNames"]["maxLength"])
+
+
+def _metadata(field: FieldInfo) -> Iterator[object]:
+    """What is said of a field's value, also where it may be left out: then it stands at the value's own type."""
+    yield from field.metadata
+    for each in get_args(field.annotation):
+        for said in getattr(each, "__metadata__", ()):
+            yield from (said, *(said.metadata if isinstance(said, FieldInfo) else ()))
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

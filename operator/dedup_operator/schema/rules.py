@@ -9,6 +9,7 @@ definition whose rules could cost too much. That is why everything is bounded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
@@ -17,9 +18,9 @@ from dedup.experiment.artifacts import Artifacts
 from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
 from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
-from dedup.experiment.systems import EXISTING, PRODUCTS, Product
+from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
 from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
-from dedup.faults.kinds import Need
+from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
@@ -57,7 +58,8 @@ class Rule(NamedTuple):
 
 def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     """The rules that span several keys of a model."""
-    return _RULES.get(model, ())
+    own = tuple(_together(model)) if issubclass(model, FaultKind) else ()
+    return (*own, *_RULES.get(model, ()))
 
 
 def matching(pattern: str, field: str | None = None) -> Rule:
@@ -156,11 +158,40 @@ def _settings(client: Client) -> Rule:
 def _choices(need: Need, there: str) -> Iterator[Rule]:
     """Values of faults' settings need something; `there` is CEL that says whether a spec has it."""
     for kind in KINDS:
-        for choice in kind.choices:
-            if choice.need is need:
-                at = f"fault.{kind.key}"
-                other = f"!has({at}) || {at}.{kind.alias(choice.field)} != '{choice.value}'"
-                yield Rule(f"{there} || self.faults.all(fault, {other})", choice.said, field="faults")
+        own = (choice for choice in kind.choices if choice.need is need)
+        for (field, said), found in groupby(own, lambda each: (each.field, each.said)):
+            at, values = f"fault.{kind.key}", [choice.value.value for choice in found]
+            setting = f"{at}.{kind.alias(field)}"
+            other = f"{setting} != '{values[0]}'" if len(values) == 1 else f"!({setting} in {values})"
+            yield Rule(f"{there} || self.faults.all(fault, !has({at}) || {other})", said, field="faults")
+
+
+def _all_speak(protocol: Protocol) -> str:
+    """CEL: every system speaks this protocol, whatever product it is."""
+    said = " || ".join(f"has(system.{each.key})" for each in PRODUCTS.values() if each.protocol == protocol)
+    return f"self.systems.all(system, {said})"
+
+
+def _together(kind: type[FaultKind]) -> Iterator[Rule]:
+    """Settings that mean something with one value of another setting only."""
+    for each in kind.only_with:
+        key, other = kind.alias(each.field), kind.alias(each.other)
+        yield Rule(
+            f"!has(self.{key}) || self.{other} == '{each.value}'",
+            f"{each.rule}; take it out, or write {each.value} as {other}",
+            field=key,
+        )
+        if each.needed:
+            yield Rule(f"has(self.{key}) || self.{other} != '{each.value}'", f"{each.rule}; write {key}")
+
+
+def _lasting(kind: type[FaultKind]) -> tuple[str, str, str]:
+    """Its key, the key of its duration if it has one, and CEL that holds if that is left out where it may be."""
+    if kind.lasting is None:
+        return kind.key, "", ""
+    lasts, field = kind.alias(kind.lasting), kind.model_fields[kind.lasting]
+    optional = not field.is_required() and field.default is None
+    return kind.key, lasts, f"!has(fault.{kind.key}.{lasts}) || " if optional else ""
 
 
 _CONTROL: Final = f"['{Expectation.DUPLICATES}']"
@@ -250,14 +281,26 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         *(
             Rule(
-                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || "
+                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || {left_out}"
                 f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
                 f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run))",
                 f"a run is cancelled after timeouts.run, so a fault's {kind}.{lasts} is less than that; "
                 "make the fault shorter or give the run more time",
                 field="faults",
             )
-            for kind, lasts in ((each.key, each.alias(each.lasting)) for each in KINDS if each.lasting)
+            for kind, lasts, left_out in map(_lasting, KINDS)
+            if lasts
+        ),
+        *_choices(Need.KAFKA, _all_speak("kafka")),
+        *_choices(Need.PULSAR, _all_speak("pulsar")),
+        *(
+            Rule(
+                f"size(self.faults.filter(fault, has(fault.{kind.key}))) <= 1",
+                f"an experiment has at most one {kind.key}: {kind.single}; take one of them out",
+                field="faults",
+            )
+            for kind in KINDS
+            if kind.single
         ),
         *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(

@@ -8,7 +8,7 @@ clients' path, always over new connections, because what it proves is that a cli
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -102,6 +102,13 @@ class Admin(Protocol):
         """
         ...
 
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
+        """Where the partition's log has a batch that the interposer saw (`interposer.protocols.Part.batch`).
+
+        Kafka: offsets; Pulsar: LEDGER:ENTRY.
+        """
+        ...
+
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         """What the broker shows of deduplication on this topic, after the fact (docs/design.md §7)."""
         ...
@@ -115,6 +122,10 @@ class Admin(Protocol):
 
     def versions(self) -> dict[str, str]:
         """Versions of the broker, as far as it tells them, and of the libraries used to ask."""
+        ...
+
+    def forget(self) -> None:
+        """Remove what was made for our topics besides the topics, where it was not there before."""
         ...
 
     def close(self) -> None:

@@ -79,13 +79,21 @@ def take_census(
     security: Security = OPEN,
 ) -> None:
     """Count the batches of one partition from its beginning up to offset `end`, asking its leader at `address`."""
+    for batch in stored_batches(address, topic, partition, end, timeout_s, security):
+        census.count(batch)
+
+
+def stored_batches(
+    address: tuple[str, int], topic: str, partition: int, end: int, timeout_s: float, security: Security = OPEN
+) -> Iterator[DefaultRecordBatch]:
+    """The batches of one partition from its beginning up to offset `end`, as its leader at `address` returns them."""
     deadline = time.monotonic() + timeout_s
     at = 0
     with Line(address, security=security) as line:
         while at < end:
             before = at
             for batch in fetch(line, topic, partition, at):
-                census.count(batch)
+                yield batch
                 at = batch.next_offset
             if at == before or time.monotonic() > deadline:
                 raise PlatformError(
@@ -94,6 +102,14 @@ def take_census(
                     rule=f"the partition's batches are read up to its end, offset {end}",
                     todo="look into the leader's log; deduplication in force could not be proven",
                 )
+
+
+def identity(batch: DefaultRecordBatch) -> tuple[int, int, int, int]:
+    """What tells a batch from all others, the same when it is sent again and when it is stored.
+
+    The checksum leaves out what a broker fills in. Without idempotence it alone tells batches apart.
+    """
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.crc
 
 
 def passed_over(

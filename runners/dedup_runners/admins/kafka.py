@@ -8,7 +8,7 @@ listener; only the round trip takes the clients' path.
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
@@ -38,7 +38,7 @@ from dedup_runners.admins import (
     Ensemble,
     Hole,
 )
-from dedup_runners.admins.batches import Census, passed_over, take_census
+from dedup_runners.admins.batches import Census, identity, passed_over, stored_batches, take_census
 from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
@@ -147,6 +147,15 @@ class KafkaAdmin(Closing):
 
         return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}/{hole.partition}")
 
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
+        def ask() -> list[str]:
+            leader, epoch = self._leaders(topic)[partition]
+            end = end_offset(leader, topic, partition, epoch, self._security)
+            found = stored_batches(leader, topic, partition, end, CENSUS_TIMEOUT_S, self._security)
+            return [str(each.base_offset) for each in found if identity(each) == batch]
+
+        return persistently(ask, ANSWERED_S, f"the stored batches of {topic}/{partition}")
+
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         census = persistently(lambda: self._census(topic), ANSWERED_S, f"the stored batches of {topic}")
         return Deduplication(asked=asked, in_force=census.in_force, proof=census.proof)
@@ -156,6 +165,9 @@ class KafkaAdmin(Closing):
 
     def versions(self) -> dict[str, str]:
         return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
+
+    def forget(self) -> None:
+        """A topic needs nothing besides."""
 
     def close(self) -> None:
         """librdkafka's client ends with its last reference."""

@@ -12,7 +12,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -63,6 +63,7 @@ class PulsarAdmin(Closing):
         self._endpoints = endpoints
         self._http = http_client(endpoints, CALL_TIMEOUT_S)
         self._policies: set[str] = set()
+        self._made: set[str] = set()
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
         return f"persistent://{NAMESPACES[deduplication]}/{run_topic}"
@@ -170,6 +171,21 @@ class PulsarAdmin(Closing):
 
         return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}, ledger {hole.ledger}")
 
+    def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
+        """Read over REST, entry by entry: it is for short topics."""
+
+        def ask() -> list[str]:
+            path = f"/admin/v2/{_path(self._parts(topic)[partition])}"
+            ends = extents(self._ask("GET", f"{path}/internalStats").json())
+            found = []
+            for ledger, entry in ((ledger, entry) for ledger, entries in ends for entry in range(entries)):
+                said = self._ask("GET", f"{path}/ledger/{ledger}/entry/{entry}").headers
+                if (said.get("X-Pulsar-producer-name"), int(said.get("X-Pulsar-sequence-id", -1))) == batch:
+                    found.append(f"{ledger}:{entry}")
+            return found
+
+        return persistently(ask, ANSWERED_S, f"the stored messages of {topic}, partition {partition}")
+
     def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
         """A topic that its owner still loads says nothing yet; what it does not say in time is unknown."""
         parts = persistently(lambda: self._parts(topic), ANSWERED_S, f"the partitions of {topic}")
@@ -196,6 +212,12 @@ class PulsarAdmin(Closing):
             "pulsar broker": self._ask("GET", "/admin/v2/brokers/version").text.strip('"'),
             "pulsar-client": version("pulsar-client"),
         }
+
+    def forget(self) -> None:
+        for namespace in sorted(self._made):
+            self._ask("DELETE", f"/admin/v2/namespaces/{namespace}", accepted=(404,))
+            self._policies.discard(namespace)
+        self._made.clear()
 
     def close(self) -> None:
         self._http.close()
@@ -233,7 +255,8 @@ class PulsarAdmin(Closing):
             return
         base = f"/admin/v2/namespaces/{namespace}"
         policies = {} if bundles is None else {"bundles": {"numBundles": bundles}}
-        self._ask("PUT", base, body=policies, accepted=(409,))
+        if self._ask("PUT", base, body=policies, accepted=(409,)).is_success:
+            self._made.add(namespace)
         self._ask("POST", f"{base}/deduplication", body=deduplication)
         self._ask("POST", f"{base}/retention", body=KEEP_ALL)
         self._ask("POST", f"{base}/inactiveTopicPolicies", body=NEVER_INACTIVE)

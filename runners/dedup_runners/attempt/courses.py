@@ -24,6 +24,7 @@ from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.records import lives_ended, missed
 from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
+from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup_runners import chaos
 from dedup_runners.admins import Admin
@@ -114,7 +115,7 @@ class Course:
                 self._topic, partitions=spec.workload.partitions, deduplication=deduplicates(self._.variant)
             )
             self._looks.begin()
-            config = self._.hooks.configure(self._producer_config(self._faults.ports()))
+            config = self._.hooks.configure(self._producer_config(self._faults.armed()))
             self._tell(self._producer, "producer", config)
 
     def produce(self) -> None:
@@ -173,13 +174,16 @@ class Course:
         save_report(folder / f"{role}.json", config)
         program.tell(config.model_dump_json())
 
-    def _producer_config(self, ports: dict[str, int]) -> ProducerConfig:
+    def _producer_config(self, faults: dict[str, Listening]) -> ProducerConfig:
+        """One fault at most stands between the producer and its brokers, and then the producer is told of it alone."""
+        doors = [each.bootstrap for each in faults.values() if each.bootstrap is not None]
+        between = {"client_bootstrap": doors[0]} if doors else {}
         spec, client = self._.experiment.spec, self._.system.client
         at = {fault.name: fault.at.message for fault in spec.faults}
         return ProducerConfig(
             run_id=self._.run.run_id,
             folder=self._.folder,
-            endpoints=self._.endpoints,
+            endpoints=self._.endpoints.model_copy(update=between),
             topic=self._topic,
             library=self._.system.library,
             properties=client.properties,
@@ -189,7 +193,7 @@ class Course:
             streams=spec.workload.partitions,
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
-            triggers=tuple(Trigger(fault=name, message=at.get(name), port=port) for name, port in ports.items()),
+            triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.wire.files import Listening
 from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.attempt.companions import Companion, Companions
@@ -34,9 +35,9 @@ class ArmedFaults:
             chaos.write(self._folder, render(fault, folder=self._folder, latency_s=self._latency_s, **scene))
             self._programs[name] = companions.fault(name)
 
-    def ports(self) -> dict[str, int]:
+    def armed(self) -> dict[str, Listening]:
         """Where the producer finds each of them, once all are armed; PlatformError if one is not."""
-        return {name: self._port(name, program) for name, program in self._programs.items()}
+        return {name: self._armed(name, program) for name, program in self._programs.items()}
 
     def wait(self, restart_grace_s: float, during: Callable[[], None]) -> None:
         """Return when every chaos process has healed its fault and ended; a killed broker may be late by the grace."""
@@ -50,10 +51,10 @@ class ArmedFaults:
         """What became of each fault, by everyone's word."""
         return chaos.records(self._folder, self._faults, messages=messages)
 
-    def _port(self, name: str, program: Companion) -> int:
+    def _armed(self, name: str, program: Companion) -> Listening:
         deadline = time.monotonic() + ARM_S
-        while (port := chaos.armed_port(self._folder, name)) is None:
+        while (found := chaos.armed(self._folder, name)) is None:
             program.pause()
             if program.code() is not None or time.monotonic() > deadline:
                 raise program.failure("the fault was never armed")
-        return port
+        return found

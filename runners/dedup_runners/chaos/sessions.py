@@ -54,7 +54,7 @@ class Scene(BaseModel):
     endpoints: Endpoints
     storage: bool = False
     """Whether bookies are struck, and not brokers."""
-    settings: dict[str, float | str] = {}
+    settings: dict[str, int | float | str] = {}
     """The fault's own settings (`dedup.faults.kinds.FaultKind.settings`)."""
     watchdog: Path | None = None
     """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
@@ -80,6 +80,8 @@ class Session:
         self.guard: Guard | None = None
         self.site: Site = sites.connect(scene.struck())
         self.triggered = self.effective = False
+        self.bootstrap: str | None = None
+        """Where the producer must look for its brokers, if the fault stands between them."""
         self._memory: dict[Any, Any] = {}
         self._cluster: Cluster | None = None
 
@@ -116,7 +118,7 @@ class Session:
         self.triggers = TriggerServer()
         path = self.scene.folder / "chaos" / self.scene.fault / ARMED
         temporary = path.with_suffix(".open")
-        temporary.write_text(Listening(port=self.triggers.port).model_dump_json())
+        temporary.write_text(Listening(port=self.triggers.port, bootstrap=self.bootstrap).model_dump_json())
         os.replace(temporary, path)
         self.note(FaultEvent.ARMED, port=self.triggers.port, kind=self.scene.kind, message=self.scene.message)
         return self.triggers

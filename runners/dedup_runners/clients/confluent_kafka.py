@@ -10,7 +10,6 @@ Idempotence, the thing under test, is the only setting that differs between the 
 defaults with it, so everything that moves is set here for both.
 """
 
-import json
 import logging
 import re
 import threading
@@ -41,6 +40,7 @@ from dedup_runners.clients import (
     refuse,
     under_way,
 )
+from dedup_runners.clients.librdkafka import Watch
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 from dedup_runners.turns import Turns
 
@@ -155,7 +155,7 @@ class Producer:
         self._acked, self._stopped, self._in_hand = 0, False, 0
         self._ended_in = np.zeros(config.streams, np.int64)
         self._serving, self._counting = Turns(), threading.Lock()
-        watch = _Watch(witnesses)
+        watch = Watch(witnesses)
         self._client = _built(
             ck.Producer, {**asked, **watch.callbacks(), "on_delivery": _delivery(self._reported, self._failed)}
         )
@@ -308,7 +308,7 @@ class Consumer:
         self.foreign: list[str] = []
         self._next = dict.fromkeys(range(config.streams), 0)
         self._witnesses = witnesses
-        self._client = _built(ck.Consumer, {**asked, **_Watch(witnesses).callbacks()})
+        self._client = _built(ck.Consumer, {**asked, **Watch(witnesses).callbacks()})
         self._client.assign([ck.TopicPartition(config.topic, partition, 0) for partition in self._next])
         self._topic = config.topic
 
@@ -364,72 +364,6 @@ class Consumer:
         asked = [ck.TopicPartition(self._topic, partition) for partition in self._next]
         found = {at.partition: at.offset for at in self._client.position(asked) if at.offset >= 0}
         return {partition: max(offset, self._next[partition]) for partition, offset in found.items()}
-
-
-_COUNTERS: Final = {
-    "txretries": (Noticed.RETRY, "requests sent again"),
-    "disconnects": (Noticed.DISCONNECT, "connections ended"),
-}
-"""librdkafka's statistics of a broker that grow when something is wrong. A connection that the other side closes in
-order is counted, but no error: such is the end of one whose bytes were lost on the way."""
-
-_OF_BROKER: Final = re.compile(r"\S+:\d+/(\d+): ")
-"""How librdkafka begins what it says of one broker: its address and its node id."""
-
-
-class _Watch:
-    """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
-
-    def __init__(self, witnesses: Witnesses) -> None:
-        self._witnesses = witnesses
-        self._counts: dict[tuple[str, str], int] = {}
-        self._leaders: dict[str, int] = {}
-        self._looked_ns = time.monotonic_ns()
-
-    def callbacks(self) -> dict[str, Any]:
-        return {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _logger(self._witnesses)}
-
-    def _on_error(self, error: ck.KafkaError) -> None:
-        lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
-        named = _OF_BROKER.match(error.str())
-        kind, broker = Noticed.DISCONNECT if lost else Noticed.ERROR, named[1] if named else None
-        self._witnesses.disturbed(kind, f"{error.name()}: {error.str()}", broker=broker)
-
-    def _on_statistics(self, text: str) -> None:
-        statistics = json.loads(text)
-        since_ns, at_ns = self._looked_ns, statistics["ts"] * 1000
-        self._looked_ns = at_ns
-        for name, broker in statistics["brokers"].items():
-            for counter, (kind, words) in _COUNTERS.items():
-                count, before = broker.get(counter, 0), self._counts.get((name, counter), 0)
-                if count > before:
-                    node = broker.get("nodeid", -1)
-                    about, told = str(node) if node >= 0 else None, f"{name}: {count - before} {words}"
-                    self._witnesses.disturbed(kind, told, at_ns, broker=about, since_ns=since_ns)
-                self._counts[name, counter] = count
-        for topic in statistics["topics"].values():
-            for number, partition in topic["partitions"].items():
-                leader, led = partition["leader"], self._leaders.get(number)
-                if number != "-1" and leader >= 0 and leader != led:
-                    if led is not None:
-                        words = f"partition {number}: {led} -> {leader}"
-                        self._witnesses.disturbed(Noticed.LEADER, words, at_ns, broker=str(led))
-                    self._leaders[number] = leader
-
-
-class _Handler(logging.Handler):
-    def __init__(self, witnesses: Witnesses) -> None:
-        super().__init__()
-        self._witnesses = witnesses
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._witnesses.log(record.getMessage())
-
-
-def _logger(witnesses: Witnesses) -> logging.Logger:
-    logger = logging.Logger("librdkafka")
-    logger.addHandler(_Handler(witnesses))
-    return logger
 
 
 def _silent_logger() -> logging.Logger:

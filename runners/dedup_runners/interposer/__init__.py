@@ -5,6 +5,6 @@ only a proxy that reads the protocol can choose it. It stands before any cluster
 give to their clients, so that a client never leaves it. It does nothing that a network or a dying peer cannot do:
 it closes connections and holds bytes back; it never removes or reorders a frame.
 
-`protocols` says what a protocol's module must do; `kafka` does it. `rules` decide, `proxies` act, and everything seen
-is in the `conversations`.
+`protocols` says what a protocol's module must do; `kafka` and `pulsar` do it, and `speeches` lists them. `rules`
+decide, `proxies` act, and everything seen is in the `conversations`.
 """

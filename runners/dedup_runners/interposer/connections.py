@@ -7,7 +7,7 @@ client leaves, what it sent before is still passed on, also what is held, as a n
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
 from dedup_runners.interposer.conversations import Conversation, Done, Moment, now
@@ -20,6 +20,15 @@ LAST_REPLIES_S: Final = 5.0
 """So long a broker may take to close a connection whose client has left."""
 
 
+class Strike(NamedTuple):
+    """Where a rule has struck: on which connection of which session to which broker, and which parts of a request."""
+
+    connection: int
+    session: str
+    broker: Address
+    places: tuple[Place, ...]
+
+
 class Surroundings(Protocol):
     """What all connections of an interposer share; its methods are called in its event loop."""
 
@@ -28,6 +37,7 @@ class Surroundings(Protocol):
     tls: ssl.SSLContext | None
 
     def happen(self, event: str) -> None: ...
+    def strike(self, rule: Rule, frame: Frame, strike: Strike) -> None: ...
     def note(self, problem: str) -> None: ...
     async def hold(self, rule: Rule) -> Done: ...
 
@@ -111,8 +121,8 @@ class Connection:
         decision = self._.rules.decide(self._session, frame)
         rule, done = decision.rule, Done.PASSED
         if rule is not None and rule.act is Act.LOSE_REQUEST:
+            self._strike(rule, frame, decision)
             self._note(frame, decision.places, moment, Done.LOST, rule)
-            self._.happen(rule.name)
             return False
         if rule is not None and rule.act is Act.STALL_REQUEST:
             done = await self._hold(frame, decision, moment, rule)
@@ -130,8 +140,8 @@ class Connection:
         rule, done = decision.rule, Done.PASSED
         if rule is not None and rule.act is Act.LOSE_REPLY:
             del self._waiting[frame.key]
+            self._strike(rule, frame, decision)
             self._note(frame, decision.places, moment, Done.LOST, rule)
-            self._.happen(rule.name)
             return False
         if rule is not None and rule.act is Act.STALL_REPLY:
             done = await self._hold(frame, decision, moment, rule)
@@ -139,9 +149,17 @@ class Connection:
             done = Done.UNANSWERED
         self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
+        if done is not Done.UNANSWERED:
+            for event in self._.rules.answered(self._session, frame, decision.places):
+                self._.happen(event)
         return True
 
+    def _strike(self, rule: Rule, frame: Frame, decision: Decision) -> None:
+        """It is told before it is done: no client can notice it earlier."""
+        self._.strike(rule, frame, Strike(self._number, self._session, self._broker, decision.places))
+
     async def _hold(self, frame: Frame, decision: Decision, moment: Moment, rule: Rule) -> Done:
+        self._strike(rule, frame, decision)
         try:
             return await self._.hold(rule)
         except asyncio.CancelledError:

@@ -55,11 +55,19 @@ class Row(NamedTuple):
     number: int | None
     attempt: int | None
     error_code: int | None
+    ledger: int | None
     offset: int | None
     bytes: int
     done: str
     rule: str | None
     held_ns: int | None
+
+    @property
+    def place(self) -> str | None:
+        """Where a reply says that the batch is stored, in the words of the system's admin; None: nowhere new."""
+        if self.offset is None or self.offset < 0:
+            return None
+        return str(self.offset) if self.ledger is None else f"{self.ledger}:{self.offset}"
 
 
 _TYPES: Final = {"str": pa.string(), "int": pa.int64()}
@@ -116,8 +124,8 @@ class Conversation:
                     correlation=frame.correlation, client_id=frame.client_id, topic=part.topic,
                     partition=part.partition, producer_id=part.producer_id, epoch=part.epoch,
                     base_sequence=part.base_sequence, messages=part.messages, number=place.number,
-                    attempt=place.attempt, error_code=error, offset=part.offset, bytes=len(frame.raw),
-                    done=done.value, rule=rule, held_ns=held_ns,
+                    attempt=place.attempt, error_code=error, ledger=part.ledger, offset=part.offset,
+                    bytes=len(frame.raw), done=done.value, rule=rule, held_ns=held_ns,
                 )
             )  # fmt: skip
         with self._changed:

@@ -30,6 +30,7 @@ from kafka.protocol.producer import (
 from kafka.protocol.sasl import SaslHandshakeRequest
 from kafka.record.default_records import DefaultRecordBatch
 
+from dedup_runners.admins.batches import identity
 from dedup_runners.interposer import schemas
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
 from dedup_runners.interposer.protocols import Addresses, Direction, Frame, Part, Unreadable
@@ -216,8 +217,7 @@ def _batch(topic: str, partition: int, records: bytes) -> Part:
         epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         messages=header.last_offset_delta + 1,
-        # A batch that is sent again has the same content; its checksum leaves out what a broker fills in.
-        batch=(header.producer_id, header.producer_epoch, header.base_sequence, header.crc),
+        batch=identity(header),
     )
 
 

@@ -55,8 +55,9 @@ class Part(NamedTuple):
     batch: Hashable | None = None
     """Tells a batch of messages from all others of its partition; the same when it is sent again. None: no messages."""
     error_code: int | None = None
+    ledger: int | None = None
     offset: int | None = None
-    """Where a reply says that the batch is stored."""
+    """Where a reply says that the batch is stored: Kafka's offset; Pulsar's ledger and entry, -1 for a duplicate."""
 
 
 class Frame(NamedTuple):

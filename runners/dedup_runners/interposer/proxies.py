@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from dedup_runners.closing import Closing
-from dedup_runners.interposer.connections import Connection
+from dedup_runners.interposer.connections import Connection, Strike
 from dedup_runners.interposer.conversations import Conversation, Done
-from dedup_runners.interposer.protocols import Address, Speech
+from dedup_runners.interposer.protocols import Address, Frame, Speech
 from dedup_runners.interposer.rules import Rule, Rules
 
 LOOPBACK: Final = "127.0.0.1"
@@ -24,15 +24,24 @@ CALL_S: Final = 30.0
 BACKLOG: Final = 128
 
 T = TypeVar("T")
+OnStrike = Callable[[Rule, Frame, Strike], None]
 
 
 class Interposer(Closing):
     """A running interposer; `close` ends every connection through it, and its ports.
 
-    `problems` lists what it could not do or understand: each is a reason not to trust a run through it.
+    `problems` lists what it could not do or understand: each is a reason not to trust a run through it. `on_strike` is
+    called in its thread just before a rule's frame is lost, or when it is held.
     """
 
-    def __init__(self, speech: Speech, rules: Iterable[Rule] = (), tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        speech: Speech,
+        rules: Iterable[Rule] = (),
+        tls: ssl.SSLContext | None = None,
+        on_strike: OnStrike = lambda rule, frame, strike: None,
+    ) -> None:
+        self._on_strike = on_strike
         self.conversation, self.rules, self.tls = Conversation(), Rules(rules), tls
         self.problems: list[str] = []
         self.held = 0
@@ -75,6 +84,10 @@ class Interposer(Closing):
         self.rules.happened.add(event)
         self._event(event).set()
 
+    def strike(self, rule: Rule, frame: Frame, strike: Strike) -> None:
+        self._on_strike(rule, frame, strike)
+        self.happen(rule.name)
+
     def note(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
@@ -82,7 +95,6 @@ class Interposer(Closing):
     async def hold(self, rule: Rule) -> Done:
         """Return when the rule's event has happened, or its deadline has come."""
         self.held += 1
-        self.happen(rule.name)
         try:
             await asyncio.wait_for(self._event(rule.until or f"the deadline of {rule.name}").wait(), rule.deadline_s)
             return Done.HELD

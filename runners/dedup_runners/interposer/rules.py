@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dedup_runners.interposer.protocols import Frame, Part
 
+Counted = TypeVar("Counted", bound=Hashable)
 REMEMBERED: Final = 10_000
 """So many batches of a partition are told from new ones when they come again: more than clients have in flight."""
 
@@ -74,11 +75,19 @@ class Match:
         return self.api == frame.api and all(wanted in (None, found) for wanted, found in pairs)
 
 
+class Begin(NamedTuple):
+    """A rule applies from the request on that brings the n-th message to a topic, whichever its partitions are."""
+
+    topic: str
+    message: int
+
+
 @dataclass(frozen=True)
 class Rule:
     """One fault on single frames. It strikes at most `times` times; each strike is an event of the rule's name.
 
-    A stall ends at the event `until`, and at the latest after `deadline_s`.
+    It passes over the first `nth` - 1 requests that fit. A stall ends at the event `until`, and at the latest after
+    `deadline_s`. `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
     """
 
     name: str
@@ -87,6 +96,12 @@ class Rule:
     times: int = 1
     until: str | None = None
     deadline_s: float = 10.0
+    begin: Begin | None = None
+    nth: int = 1
+
+    @property
+    def retried(self) -> str:
+        return f"{self.name}: retried"
 
 
 class Decision(NamedTuple):
@@ -103,19 +118,42 @@ class Rules:
         self._rules = tuple(rules)
         self._batches: dict[Hashable, OrderedDict[Hashable, tuple[int, int]]] = {}
         self._counted: dict[Hashable, int] = {}
+        self._fitted: dict[str, int] = {}
         self._struck: dict[str, int] = {}
+        self._last: dict[str, tuple[Hashable, Place]] = {}
+        self._brought: dict[str | None, int] = {}
         self.happened: set[str] = set()
 
     def decide(self, session: str, request: Frame) -> Decision:
         """Count a request, and choose the first rule that it fits; that rule has struck once more."""
         places = tuple(self._places(session, request))
         for rule in self._rules:
-            if self._struck.get(rule.name, 0) >= rule.times or rule.match.after not in (None, *self.happened):
+            if self._struck.get(rule.name, 0) >= rule.times or not self._applies(rule):
                 continue
-            if any(rule.match.fits(session, request, place) for place in places):
-                self._struck[rule.name] = self._struck.get(rule.name, 0) + 1
-                return Decision(places, rule)
+            place = next((place for place in places if rule.match.fits(session, request, place)), None)
+            if place is None or _count(self._fitted, rule.name) < rule.nth:
+                continue
+            _count(self._struck, rule.name)
+            self._last[rule.name] = (session, request.api), place
+            return Decision(places, rule)
         return Decision(places)
+
+    def answered(self, session: str, reply: Frame, places: Iterable[Place]) -> Iterator[str]:
+        """The events that a reply is, which the client gets: a rule's `retried`."""
+        if not self._last or reply.error_code or any(part.error_code for part in reply.parts):
+            return
+        for rule in self._rules:
+            said, struck = self._last.get(rule.name, (None, UNASKED))
+            if said == (session, reply.api) and any(_again(place, struck) for place in places):
+                yield rule.retried
+
+    def brought(self, topic: str) -> int:
+        """How many messages of a topic were seen on their way to brokers, each batch counted once."""
+        return self._brought.get(topic, 0)
+
+    def _applies(self, rule: Rule) -> bool:
+        begun = rule.begin is None or rule.begin.message <= max(1, self.brought(rule.begin.topic))
+        return begun and rule.match.after in (None, *self.happened)
 
     def _places(self, session: str, request: Frame) -> Iterator[Place]:
         if not request.parts:
@@ -131,8 +169,24 @@ class Rules:
             known[part.batch] = number, attempts + 1
             if len(known) > REMEMBERED:
                 known.popitem(last=False)
+            if not attempts:
+                self._brought[part.topic] = self._brought.get(part.topic, 0) + (part.messages or 0)
             yield Place(part, number, attempts + 1)
 
     def _next(self, counted: Hashable) -> int:
-        self._counted[counted] = self._counted.get(counted, 0) + 1
-        return self._counted[counted]
+        return _count(self._counted, counted)
+
+
+def _again(place: Place, struck: Place) -> bool:
+    """Whether a request came after another and asked the same: a later attempt of a batch, or the next request."""
+    where = (place.part.topic, place.part.partition) == (struck.part.topic, struck.part.partition)
+    now, before = (place.number or 0, place.attempt or 0), (struck.number or 0, struck.attempt or 0)
+    if struck.part.batch is None:
+        return where and now > before
+    return where and place.part.batch == struck.part.batch and now > before
+
+
+def _count(counted: dict[Counted, int], what: Counted) -> int:
+    """Count one more; how many there are."""
+    counted[what] = counted.get(what, 0) + 1
+    return counted[what]
