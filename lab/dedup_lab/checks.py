@@ -122,7 +122,7 @@ def _wrong(got: str, rule: str) -> SpecificationError:
 def _checked(given: Sequence[Address], access: Security, folder: Path, note: Callable[[str], None]) -> Check:
     began = time.monotonic()
     experiment = _experiment(given)
-    endpoints = _found(given, access)
+    endpoints = brokers_at(given, access)
     with ExitStack() as leaving:
         interposer = leaving.enter_context(Interposer(Kafka(), rules(experiment), credentials.tls(access)))
         admin = leaving.enter_context(admins.connect(endpoints))
@@ -228,7 +228,7 @@ class _Run:
             folder=self.folder,
             endpoints=self._endpoints,
             admin=self._admin,
-            site=_Behind(self._endpoints, self._interposer, self.name),
+            site=Behind(self._endpoints, self._interposer, self.name),
             companions=OfRun(children, self.run.run_id, self.folder),
             dead=lambda: None,
             report=lambda phase, seen: None,
@@ -241,7 +241,7 @@ class _Run:
             print(f"topic {self.topic} may be left: {error}", file=sys.stderr)
 
 
-class _Behind(Outside):
+class Behind(Outside):
     """Brokers that the clients reach through the interposer only: it knows whether connections are left."""
 
     def __init__(self, endpoints: Endpoints, interposer: Interposer, session: str) -> None:
@@ -310,7 +310,7 @@ def _experiment(given: Sequence[Address]) -> Experiment:
     return parse({**document, "spec": spec}, source="dedup check")
 
 
-def _found(given: Sequence[Address], access: Security) -> Endpoints:
+def brokers_at(given: Sequence[Address], access: Security) -> Endpoints:
     """The brokers, by the word of one of those given; PlatformError if they cannot be reached from here."""
     bootstrap = ",".join(map(str, given))
     asked = Endpoints(

@@ -27,6 +27,7 @@ from dedup.judgement.anomalies import Engine
 from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.commands.check import check
+from dedup_lab.commands.explore import explore
 from dedup_lab.terminal import streams
 from dedup_lab.terminal.consoles import console as _console
 
@@ -181,6 +182,7 @@ def verify(
 
 
 app.command()(check)
+app.command()(explore)
 
 
 @app.command()

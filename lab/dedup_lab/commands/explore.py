@@ -1,0 +1,90 @@
+"""The command `dedup explore`: what it takes, and the help that teaches it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dedup.experiment.deployments import SaslMechanism
+from dedup_lab.commands.check import Login
+from dedup_lab.terminal.consoles import console
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def explore(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL|FILE",
+            help="kafka://HOST:PORT[,HOST:PORT…], or an experiment with one Kafka system, whose brokers are started.",
+            show_default=False,
+        ),
+    ],
+    messages: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help=r"Messages a run.  \[default: the file's up to 1,000, else 20]"),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, max=64, help=r"Of each topic.  \[default: the file's, else 2]")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=0, help="Visit so many pairs of points, too, drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the pairs: the same seed, the same pairs.")] = 1,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, help="Runs side by side.")] = 12,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
+    ] = False,
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
+    ] = None,
+    sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    login: Login = None,
+    output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help=r"Where everything is kept.  \[default: results/explore-TIME]"),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with an interrupted exploration.", show_default=False),
+    ] = None,
+) -> None:
+    """Break every request and reply of a short conversation once, in every way, and see whether the promise holds.
+
+        dedup explore kafka://localhost:9092
+        dedup explore examples/kafka-explore.yaml --pairs 200
+
+    An idempotent producer sends 20 messages to 2 partitions, three times, through
+    a proxy that understands Kafka: these conversations are calm. Every exchange
+    that all three have is a point for each of five actions: its request or its
+    reply is lost with the connection; its request waits until the retry has
+    succeeded, or until the end, and then arrives; its reply waits. Then each
+    point is struck once, in a run with a topic of its own, many side by side.
+    The lost replies to messages are struck without idempotence, too: there the
+    broker must store copies, or nothing is proven.
+
+        pass          every point was struck, the client noticed, nothing was
+                      stored twice, lost or out of order; without idempotence
+                      every lost reply to a message left copies
+        fail          something was, and is again in 9 of 10 replays
+        inconclusive  points were missed, an alarm does not come again, …
+
+    What was not explored is listed. An alarm is shrunk: to the fewest messages
+    and the fewest faults that still show it. Topics are named dedup-explore-*
+    and are removed, also after Ctrl-C.
+    """
+    from dedup_lab.checks import access_by
+    from dedup_lab.exploring import explorations
+    from dedup_lab.exploring.grounds import Shape
+
+    access = access_by(tls, ca, sasl, login)
+    options = explorations.Options(Shape(messages, partitions), pairs, seed, at_once)
+    as_json = output is Format.JSON
+    raise typer.Exit(
+        explorations.explore(target, access, options, out=out, resume=resume, as_json=as_json, console=console())
+    )
