@@ -8,6 +8,11 @@ import typer
 from dedup.experiment.deployments import SaslMechanism
 from dedup_lab.terminal.consoles import console
 
+Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
+Ca = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False)
+]
+Sasl = Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)]
 Login = Annotated[
     Path | None,
     typer.Option(
@@ -27,14 +32,9 @@ def check(
             show_default=False,
         ),
     ],
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
-    ] = False,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
-    ] = None,
-    sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    tls: Tls = False,
+    ca: Ca = None,
+    sasl: Sasl = None,
     login: Login = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[

@@ -6,14 +6,26 @@ from typing import Annotated
 
 import typer
 
-from dedup.experiment.deployments import SaslMechanism
-from dedup_lab.commands.check import Login
+from dedup_lab.commands.check import Ca, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
 
 
 class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
+
+
+Messages = Annotated[
+    int | None,
+    typer.Option(min=1, max=1000, help=r"Messages a run.  \[default: the file's up to 1,000, else 20]"),
+]
+Partitions = Annotated[int | None, typer.Option(min=1, max=64, help=r"Of each topic.  \[default: the file's, else 2]")]
+Out = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help=r"Where everything is kept.  \[default: results/explore-TIME]")
+]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Go on with an interrupted exploration.", show_default=False)
+]
 
 
 def explore(
@@ -25,34 +37,18 @@ def explore(
             show_default=False,
         ),
     ],
-    messages: Annotated[
-        int | None,
-        typer.Option(min=1, max=1000, help=r"Messages a run.  \[default: the file's up to 1,000, else 20]"),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, max=64, help=r"Of each topic.  \[default: the file's, else 2]")
-    ] = None,
+    messages: Messages = None,
+    partitions: Partitions = None,
     pairs: Annotated[int, typer.Option(min=0, help="Visit so many pairs of points, too, drawn at random.")] = 0,
     seed: Annotated[int, typer.Option(help="Draws the pairs: the same seed, the same pairs.")] = 1,
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, help="Runs side by side.")] = 12,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")
-    ] = False,
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Use TLS, and trust these authorities (PEM).", show_default=False),
-    ] = None,
-    sasl: Annotated[SaslMechanism | None, typer.Option(help="Log in by this mechanism.", show_default=False)] = None,
+    tls: Tls = False,
+    ca: Ca = None,
+    sasl: Sasl = None,
     login: Login = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help=r"Where everything is kept.  \[default: results/explore-TIME]"),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with an interrupted exploration.", show_default=False),
-    ] = None,
+    out: Out = None,
+    resume: Resume = None,
 ) -> None:
     """Break every request and reply of a short conversation once, in every way, and see whether the promise holds.
 

@@ -92,7 +92,8 @@ class Folder:
     def noted(self) -> list[Visit]:
         """The visits so far; a line that was cut off is none."""
         path = self.root / VISITS
-        lines = path.read_text().splitlines() if path.is_file() else []
+        text = path.read_text() if path.is_file() else ""
+        lines = text.splitlines(keepends=True)
         found = []
         for number, line in enumerate(lines, 1):
             try:
@@ -100,6 +101,7 @@ class Folder:
             except ValidationError:
                 if number < len(lines):
                     raise _unreadable(path, f"line {number}") from None
+                path.write_text(text.removesuffix(line))
         return found
 
     def keep_witness(self, visit: Visit) -> Visit:
