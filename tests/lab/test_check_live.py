@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from typing import Any
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
+from tests.lab.processes import bootstrap, dedup, topics
 
 from dedup.experiment.endpoints import Endpoints
 from dedup_lab.systems import kafka, labs
@@ -42,12 +41,6 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 def admin(system: Endpoints) -> Iterator[Admin]:
     with admins.connect(system) as admin:
         yield admin
-
-
-def bootstrap(system: Endpoints) -> list[Address]:
-    """One broker; the others are found from there."""
-    host, _, port = system.client_bootstrap.split(",")[-1].rpartition(":")
-    return [Address(host, int(port))]
 
 
 def produce(door: Address, topic: str, *, idempotent: bool) -> int:
@@ -162,23 +155,6 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
     assert sum(row.messages or 0 for row in rows if row.api == "Produce" and row.error_code == 0) == MESSAGES
 
 
-def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """The command, with a place of its own for temporary files."""
-    environment = {**os.environ, "TMPDIR": str(folder)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "dedup_lab.cli", *arguments], env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def topics(system: Endpoints) -> set[str]:
-    asking = ck.Consumer({"bootstrap.servers": system.direct_bootstrap, "group.id": "topics"})
-    try:
-        return {name for name in asking.list_topics(timeout=10).topics if name.startswith("dedup-check-")}
-    finally:
-        asking.close()
-
-
 @pytest.mark.smoke
 def test_a_running_kafka_is_checked_from_the_command_line(
     system: Endpoints, tmp_path: Path, tell: Callable[[str], None]
@@ -195,7 +171,7 @@ def test_a_running_kafka_is_checked_from_the_command_line(
     assert treatment["counts"]["received"] == 100
     assert [len(half["losses"]) for half in said["halves"]] == [10, 10]
     tell(f"{said['seconds']} s")
-    assert topics(system) == set() and os.listdir(scratch) == []
+    assert topics(system, "dedup-check-") == set() and os.listdir(scratch) == []
     for half in said["halves"]:
         folder = kept / "runs" / f"kafka-{half['variant']}-001" / "attempt-1"
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -208,9 +184,9 @@ def test_a_running_kafka_is_checked_from_the_command_line(
 
 def test_nothing_is_left_of_a_check_that_was_interrupted(system: Endpoints, tmp_path: Path) -> None:
     program = dedup(tmp_path, "check", f"kafka://{bootstrap(system)[0]}")
-    until(lambda: topics(system), COMMAND_S, "its first topic is there")
+    until(lambda: topics(system, "dedup-check-"), COMMAND_S, "its first topic is there")
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=COMMAND_S)
     assert program.returncode == 130, err
     assert "Traceback" not in err
-    assert topics(system) == set() and os.listdir(tmp_path) == []
+    assert topics(system, "dedup-check-") == set() and os.listdir(tmp_path) == []

@@ -1,0 +1,35 @@
+"""The `dedup` command as a process of its own before running brokers, and what it leaves on them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import confluent_kafka as ck
+
+from dedup.experiment.endpoints import Endpoints
+from dedup_runners.interposer.protocols import Address
+
+
+def bootstrap(system: Endpoints) -> list[Address]:
+    """One broker; the others are found from there."""
+    host, _, port = system.client_bootstrap.split(",")[-1].rpartition(":")
+    return [Address(host, int(port))]
+
+
+def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """The command, with a place of its own for temporary files."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dedup_lab.cli", *arguments], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def topics(system: Endpoints, prefix: str) -> set[str]:
+    """The topics that are there, of those whose names begin so."""
+    asking = ck.Consumer({"bootstrap.servers": system.direct_bootstrap, "group.id": "topics"})
+    try:
+        return {name for name in asking.list_topics(timeout=10).topics if name.startswith(prefix)}
+    finally:
+        asking.close()
