@@ -95,6 +95,18 @@ def test_a_client_has_noticed_what_it_sends_again() -> None:
     assert strikes.unnoticed([row(api="InitProducerId", direction="request", number=2)], init, US) == []
 
 
+def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_same_broker() -> None:
+    schedule = (point(Action.LOSE_REPLY, Exchange(api="ApiVersions", number=2)),)
+    name = schedule[0].name
+    struck = row(api="ApiVersions", number=2, partition=None, rule=name, connection=4, broker="a", direction="request")
+    again = struck._replace(number=3, connection=5, rule=None)
+    assert strikes.unnoticed([struck, again], schedule, US) == []
+    for other in (again._replace(broker="b"), again._replace(connection=4)):
+        assert strikes.unnoticed([struck, other], schedule, US) == [name]
+    (rule,) = strikes.rules((point(Action.STALL_REPLY, Exchange(api="ApiVersions", number=2)),), US)
+    assert rule.until == strikes.END
+
+
 def test_a_stall_ends_when_the_retry_has_succeeded() -> None:
     happened: list[str] = []
     schedule = (point(Action.STALL_REQUEST),)
@@ -283,6 +295,25 @@ def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_pa
     result, _ = explored(tmp_path, work)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert (result.alarms[0].replayed, result.alarms[0].shrunk) == (0, None)
+
+
+def test_a_calm_conversation_that_cannot_be_had_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="a calm conversation: got because"):
+        explored(tmp_path, lambda job: visited(job, Verdict.ERROR))
+
+
+def test_an_anomaly_without_any_fault_is_an_alarm(tmp_path: Path) -> None:
+    calm = [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+
+    def work(job: Job) -> Visit:
+        if job.schedule or not calm:
+            return fine(job)
+        verdict = calm.pop()
+        return visited(job, verdict, anomalies={"not_received": 1} if verdict is Verdict.FAIL else {})
+
+    result, _ = explored(tmp_path, work)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no fault at all: 1 not_received; again in 0 of 10" in result.reasons[0].text
 
 
 def test_what_was_visited_is_not_visited_again(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ class Action(StrEnum):
 
 
 PRODUCE: Final = "Produce"
+CONNECTION: Final = "ApiVersions"
+"""The first request of each connection. Another connection's is no retry, so a stall of it ends at the end only."""
 BY_TIMERS: Final = {
     "Metadata": "the client asks for it by a timer, too",
     "Heartbeat": "the client sends it by a timer",
@@ -83,7 +85,7 @@ Schedule = tuple[Point, ...]
 
 def name_of(schedule: Schedule) -> str:
     """The name of a schedule; without points it is calm."""
-    return "+".join(point.name for point in schedule) or "calm"
+    return "--".join(point.name for point in schedule) or "calm"
 
 
 def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange], list[tuple[Exchange, str]]]:
@@ -101,7 +103,11 @@ def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange],
 
 def points_of(exchanges: Iterable[Exchange]) -> list[Point]:
     """Every exchange, broken at its first attempt in every way."""
-    return [Point(exchange=exchange, action=action) for exchange, action in product(exchanges, Action)]
+    return [
+        Point(exchange=exchange, action=action)
+        for exchange, action in product(exchanges, Action)
+        if (exchange.api, action) != (CONNECTION, Action.STALL_REQUEST)
+    ]
 
 
 def controls_of(points: Iterable[Point]) -> list[Point]:

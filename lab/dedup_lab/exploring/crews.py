@@ -91,7 +91,8 @@ class Crew:
                 continue
             finally:
                 self.done += 1
-            if not done.visit.missed or done.visit.verdict is Verdict.FAIL or attempt >= job.strikes:
+            struck = not done.visit.missed and not done.visit.unnoticed
+            if struck or done.visit.verdict is Verdict.FAIL or attempt >= job.strikes:
                 return done
             if done.visit.folder is not None:
                 shutil.rmtree(done.visit.folder, ignore_errors=True)

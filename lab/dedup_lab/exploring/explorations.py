@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from dedup.errors import SpecificationError
+from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Security
 from dedup.experiment.points import (
     Exchange,
@@ -158,13 +158,20 @@ class Exploring:
         for done in self._crew.do([Job(())] * CALM):
             self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
             self._keep(done.visit)
-            if done.visit.verdict is not Verdict.ERROR:
-                heard.append(done.exchanges)
+            if done.visit.verdict is Verdict.ERROR:
+                raise PlatformError(
+                    where="a calm conversation",
+                    got=done.visit.reasons[0].text,
+                    rule=f"{CALM} runs in which nothing is broken say what there is to break",
+                    todo=f"see {done.visit.folder or self._folder.visits}",
+                )
+            heard.append(done.exchanges)
         return self._folder.hear(heard)
 
     def _visit(self, points: Sequence[Point], pairs: Sequence[Schedule]) -> None:
         for each in self._folder.noted():
-            self._visits[each.schedule, each.deduplication] = each
+            if each.verdict is not Verdict.ERROR:  # what could not be done is tried again
+                self._remember(each)
         jobs = [*(Job((point,)) for point in points), *(Job((point,), False) for point in controls_of(points))]
         jobs += [Job(pair) for pair in pairs]
         left = [job for job in jobs if (job.schedule, job.deduplication) not in self._visits]
@@ -184,8 +191,14 @@ class Exploring:
     def _keep(self, found: Visit) -> None:
         if found.alarm:
             found = self._folder.keep_witness(found)
-        self._visits[found.schedule, found.deduplication] = found
+        self._remember(found)
         self._folder.note(found)
+
+    def _remember(self, found: Visit) -> None:
+        """The last visit of a schedule counts, but an alarm stays one."""
+        before = self._visits.get((found.schedule, found.deduplication))
+        if before is None or not before.alarm:
+            self._visits[found.schedule, found.deduplication] = found
 
     def _replayed(self, found: Iterable[Visit]) -> list[Alarm]:
         """An alarm of each kind, replayed; and shrunk, if it counts."""

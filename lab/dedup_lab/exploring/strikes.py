@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from dedup.experiment.points import PRODUCE, Action, Exchange, Point, Schedule
+from dedup.experiment.points import CONNECTION, PRODUCE, Action, Exchange, Point, Schedule
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
@@ -47,7 +47,8 @@ def _rule(point: Point, client_id: str) -> Rule:
         number=exchange.number,
         attempt=point.attempt,
     )
-    until = END if point.action is Action.STALL_REQUEST_TO_END else retried(point)
+    to_end = point.action is Action.STALL_REQUEST_TO_END or exchange.api == CONNECTION
+    until = END if to_end else retried(point)
     return Rule(point.name, match, ACTS[point.action], until=until, deadline_s=STALLED_S)
 
 
@@ -79,7 +80,18 @@ def missed(rows: Sequence[Row], schedule: Schedule) -> list[str]:
 def unnoticed(rows: Sequence[Row], schedule: Schedule, client_id: str) -> list[str]:
     """The points whose client never sent again what was struck: it may not know of it."""
     asked = [row for row in rows if row.client_id == client_id and row.direction == Direction.REQUEST]
-    return [point.name for point in schedule if not any(_again(point, row) for row in asked)]
+    return [point.name for point in schedule if not any(_answers(point, row, rows) for row in asked)]
+
+
+def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
+    """Whether a request shows that the client noticed. The first request of a connection is made again on another one:
+    to the same broker, but for the very first, since a client that knows no broker may try any."""
+    if not _again(point, row):
+        return False
+    struck = next((each for each in rows if each.rule == point.name), None)
+    if point.exchange.api != CONNECTION or struck is None:
+        return True
+    return row.connection != struck.connection and (row.broker == struck.broker or point.exchange.number == 1)
 
 
 def _again(point: Point, row: Row) -> bool:
