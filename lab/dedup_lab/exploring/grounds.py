@@ -129,7 +129,7 @@ def _stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
     (system,) = experiment.spec.systems
     settings = {**IMPATIENT, **system.client.properties, **STEPPED}
     client = system.client.model_copy(update={"properties": settings})
-    systems = (system.model_copy(update={"client": client}),)
+    systems = [system.model_copy(update={"client": client})]
     spec = experiment.spec.model_copy(update={"systems": systems})
     return experiment.model_copy(update={"spec": spec}), settings
 

@@ -1,23 +1,34 @@
 """What people see of an exploration: a row for each API and action, the alarms, the verdict, and what was left out."""
 
+from typing import Final
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dedup.experiment.points import Action
 from dedup.judgement.explorations import Alarm, Exploration
 from dedup_lab.terminal.reports import coloured, show_reasons
+
+LABELS: Final = {
+    Action.LOSE_REQUEST: "lose request",
+    Action.LOSE_REPLY: "lose reply",
+    Action.STALL_REQUEST: "stall request",
+    Action.STALL_REQUEST_TO_END: "stall to end",
+    Action.STALL_REPLY: "stall reply",
+}
 
 
 def show(result: Exploration, console: Console) -> None:
     """Print an exploration's result."""
-    table = Table(title=escape(result.target), title_justify="left")
+    table = Table(title=escape(result.target), title_justify="left", box=None, pad_edge=False)
     for heading in ("request", "action"):
-        table.add_column(heading)
-    for heading in ("points", "struck", "clean", "alarms", "outcomes unknown", "copies without"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, no_wrap=True)
+    for heading in ("points", "struck", "clean", "alarms", "unknown", "control"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in result.rows:
         counts = (row.points, row.struck, row.clean, row.alarms, row.unknown)
-        table.add_row(row.api, row.action.replace("_", " "), *(f"{each:,}" for each in counts), row.control)
+        table.add_row(row.api, LABELS[row.action], *(f"{each:,}" for each in counts), row.control)
     console.print(table)
     shape = f"{result.messages:,} messages, {result.partitions} partition(s), at most {result.in_flight:,} in flight"
     speed = f"{result.visits:,} runs in {result.seconds:,.0f} s"
