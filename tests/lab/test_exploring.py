@@ -16,7 +16,7 @@ from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
 from dedup.experiment.spec import Experiment, load
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
-from dedup_lab.exploring import grounds, strikes
+from dedup_lab.exploring import grounds, replays, strikes
 from dedup_lab.exploring.crews import STRIKES, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.folders import VISITS, Asked, Folder
@@ -148,7 +148,7 @@ def at(number: int, partition: int = 0) -> Point:
 def test_a_lost_reply_shrinks_to_the_first_message_alone() -> None:
     asked: list[tuple[Schedule, int]] = []
     found = shrink((at(7),), 20, 2, scripted(lambda schedule, _: len(schedule) == 1, asked))
-    assert found == Shrunk(schedule=(at(1),), messages=1, shown=10, tries=10)
+    assert found == Shrunk(schedule=(at(1),), messages=1, partitions=2, shown=10, tries=10)
     assert len(asked) == 2, "without any point first, then the smallest"
 
 
@@ -279,11 +279,32 @@ def test_an_alarm_is_replayed_shrunk_and_fails(tmp_path: Path) -> None:
     assert result.verdict is Verdict.FAIL
     (alarm,) = result.alarms
     assert (alarm.replayed, alarm.replays, alarm.alike) == (10, 10, 1)
-    assert alarm.shrunk == Shrunk(schedule=(at(1),), messages=1, shown=10, tries=10)
+    copies = ("values_with_duplicates",)
+    smallest = Shrunk(schedule=(at(1),), messages=1, partitions=2, anomalies=copies, shown=10, tries=10)
+    assert alarm.shrunk == smallest
     console = Console(width=200, record=True, file=io.StringIO())
     show(result, console)
     said = console.export_text()
     assert "shortest: 1 message(s), lose_reply at Produce of batch 1 (sequence 0) to partition 0; 10 of 10" in said
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict"),
+    [
+        ([Verdict.FAIL] * 9 + [Verdict.PASS], Verdict.FAIL),
+        ([Verdict.FAIL] * 8 + [Verdict.PASS] * 2, Verdict.INCONCLUSIVE),
+        ([Verdict.PASS] * 10, Verdict.PASS),
+        ([Verdict.PASS] * 9 + [Verdict.ERROR], Verdict.ERROR),
+    ],
+)
+def test_a_witness_is_replayed(tmp_path: Path, verdicts: list[Verdict], verdict: Verdict) -> None:
+    left = list(verdicts)
+    shrunk = Shrunk(schedule=(at(1),), messages=1, partitions=1, anomalies=("phantom",), shown=10, tries=10)
+    (tmp_path / "schedule.json").write_text(shrunk.model_dump_json())
+    working = crew(tmp_path, lambda job: visited(job, left.pop(), anomalies={"phantom": 1}))
+    result = replays.replay(replays.read(tmp_path), working)
+    working.close()
+    assert (result.verdict, result.shown, result.tries) == (verdict, verdicts.count(Verdict.FAIL), 10)
 
 
 def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_path: Path) -> None:
@@ -374,4 +395,5 @@ def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> 
     assert "nothing may be there" in one_line(dedup("explore", "kafka://h:1", "--out", tmp_path))
     assert "folder of an exploration" in one_line(dedup("explore", "kafka://h:1", "--resume", tmp_path / "none"))
     said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
+    assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
     assert "names the folder already" in one_line(said) and said.code == 4

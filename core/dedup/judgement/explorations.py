@@ -45,6 +45,10 @@ class Visit(Record):
     def alarm(self) -> bool:
         return self.deduplication and self.verdict is Verdict.FAIL
 
+    def shows(self, anomalies: Iterable[str]) -> bool:
+        """Whether it is an alarm with one of these anomalies."""
+        return self.alarm and bool(self.anomalies.keys() & set(anomalies))
+
     @property
     def kind(self) -> tuple[str, ...]:
         """What alarms of one kind have in common: they are replayed and shrunk once."""
@@ -56,6 +60,8 @@ class Shrunk(Record):
 
     schedule: tuple[Point, ...]
     messages: int
+    partitions: int
+    anomalies: tuple[str, ...] = Field((), description="the alarm's; each run that shows one of them counts")
     shown: int
     tries: int
 
@@ -72,6 +78,30 @@ class Alarm(Record):
     @property
     def counts(self) -> bool:
         return self.replays > 0 and self.replayed * REPLAYS >= self.replays * SHOWN_IN
+
+
+class Replay(Record):
+    """A shrunk schedule that was run again: `shown` in so many of `tries` runs."""
+
+    schedule: tuple[Point, ...]
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    shown: int
+    tries: int
+
+
+def replayed(shrunk: Shrunk, visits: Sequence[Visit]) -> Replay:
+    """What replays say: fail from nine of ten on, pass if all struck and none showed it."""
+    shown = sum(each.shows(shrunk.anomalies) for each in visits)
+    where = " and ".join(map(str, shrunk.schedule)) or "no fault at all"
+    told = f"{where}, {shrunk.messages:,} message(s): {', '.join(shrunk.anomalies)} in {shown} of {len(visits)} runs"
+    verdict = Verdict.INCONCLUSIVE
+    if shown * REPLAYS >= len(visits) * SHOWN_IN:
+        verdict = Verdict.FAIL
+    elif not shown:
+        verdict = worst(each.verdict for each in visits)
+    reasons = (_reason(verdict, "replayed", told),)
+    return Replay(schedule=shrunk.schedule, verdict=verdict, reasons=reasons, shown=shown, tries=len(visits))
 
 
 class Row(Record):

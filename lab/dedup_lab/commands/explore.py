@@ -27,6 +27,11 @@ Resume = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="Go on with an interrupted exploration.", show_default=False)
 ]
 
+Replay = Annotated[
+    Path | None,
+    typer.Option(metavar="WITNESS", help="Only run a witness's schedule again, ten times.", show_default=False),
+]
+
 
 def explore(
     target: Annotated[
@@ -49,6 +54,7 @@ def explore(
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
     out: Out = None,
     resume: Resume = None,
+    replay: Replay = None,
 ) -> None:
     """Break every request and reply of a short conversation once, in every way, and see whether the promise holds.
 
@@ -79,8 +85,7 @@ def explore(
     from dedup_lab.exploring.grounds import Shape
 
     access = access_by(tls, ca, sasl, login)
-    options = explorations.Options(Shape(messages, partitions), pairs, seed, at_once)
+    shape = Shape(messages, partitions)
+    options = explorations.Options(shape, pairs, seed, at_once, out=out, resume=resume, replay=replay)
     as_json = output is Format.JSON
-    raise typer.Exit(
-        explorations.explore(target, access, options, out=out, resume=resume, as_json=as_json, console=console())
-    )
+    raise typer.Exit(explorations.explore(target, access, options, as_json=as_json, console=console()))

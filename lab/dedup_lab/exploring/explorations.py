@@ -27,10 +27,11 @@ from dedup.experiment.points import (
     points_of,
 )
 from dedup.judgement import explorations
-from dedup.judgement.explorations import REPLAYS, Alarm, Exploration, Shrunk, Unexplored, Visit
+from dedup.judgement.explorations import REPLAYS, Alarm, Exploration, Replay, Shrunk, Unexplored, Visit
 from dedup.judgement.verdicts import Verdict
 from dedup.process import machines
-from dedup_lab import results
+from dedup_lab import estimates, results
+from dedup_lab.exploring import replays
 from dedup_lab.exploring.crews import Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
 from dedup_lab.exploring.grounds import Shape, Site, standing
@@ -53,20 +54,20 @@ class Options(NamedTuple):
     pairs: int = 0
     seed: int = 1
     at_once: int = AT_ONCE
+    out: Path | None = None
+    resume: Path | None = None
+    replay: Path | None = None
 
 
-def explore(
-    target: str,
-    access: Security,
-    options: Options,
-    *,
-    out: Path | None,
-    resume: Path | None,
-    as_json: bool,
-    console: Console,
-) -> int:
-    """Explore the brokers at a URL, or those of a file, and print the result; the exit code of its verdict."""
-    root = _root(out, resume)
+def explore(target: str, access: Security, options: Options, *, as_json: bool, console: Console) -> int:
+    """Explore the brokers at a URL, or those of a file, and print the result; the exit code of its verdict.
+
+    With `options.replay` only the schedule of that witness is run again.
+    """
+    witness = None if options.replay is None else replays.read(options.replay)
+    if witness is not None:
+        options = options._replace(shape=Shape(witness.messages, witness.partitions))
+    root = _root(options.out, options.resume)
     cancelled = threading.Event()
     with (
         machines.at(f"folder {root}"),
@@ -80,7 +81,11 @@ def explore(
         folder.begin(_asked(target, site, options))
         crew = Crew(worker(site.ground), folder.visits, options.at_once, cancelled)
         try:
-            result = Exploring(target, site, options, folder, crew, status.update).run()
+            result: Exploration | Replay
+            if witness is None:
+                result = Exploring(target, site, options, folder, crew, status.update).run()
+            else:
+                result = replays.replay(witness, crew)
         except KeyboardInterrupt:
             status.update("interrupted; removing the topics")
             crew.close()
@@ -180,7 +185,7 @@ class Exploring:
         def look() -> None:
             alarms = sum(each.alarm for each in self._visits.values())
             left_s = (time.monotonic() - began) / ready * (len(left) - ready) if ready else None
-            words = "" if left_s is None else f", about {left_s / 60:.0f} min left"
+            words = "" if left_s is None else f", {estimates.words(left_s)} left"
             self._note(f"{len(jobs) - len(left) + ready:,} of {len(jobs):,} visits, {alarms:,} alarms{words}")
 
         for done in self._crew.do(left, look):
@@ -222,6 +227,7 @@ class Exploring:
             return self._shown(first, schedule, messages, at_once=False)
 
         found = shrink(first.schedule, first.messages, self._workload.partitions, shows, shown)
+        found = found.model_copy(update={"anomalies": tuple(first.anomalies)})
         self._folder.keep_schedule(first, found)
         return found
 
@@ -231,7 +237,7 @@ class Exploring:
         job, shown = Job(schedule, messages=messages, once=True), 0
         for jobs in [[job] * REPLAYS] if at_once else [[job], [job] * (REPLAYS - 1)]:
             for done in self._crew.do(jobs):
-                shown += done.visit.alarm and bool(done.visit.anomalies.keys() & first.anomalies.keys())
+                shown += done.visit.shows(first.anomalies)
                 if done.visit.folder is not None:
                     shutil.rmtree(done.visit.folder, ignore_errors=True)
             if not shown:

@@ -27,7 +27,7 @@ def shrink(schedule: Schedule, messages: int, partitions: int, shows: Shows, sho
         if (count := shows(earlier, fewer)) >= SHOWN_IN:
             schedule, messages, shown = earlier, fewer, count
             break
-    return Shrunk(schedule=schedule, messages=messages, shown=shown, tries=REPLAYS)
+    return Shrunk(schedule=schedule, messages=messages, partitions=partitions, shown=shown, tries=REPLAYS)
 
 
 def _smaller(schedule: Schedule, messages: int, partitions: int) -> list[tuple[int, Schedule]]:

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dedup.experiment.points import Action
-from dedup.judgement.explorations import Alarm, Exploration
+from dedup.judgement.explorations import Alarm, Exploration, Replay
 from dedup_lab.terminal.reports import coloured, show_reasons
 
 LABELS: Final = {
@@ -19,8 +19,17 @@ LABELS: Final = {
 }
 
 
-def show(result: Exploration, console: Console) -> None:
-    """Print an exploration's result."""
+def show(result: Exploration | Replay, console: Console) -> None:
+    """Print an exploration's result, or a replay's."""
+    if isinstance(result, Exploration):
+        _show_exploration(result, console)
+    console.print(f"\nverdict: {coloured(result.verdict)}", soft_wrap=True)
+    show_reasons(result.reasons, console)
+    if isinstance(result, Exploration):
+        console.print(f"\nall of it is in {result.folder}", soft_wrap=True, markup=False)
+
+
+def _show_exploration(result: Exploration, console: Console) -> None:
     table = Table(title=escape(result.target), title_justify="left", box=None, pad_edge=False)
     for heading in ("request", "action"):
         table.add_column(heading, no_wrap=True)
@@ -37,9 +46,6 @@ def show(result: Exploration, console: Console) -> None:
         console.print(f"not explored: {each.exchange}: {each.why}", soft_wrap=True, markup=False)
     for alarm in result.alarms:
         _show_alarm(alarm, console)
-    console.print(f"\nverdict: {coloured(result.verdict)}", soft_wrap=True)
-    show_reasons(result.reasons, console)
-    console.print(f"\nall of it is in {result.folder}", soft_wrap=True, markup=False)
 
 
 def _show_alarm(alarm: Alarm, console: Console) -> None:
