@@ -147,6 +147,13 @@ def test_an_alarm_counts_from_nine_of_ten_replays_on(replayed: int, verdict: Ver
     assert "2 values_with_duplicates" in reasons[0].text and f"{replayed} of 10" in reasons[0].text
 
 
+def test_an_alarm_that_was_not_replayed_is_said_and_accuses_nobody() -> None:
+    points = points_of([FIRST])
+    alarm = Alarm(visit=visit((points[1],), Verdict.FAIL, anomalies={"phantom": 1}), replayed=0, replays=0)
+    found, reasons = conclude(points, [], clean(points), [alarm])
+    assert found is Verdict.INCONCLUSIVE and "1 phantom; not replayed" in reasons[0].text
+
+
 def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
     points = points_of([FIRST, SECOND])
     pairs = pairs_of(points, 2, seed=1)

@@ -397,3 +397,17 @@ def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> 
     said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
     assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
     assert "names the folder already" in one_line(said) and said.code == 4
+
+
+def test_the_help_teaches(dedup: Command) -> None:
+    said = dedup("explore", "--help")
+    assert said.code == 0
+    for word in (
+        "kafka://localhost:9092",
+        "inconclusive",
+        "dedup-explore-",
+        "--pairs",
+        "Ctrl-C",
+        "results/explore-TIME",
+    ):
+        assert word in said.out

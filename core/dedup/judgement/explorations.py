@@ -204,7 +204,7 @@ def conclude(
 def _of_alarms(alarms: Sequence[Alarm]) -> Iterator[Reason]:
     for alarm in alarms:
         what = ", ".join(f"{count:,} {name}" for name, count in alarm.visit.anomalies.items())
-        again = f"again in {alarm.replayed} of {alarm.replays} replays"
+        again = f"again in {alarm.replayed} of {alarm.replays} replays" if alarm.replays else "not replayed"
         alike = f", and {alarm.alike:,} more alarms of this kind" if alarm.alike else ""
         where = " and ".join(map(str, alarm.visit.schedule)) or "no fault at all"
         if alarm.counts:

@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,7 +41,7 @@ from dedup_lab.terminal.explorations import show
 CALM: Final = 3
 AT_ONCE: Final = 12
 KINDS: Final = 12
-"""So many kinds of alarms are replayed and shrunk."""
+"""So many kinds of alarms are replayed and shrunk; of others it is said that they were not."""
 
 Note = Callable[[str], None]
 
@@ -211,8 +210,11 @@ class Exploring:
         for each in sorted(found, key=lambda one: (len(one.schedule), _places(one.schedule))):
             kinds.setdefault(each.kind, []).append(each)
         alarms = []
-        for number, own in enumerate(islice(kinds.values(), KINDS), 1):
+        for number, own in enumerate(kinds.values(), 1):
             first = own[0]
+            if number > KINDS:
+                alarms.append(Alarm(visit=first, replayed=0, replays=0, alike=len(own) - 1))
+                continue
             self._note(f"replaying {first.name}, alarm {number} of {len(kinds)}")
             shown = self._shown(first, first.schedule, first.messages)
             alarm = Alarm(visit=first, replayed=shown, replays=REPLAYS, alike=len(own) - 1)

@@ -59,17 +59,22 @@ def standing(
             given = checks.addresses(target)
             experiment, notes = _small(_document(given), target, shape), tuple[str, ...]()
             note("looking for the brokers")
-            endpoints = checks.brokers_at(given, access)
+            endpoints, dead = checks.brokers_at(given, access), _nobody
             admin = leaving.enter_context(admins.connect(endpoints))
         else:
             experiment, notes = of_file(load(Path(target)), target, shape)
             check(experiment, target)
             running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
-            endpoints, admin = running.endpoints, running.admin
+            endpoints, admin, dead = running.endpoints, running.admin, running.dead
             given = _addresses(endpoints)
         experiment, settings = _stepped(experiment)
-        ground = Ground(experiment, *_variants(experiment, target), endpoints, given, admin, cancelled)
+        ground = Ground(experiment, *_variants(experiment, target), endpoints, given, admin, cancelled, dead)
         yield Site(ground, settings, notes)
+
+
+def _nobody() -> str | None:
+    """Brokers that are not ours may die: nobody tells us."""
+    return None
 
 
 def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experiment, tuple[str, ...]]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -44,7 +44,7 @@ SEED: Final = 0
 
 
 class Ground(NamedTuple):
-    """What all visits stand on. `brokers`: where a client finds them."""
+    """What all visits stand on. `brokers`: where a client finds them. `dead`: which process of ours died, in words."""
 
     experiment: Experiment
     treatment: Variant
@@ -53,6 +53,7 @@ class Ground(NamedTuple):
     brokers: Sequence[Address]
     admin: Admin
     cancelled: threading.Event
+    dead: Callable[[], str | None] = lambda: None
 
     @property
     def system(self) -> System:
@@ -162,7 +163,7 @@ class _Run:
                 admin=self._ground.admin,
                 site=Behind(endpoints, interposer, SESSION),
                 companions=Threads(self._run.run_id, self._ground.cancelled, ended),
-                dead=lambda: None,
+                dead=self._ground.dead,
                 report=lambda phase, seen: None,
             )
         )
