@@ -307,6 +307,18 @@ def test_a_witness_is_replayed(tmp_path: Path, verdicts: list[Verdict], verdict:
     assert (result.verdict, result.shown, result.tries) == (verdict, verdicts.count(Verdict.FAIL), 10)
 
 
+def test_a_pair_with_a_point_that_suffices_is_of_its_kind(tmp_path: Path) -> None:
+    def work(job: Job) -> Visit:
+        if job.deduplication and at(1) in job.schedule:
+            return visited(job, Verdict.FAIL, anomalies={"phantom": 1})
+        return fine(job)
+
+    result, _ = explored(tmp_path, work, Options(pairs=1_000))
+    (alarm,) = result.alarms
+    assert (alarm.visit.schedule, result.pairs_visited) == ((at(1),), 125)
+    assert alarm.alike == 10 + 5, "with each point of other exchanges, and with each of its retry"
+
+
 def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_path: Path) -> None:
     def work(job: Job) -> Visit:
         if job.deduplication and job.schedule == (at(2),) and not job.once:

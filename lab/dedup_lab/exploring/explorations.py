@@ -205,10 +205,12 @@ class Exploring:
             self._visits[found.schedule, found.deduplication] = found
 
     def _replayed(self, found: Iterable[Visit]) -> list[Alarm]:
-        """An alarm of each kind, replayed; and shrunk, if it counts."""
+        """An alarm of each kind, replayed; and shrunk, if it counts. A pair is of the kind of a point that suffices."""
         kinds: dict[tuple[str, ...], list[Visit]] = {}
         for each in sorted(found, key=lambda one: (len(one.schedule), _places(one.schedule))):
-            kinds.setdefault(each.kind, []).append(each)
+            alone = (self._visits.get(((point,), True)) for point in each.schedule)
+            cause = next((one for one in alone if one is not None and one.alarm), each)
+            kinds.setdefault(cause.kind, []).append(each)
         alarms = []
         for number, own in enumerate(kinds.values(), 1):
             first = own[0]
