@@ -68,11 +68,11 @@ def test_a_producer_without_idempotence_is_caught_and_the_witness_is_one_message
     system: Endpoints, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     experiment, _ = grounds.of_file(load(SEEDED), "seeded", grounds.Shape(messages=4))
-    experiment, settings = grounds._stepped(experiment)
+    experiment, settings = grounds.stepped(experiment)
     cancelled = Event()
     with admins.connect(system) as admin:
-        treatment, control = grounds._variants(experiment, "seeded")
-        ground = Ground(experiment, treatment, control, system, grounds._addresses(system), admin, cancelled)
+        treatment, control = grounds.variants_of(experiment, "seeded")
+        ground = Ground(experiment, treatment, control, system, grounds.addresses_of(system), admin, cancelled)
         folder = Folder(tmp_path)
         crew = Crew(worker(ground), folder.visits, 8, cancelled)
         try:

@@ -225,7 +225,7 @@ class Nobody:
 
 
 def site(experiment: Experiment) -> Site:
-    treatment, control = grounds._variants(experiment, "t")
+    treatment, control = grounds.variants_of(experiment, "t")
     endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=[])
     return Site(Ground(experiment, treatment, control, endpoints, [], Nobody(), Event()), {}, ())  # type: ignore[arg-type]
 
@@ -393,7 +393,7 @@ def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
 def test_the_examples_are_explored_as_they_are(name: str) -> None:
     experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
     grounds.check(experiment, "f")
-    assert notes == () and grounds._stepped(experiment)[0].digest()
+    assert notes == () and grounds.stepped(experiment)[0].digest()
 
 
 @pytest.mark.parametrize("name", ["pulsar-kill-tcp", "kafka-vs-pulsar"])

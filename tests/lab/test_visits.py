@@ -47,9 +47,9 @@ class Refusing:
 
 
 def ground(admin: Refusing, cancelled: threading.Event) -> Ground:
-    experiment, _ = grounds._stepped(load(EXAMPLE))
+    experiment, _ = grounds.stepped(load(EXAMPLE))
     endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="127.0.0.1:1", brokers=[])
-    variants = grounds._variants(experiment, "t")
+    variants = grounds.variants_of(experiment, "t")
     return Ground(experiment, *variants, endpoints, [Address("127.0.0.1", 1)], admin, cancelled)  # type: ignore[arg-type]
 
 

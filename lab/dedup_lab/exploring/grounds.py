@@ -66,9 +66,9 @@ def standing(
             check(experiment, target)
             running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
             endpoints, admin, dead = running.endpoints, running.admin, running.dead
-            given = _addresses(endpoints)
-        experiment, settings = _stepped(experiment)
-        ground = Ground(experiment, *_variants(experiment, target), endpoints, given, admin, cancelled, dead)
+            given = addresses_of(endpoints)
+        experiment, settings = stepped(experiment)
+        ground = Ground(experiment, *variants_of(experiment, target), endpoints, given, admin, cancelled, dead)
         yield Site(ground, settings, notes)
 
 
@@ -105,9 +105,9 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
 
 def check(experiment: Experiment, target: str) -> None:
     """Let the client library itself say whether it takes the settings; SpecificationError if it does not."""
-    stepped, _ = _stepped(experiment)
-    workload, properties = stepped.spec.workload, stepped.spec.systems[0].client.properties
-    for variant in _variants(experiment, target):
+    whole, _ = stepped(experiment)
+    workload, properties = whole.spec.workload, whole.spec.systems[0].client.properties
+    for variant in variants_of(experiment, target):
         clients.check(LIBRARY, properties, deduplicates(variant), workload.in_flight)
 
 
@@ -129,7 +129,7 @@ def _small(experiment: Experiment, target: str, shape: Shape) -> Experiment:
     return parse(document, source=target)
 
 
-def _stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
+def stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
     """The experiment with the settings that a stepped workload needs, and those settings. A file could not give all."""
     (system,) = experiment.spec.systems
     settings = {**IMPATIENT, **system.client.properties, **STEPPED}
@@ -139,7 +139,7 @@ def _stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
     return experiment.model_copy(update={"spec": spec}), settings
 
 
-def _variants(experiment: Experiment, target: str) -> tuple[Variant, Variant]:
+def variants_of(experiment: Experiment, target: str) -> tuple[Variant, Variant]:
     """The treatment, and the control: the file's, or one of ours."""
     treatment = next((each for each in experiment.spec.variants if each.expect.forbids_copies), None)
     if treatment is None:
@@ -162,7 +162,8 @@ def _started(system: System, logs: Path, note: Callable[[str], None]) -> Iterato
         running.close()
 
 
-def _addresses(endpoints: Endpoints) -> list[Address]:
+def addresses_of(endpoints: Endpoints) -> list[Address]:
+    """Where a client finds the brokers."""
     pairs = (each.rpartition(":") for each in endpoints.client_bootstrap.split(","))
     return [Address(host, int(port)) for host, _, port in pairs]
 
