@@ -72,7 +72,8 @@ def test_a_point_becomes_a_rule() -> None:
         (Action.LOSE_REPLY, {"done": "lost", "error_code": 46}, {"done": "unanswered"}),
         (Action.STALL_REQUEST, {"direction": "request", "done": "held"},
          {"direction": "request", "done": "held to its deadline"}),
-        (Action.STALL_REPLY, {"done": "unanswered"}, {"done": "held to its deadline"}),
+        (Action.STALL_REPLY, {"done": "held"}, {"done": "held to its deadline"}),
+        (Action.STALL_REPLY, {"done": "unanswered", "bytes": 40}, {"done": "unanswered", "bytes": 0}),
     ],
 )  # fmt: skip
 def test_a_strike_is_proven_by_the_conversation(

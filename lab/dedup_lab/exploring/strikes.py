@@ -124,5 +124,5 @@ def _lack(rows: Sequence[Row], point: Point) -> str | None:
 
 
 def _stalled(row: Row) -> bool:
-    """A held reply whose client has left meanwhile is not passed on any more."""
-    return row.done == Done.UNANSWERED
+    """A held reply whose client has left meanwhile is not passed on any more. One that never came has no bytes."""
+    return row.done == Done.UNANSWERED and row.bytes > 0
