@@ -199,7 +199,7 @@ class _Run:
             folder=self.folder,
             endpoints=self._endpoints,
             admin=self._admin,
-            site=_Behind(self._endpoints, self._interposer, self.name),
+            site=Behind(self._endpoints, self._interposer, self.name),
             companions=OfRun(children, self.run.run_id, self.folder),
             dead=lambda: None,
             report=lambda phase, seen: None,
@@ -212,7 +212,7 @@ class _Run:
             print(f"topic {self.topic} may be left: {error}", file=sys.stderr)
 
 
-class _Behind(Outside):
+class Behind(Outside):
     """Brokers that the clients reach through the interposer only: it knows whether connections are left."""
 
     def __init__(self, endpoints: Endpoints, interposer: Interposer, session: str) -> None:

@@ -27,6 +27,7 @@ from dedup.judgement.anomalies import Engine
 from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.commands.check import check
+from dedup_lab.commands.explore import explore
 from dedup_lab.commands.probe import probe
 from dedup_lab.terminal import streams
 from dedup_lab.terminal.consoles import console as _console
@@ -183,6 +184,7 @@ def verify(
 
 app.command()(check)
 app.command()(probe)
+app.command()(explore)
 
 
 @app.command()

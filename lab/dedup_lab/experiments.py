@@ -1,8 +1,6 @@
 """An experiment on this machine from start to finish: check, run, judge, report, clean up."""
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +76,7 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
     with machines.at(f"results folder {out or 'results'}"):
         folder = _open(experiment, out, resume)
     labs.sweep()
-    with _alone(folder), ConsoleReporter(console, experiment) as reporter:
+    with results.alone(folder.root, "dedup run"), ConsoleReporter(console, experiment) as reporter:
         state = _resumed(experiment, folder, reporter)
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
@@ -228,19 +226,3 @@ def _open(experiment: Experiment, out: Path | None, resume: bool) -> Results:
             todo="leave --resume out, or name the folder with --out",
         )
     return results.resume(root, experiment)
-
-
-@contextmanager
-def _alone(folder: Results) -> Iterator[None]:
-    """Hold the results folder; another `dedup run` in the same folder is refused."""
-    with (folder.root / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SpecificationError(
-                where=f"--out {folder.root}",
-                got="a folder that another dedup run is using",
-                rule="only one process at a time may write results",
-                todo="wait for it to end, or name another folder",
-            ) from None
-        yield

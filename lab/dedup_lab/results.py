@@ -9,8 +9,11 @@ summary.json, *_dedup_output.txt, *_order_output.txt   written by the last stage
 A folder belongs to one experiment: another one is refused, and so is running a finished one again.
 """
 
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -192,3 +195,19 @@ def _digest_in(root: Path) -> str | None:
         return State.model_validate_json((root / STATE).read_bytes()).digest
     except (OSError, ValidationError):
         return None
+
+
+@contextmanager
+def alone(root: Path, command: str) -> Iterator[None]:
+    """Hold a results folder; while it is held the same command is refused there."""
+    with (root / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SpecificationError(
+                where=f"--out {root}",
+                got=f"a folder that another {command} is using",
+                rule="only one process at a time may write results",
+                todo="wait for it to end, or name another folder",
+            ) from None
+        yield

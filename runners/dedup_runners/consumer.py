@@ -104,6 +104,8 @@ def consume(config: ConsumerConfig) -> None:
         admin = leaving.enter_context(admins.connect(config.endpoints))
         consumption = Consumption(config, client, admin, recorder)
         leaving.enter_context(programs.stopping(consumption.stop))
+        if not programs.has_the_process():
+            leaving.callback(client.close)  # its connections do not end with a process
         leaving.enter_context(
             served(
                 "consumer", config.folder, config.run_id, config.metrics_host, config.metrics_port,

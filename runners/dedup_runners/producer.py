@@ -201,6 +201,8 @@ def produce(config: ProducerConfig) -> None:
         leaving.callback(marks.close)
         production = Production(config, recorder, observer, marks)
         leaving.enter_context(programs.stopping(production.client.stop))
+        if not programs.has_the_process():
+            leaving.callback(production.client.close)  # its connections do not end with a process
         leaving.enter_context(
             served(
                 "producer", config.folder, config.run_id, config.metrics_host, config.metrics_port,

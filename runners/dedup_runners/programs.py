@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,9 +88,17 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def has_the_process() -> bool:
+    """Whether the process is this runner's own. Else it is a thread among others, and leaves the process as it is."""
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
     """SIGTERM and SIGINT call `stop` while the block runs: the runner ends in order, its report says incomplete."""
+    if not has_the_process():
+        yield
+        return
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         stop()
@@ -105,6 +114,9 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Nothing in the loop makes cycles; scanning hundreds of thousands of messages for them would cost a tenth."""
+    if not has_the_process():
+        yield
+        return
     gc.collect()
     gc.freeze()
     gc.disable()

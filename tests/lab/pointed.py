@@ -8,6 +8,13 @@ from pathlib import Path
 import confluent_kafka as ck
 
 from dedup.experiment.endpoints import Endpoints
+from dedup_runners.interposer.protocols import Address
+
+
+def bootstrap(system: Endpoints) -> list[Address]:
+    """One broker; the others are found from there."""
+    host, _, port = system.client_bootstrap.split(",")[-1].rpartition(":")
+    return [Address(host, int(port))]
 
 
 def dedup(folder: Path, *arguments: str) -> "subprocess.Popen[str]":

@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
-from tests.lab.pointed import dedup, topics
+from tests.lab.pointed import bootstrap, dedup, topics
 
 from dedup.experiment.endpoints import Endpoints
 from dedup_lab.checks import PREFIX
@@ -42,12 +42,6 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 def admin(system: Endpoints) -> Iterator[Admin]:
     with admins.connect(system) as admin:
         yield admin
-
-
-def bootstrap(system: Endpoints) -> list[Address]:
-    """One broker; the others are found from there."""
-    host, _, port = system.client_bootstrap.split(",")[-1].rpartition(":")
-    return [Address(host, int(port))]
 
 
 def produce(door: Address, topic: str, *, idempotent: bool) -> int:

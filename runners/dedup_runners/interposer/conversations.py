@@ -7,7 +7,7 @@ A column without a value is null. Times are taken when the whole frame was there
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -96,7 +96,12 @@ class Conversation:
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
+        self._followers: list[Callable[[Row], None]] = []
         self._changed = threading.Lock()
+
+    def follow(self, tell: Callable[[Row], None]) -> None:
+        """Have `tell` called with each row from now on, in the interposer's event loop: it must not wait."""
+        self._followers.append(tell)
 
     def add(
         self,
@@ -130,6 +135,9 @@ class Conversation:
             )  # fmt: skip
         with self._changed:
             self._rows += rows
+        for tell in self._followers:
+            for row in rows:
+                tell(row)
 
     def rows(self) -> list[Row]:
         """All rows until now."""

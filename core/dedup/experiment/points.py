@@ -1,0 +1,193 @@
+"""The points of an exploration: each exchange of a calm conversation, broken once in every way.
+
+An *exchange* is a request of the client's and its reply. It is named by what it is about (the API, the partition, the
+base sequence), never by its place in time: so it can be found again in another run. A *point* is an exchange, the
+attempt at it, and what is done to it. A *schedule* is the points that are struck in one run: none, one, or a pair.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import combinations, product
+from typing import Final
+
+from dedup.wire.manifests import Record
+
+
+class Action(StrEnum):
+    """What is done to an exchange: no more than a network or a dying peer can do."""
+
+    LOSE_REQUEST = "lose_request"
+    """The connection ends before the request is passed on."""
+    LOSE_REPLY = "lose_reply"
+    """The broker has answered; the connection ends before the client gets it."""
+    STALL_REQUEST = "stall_request"
+    """The request waits until its retry, on another connection, has succeeded; then it arrives."""
+    STALL_REQUEST_TO_END = "stall_request_to_end"
+    """The request waits until every message has its outcome; then it arrives."""
+    STALL_REPLY = "stall_reply"
+    """The reply waits until the retry of its request has succeeded."""
+
+
+PRODUCE: Final = "Produce"
+CONNECTION: Final = "ApiVersions"
+"""The first request of each connection. Another connection's is no retry, so a stall of it ends at the end only."""
+BY_TIMERS: Final = {
+    "Metadata": "the client asks for it by a timer, too",
+    "Heartbeat": "the client sends it by a timer",
+    "GetTelemetrySubscriptions": "the client sends it by a timer",
+    "PushTelemetry": "the client sends it by a timer",
+}
+"""Requests that come when their time has come: no two conversations have the same."""
+
+
+class Exchange(Record):
+    """A request and its reply. `number`: the n-th batch of its partition, or without one the n-th of its API."""
+
+    api: str
+    partition: int | None = None
+    number: int
+    base_sequence: int | None = None
+
+    def __str__(self) -> str:
+        if self.partition is None:
+            return f"{self.api} {self.number}"
+        sequence = "" if self.base_sequence in (None, -1) else f" (sequence {self.base_sequence})"
+        return f"{self.api} of batch {self.number}{sequence} to partition {self.partition}"
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """A fixed order: one seed visits the same points whatever came first."""
+        return self.api, -1 if self.partition is None else self.partition, self.number
+
+
+class Point(Record):
+    """An exchange, the attempt at it (from 1), and what is done to it."""
+
+    exchange: Exchange
+    attempt: int = 1
+    action: Action
+
+    @property
+    def name(self) -> str:
+        """It tells a point from all others, and can be part of a file's name: `produce-0-3-1-lose-reply`."""
+        where = [] if self.exchange.partition is None else [self.exchange.partition]
+        parts = (self.exchange.api.lower(), *where, self.exchange.number, self.attempt, *self.action.split("_"))
+        return "-".join(map(str, parts))
+
+    def __str__(self) -> str:
+        again = "" if self.attempt == 1 else f", attempt {self.attempt}"
+        return f"{self.action} at {self.exchange}{again}"
+
+
+Schedule = tuple[Point, ...]
+
+
+def name_of(schedule: Schedule) -> str:
+    """The name of a schedule; without points it is calm."""
+    return "--".join(point.name for point in schedule) or "calm"
+
+
+def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange], list[tuple[Exchange, str]]]:
+    """The exchanges to explore, in order: those that all conversations have; and the others, each with the reason."""
+    heard = [set(each) for each in conversations]
+    common = set.intersection(*heard) if heard else set()
+    explored = [each for each in common if each.api not in BY_TIMERS]
+    others = [
+        (each, BY_TIMERS.get(each.api) or f"in {sum(each in one for one in heard)} of {len(heard)} calm conversations")
+        for each in set().union(*heard)
+        if each.api in BY_TIMERS or each not in common
+    ]
+    return sorted(explored, key=_order), sorted(others, key=lambda other: _order(other[0]))
+
+
+def points_of(exchanges: Iterable[Exchange]) -> list[Point]:
+    """Every exchange, broken at its first attempt in every way."""
+    return [
+        Point(exchange=exchange, action=action)
+        for exchange, action in product(exchanges, Action)
+        if (exchange.api, action) != (CONNECTION, Action.STALL_REQUEST)
+    ]
+
+
+def controls_of(points: Iterable[Point]) -> list[Point]:
+    """The points that must store copies where deduplication is off: the lost replies to batches.
+
+    Without it a batch has no sequence number.
+    """
+    return [
+        point.model_copy(update={"exchange": point.exchange.model_copy(update={"base_sequence": -1})})
+        for point in points
+        if point.action is Action.LOSE_REPLY and point.exchange.api == PRODUCE
+    ]
+
+
+def pairs_known(points: Sequence[Point]) -> int:
+    """How many pairs there are: of points of different exchanges, and of a batch's first and second attempt."""
+    of: dict[Exchange, int] = {}
+    for point in points:
+        of[point.exchange] = of.get(point.exchange, 0) + 1
+    different = (len(points) ** 2 - sum(count**2 for count in of.values())) // 2
+    return different + sum(count**2 for exchange, count in of.items() if exchange.api == PRODUCE)
+
+
+def pairs_of(points: Sequence[Point], count: int, seed: int) -> list[Schedule]:
+    """`count` pairs drawn at random, each as likely as any other and none twice; all of them if there are no more."""
+    if count >= pairs_known(points):
+        return list(_every_pair(points))
+    drawn: dict[Schedule, None] = {}
+    chance = random.Random(f"pairs/{seed}")
+    while len(drawn) < count:
+        first, second = chance.randrange(len(points)), chance.randrange(len(points))
+        if (pair := _pair(points, first, second)) is not None:
+            drawn[pair] = None
+    return list(drawn)
+
+
+def _every_pair(points: Sequence[Point]) -> Iterator[Schedule]:
+    for first, second in product(range(len(points)), repeat=2):
+        if (pair := _pair(points, first, second)) is not None:
+            yield pair
+
+
+def _pair(points: Sequence[Point], first: int, second: int) -> Schedule | None:
+    """The pair of two places in the list. Each pair has one such couple of places, so that none is likelier."""
+    one, other = points[first], points[second]
+    if one.exchange != other.exchange:
+        return (one, other) if first < second else None
+    return (one, other.model_copy(update={"attempt": 2})) if one.exchange.api == PRODUCE else None
+
+
+def messages_needed(schedule: Schedule, partitions: int) -> int:
+    """The fewest messages with which every batch of the schedule is sent: they go to the partitions in turn."""
+    batches = [(each.exchange.number - 1) * partitions + (each.exchange.partition or 0) + 1 for each in schedule]
+    return max((need for need, each in zip(batches, schedule, strict=True) if each.exchange.api == PRODUCE), default=1)
+
+
+def moved(schedule: Schedule, back: int) -> Schedule | None:
+    """The schedule with all its batches so many places earlier; None if one would come before the first."""
+    changed = []
+    for point in schedule:
+        exchange = point.exchange
+        if exchange.api == PRODUCE:
+            sequence = exchange.base_sequence
+            if exchange.number <= back:
+                return None
+            exchange = exchange.model_copy(
+                update={
+                    "number": exchange.number - back,
+                    "base_sequence": sequence if sequence in (None, -1) else sequence - back,
+                }
+            )
+        changed.append(point.model_copy(update={"exchange": exchange}))
+    return tuple(changed)
+
+
+def subsets(schedule: Schedule) -> Iterator[Schedule]:
+    """The shorter schedules, the shortest first."""
+    for size in range(len(schedule)):
+        yield from combinations(schedule, size)
+
+
+def _order(exchange: Exchange) -> tuple[str, int, int]:
+    return exchange.order

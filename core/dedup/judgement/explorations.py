@@ -1,0 +1,273 @@
+"""The verdict of `dedup explore`: was every point of the conversation struck, and did every one leave a clean history?
+
+Each visit is a short run with a history of its own, judged like any other. Its fault is one chosen request or reply;
+that it struck, and that the client noticed, is proven by the conversation. An alarm is a visit whose history shows
+what is forbidden; it counts only if the same schedule shows it again, in nine of ten runs. No rate is claimed: points
+are visited, not sampled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from pydantic import Field
+
+from dedup.experiment.points import Action, Point, Schedule, name_of
+from dedup.judgement.verdicts import PRECEDENCE, Code, Reason, Verdict, worst
+from dedup.wire.manifests import Record
+
+REPLAYS: Final = 10
+SHOWN_IN: Final = 9
+"""An alarm counts if it is seen again in so many of its replays; a shrunk schedule, if in so many of its tries."""
+LISTED: Final = 3
+
+
+class Visit(Record):
+    """One run of a schedule."""
+
+    schedule: tuple[Point, ...]
+    deduplication: bool
+    messages: int
+    missed: tuple[str, ...] = Field((), description="points that did not strike, and why")
+    unnoticed: tuple[str, ...] = Field((), description="points that struck, and whose request was not sent again")
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    anomalies: dict[str, int] = Field(default_factory=dict, description="the forbidden counts that are not 0")
+    copies: int = Field(0, description="values that were read more than once")
+    unknown: int = Field(0, description="sends whose outcome the client never learned; the fault plans them")
+    seconds: float
+    folder: str | None = Field(None, description="its history, if it is kept")
+
+    @property
+    def name(self) -> str:
+        return name_of(self.schedule) + ("" if self.deduplication else "-control")
+
+    @property
+    def alarm(self) -> bool:
+        return self.deduplication and self.verdict is Verdict.FAIL
+
+    def shows(self, anomalies: Iterable[str]) -> bool:
+        """Whether it is an alarm with one of these anomalies."""
+        return self.alarm and bool(self.anomalies.keys() & set(anomalies))
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What alarms of one kind have in common: they are replayed and shrunk once."""
+        return (*(f"{each.exchange.api} {each.action}" for each in self.schedule), *list(self.anomalies)[:1])
+
+
+class Shrunk(Record):
+    """The shortest schedule and the fewest messages that still show an alarm."""
+
+    schedule: tuple[Point, ...]
+    messages: int
+    partitions: int
+    anomalies: tuple[str, ...] = Field((), description="the alarm's; each run that shows one of them counts")
+    shown: int
+    tries: int
+
+
+class Alarm(Record):
+    """A schedule whose history shows what is forbidden, and how often it did so again."""
+
+    visit: Visit
+    replayed: int = Field(description="so many replays showed an anomaly of the same name")
+    replays: int
+    alike: int = Field(0, description="more alarms of its kind, which were not replayed")
+    shrunk: Shrunk | None = None
+
+    @property
+    def counts(self) -> bool:
+        return self.replays > 0 and self.replayed * REPLAYS >= self.replays * SHOWN_IN
+
+
+class Replay(Record):
+    """A shrunk schedule that was run again: `shown` in so many of `tries` runs."""
+
+    schedule: tuple[Point, ...]
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    shown: int
+    tries: int
+
+
+def replayed(shrunk: Shrunk, visits: Sequence[Visit]) -> Replay:
+    """What replays say: fail from nine of ten on, pass if all struck and none showed it."""
+    shown = sum(each.shows(shrunk.anomalies) for each in visits)
+    where = " and ".join(map(str, shrunk.schedule)) or "no fault at all"
+    told = f"{where}, {shrunk.messages:,} message(s): {', '.join(shrunk.anomalies)} in {shown} of {len(visits)} runs"
+    verdict = Verdict.INCONCLUSIVE
+    if shown * REPLAYS >= len(visits) * SHOWN_IN:
+        verdict = Verdict.FAIL
+    elif not shown:
+        verdict = worst(each.verdict for each in visits)
+    reasons = (_reason(verdict, "replayed", told),)
+    return Replay(schedule=shrunk.schedule, verdict=verdict, reasons=reasons, shown=shown, tries=len(visits))
+
+
+class Row(Record):
+    """The points of one API and action."""
+
+    api: str
+    action: Action
+    points: int
+    visited: int
+    struck: int
+    clean: int
+    alarms: int
+    unknown: int = Field(description="visits in which the client did not learn every outcome")
+    control: str = Field("", description="of the control's visits, how many stored copies")
+
+
+class Unexplored(Record):
+    """An exchange that was heard, and not broken."""
+
+    exchange: str
+    why: str
+
+
+class Exploration(Record):
+    """The whole: what was explored, what came of it, and what was left out."""
+
+    target: str
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    messages: int
+    partitions: int
+    in_flight: int
+    points: int
+    points_visited: int
+    pairs: int
+    pairs_visited: int
+    seed: int
+    rows: tuple[Row, ...]
+    alarms: tuple[Alarm, ...]
+    unexplored: tuple[Unexplored, ...]
+    versions: dict[str, str]
+    settings: dict[str, str] = Field(description="the client's settings that are not its defaults")
+    seconds: float
+    visits: int = Field(description="all runs: calm ones, controls and replays, too")
+    points_a_minute: float
+    folder: str
+
+    @property
+    def scope(self) -> str:
+        """What was explored, in words."""
+        pairs = f"{self.pairs_visited:,} of {self.pairs:,} pairs, sampled with seed {self.seed}"
+        return f"{self.points_visited:,} of {self.points:,} points; {pairs if self.pairs_visited else 'no pairs'}"
+
+
+def table(points: Sequence[Point], visits: Iterable[Visit]) -> tuple[Row, ...]:
+    """A row for each API and action, over the visits of single points."""
+    single = [each for each in visits if len(each.schedule) == 1]
+    known = list(dict.fromkeys((point.exchange.api, point.action) for point in points))
+    rows = []
+    for api, action in known:
+        own = [each for each in single if (each.schedule[0].exchange.api, each.schedule[0].action) == (api, action)]
+        treatment = [each for each in own if each.deduplication]
+        control = [each for each in own if not each.deduplication]
+        rows.append(
+            Row(
+                api=api,
+                action=action,
+                points=sum((each.exchange.api, each.action) == (api, action) for each in points),
+                visited=len(treatment),
+                struck=sum(not each.missed for each in treatment),
+                clean=sum(each.verdict is Verdict.PASS for each in treatment),
+                alarms=sum(each.alarm for each in treatment),
+                unknown=sum(each.unknown > 0 for each in treatment),
+                control=f"{sum(each.copies > 0 for each in control)} of {len(control)}" if control else "",
+            )
+        )
+    return tuple(rows)
+
+
+def conclude(
+    points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequence[Visit], alarms: Sequence[Alarm]
+) -> tuple[Verdict, tuple[Reason, ...]]:
+    """The verdict and its reasons, the worst first. `visits`: the last one of each schedule and variant."""
+    reasons = [
+        *_of_alarms(alarms),
+        *_of_visits(visits),
+        *_of_scope(points, pairs, visits),
+        *_of_control(points, visits),
+    ]
+    if not reasons:
+        clean = "was struck and noticed, and left nothing twice, lost or out of order"
+        told = [f"each of {len(points):,} points {clean}"]
+        told += [f"{_both(visits):,} of {len(pairs):,} pairs struck twice, and left no more"] if pairs else []
+        told += [f"without deduplication each of {_controls(visits)} lost replies to a batch left copies"]
+        reasons = [Reason(verdict=Verdict.PASS, code=Code.CLEAN, text="; ".join(told))]
+    reasons.sort(key=lambda reason: PRECEDENCE.index(reason.verdict))
+    return worst(reason.verdict for reason in reasons), tuple(reasons)
+
+
+def _of_alarms(alarms: Sequence[Alarm]) -> Iterator[Reason]:
+    for alarm in alarms:
+        what = ", ".join(f"{count:,} {name}" for name, count in alarm.visit.anomalies.items())
+        again = f"again in {alarm.replayed} of {alarm.replays} replays" if alarm.replays else "not replayed"
+        alike = f", and {alarm.alike:,} more alarms of this kind" if alarm.alike else ""
+        where = " and ".join(map(str, alarm.visit.schedule)) or "no fault at all"
+        if alarm.counts:
+            yield _reason(Verdict.FAIL, "witness", f"{where}: {what}; {again}{alike}")
+        else:
+            doubt = f"{where}: {what}; {again}: an alarm counts from {SHOWN_IN} in {REPLAYS} on{alike}"
+            yield _reason(Verdict.INCONCLUSIVE, "alarm_not_replayed", doubt)
+
+
+def _of_visits(visits: Sequence[Visit]) -> Iterator[Reason]:
+    """What stands in the way of a pass besides alarms: errors, and doubts about histories."""
+    for verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        own = [each for each in visits if each.verdict is verdict and not each.missed and not each.unnoticed]
+        own = [each for each in own if each.deduplication or verdict is Verdict.ERROR]
+        texts = [
+            f"{each.name}: {next(reason.text for reason in each.reasons if reason.verdict is verdict)}" for each in own
+        ]
+        if texts:
+            yield _reason(verdict, Code.PROBLEM, f"{len(texts):,} visits: {_listed(texts)}")
+    lost = [each.name for each in visits if not each.deduplication and each.verdict is Verdict.FAIL]
+    if lost:
+        yield _reason(Verdict.FAIL, "control_failed", f"without deduplication messages were lost: {_listed(lost)}")
+
+
+def _of_scope(points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequence[Visit]) -> Iterator[Reason]:
+    schedules: set[Schedule] = {each.schedule for each in visits if each.deduplication}
+    left = [name_of(each) for each in [*((point,) for point in points), *pairs] if each not in schedules]
+    if not points:
+        yield _reason(Verdict.INCONCLUSIVE, Code.NOTHING_SENT, "no exchange is in all calm conversations")
+    if left:
+        yield _reason(Verdict.INCONCLUSIVE, "not_visited", f"{len(left):,} schedules were not visited: {_listed(left)}")
+    treatment = [each for each in visits if each.deduplication and not each.alarm and len(each.schedule) == 1]
+    missed = [f"{each.name} ({each.missed[0]})" for each in treatment if each.missed]
+    unnoticed = [each.name for each in treatment if each.unnoticed and not each.missed]
+    if missed:
+        told = f"{len(missed):,} points were not struck: {_listed(missed)}"
+        yield _reason(Verdict.INCONCLUSIVE, Code.FAULT_VACUOUS, told)
+    if unnoticed:
+        told = f"at {len(unnoticed):,} points the client did not send again what was struck: {_listed(unnoticed)}"
+        yield _reason(Verdict.INCONCLUSIVE, Code.FAULT_VACUOUS, told)
+
+
+def _of_control(points: Sequence[Point], visits: Sequence[Visit]) -> Iterator[Reason]:
+    asked = sum(point.action is Action.LOSE_REPLY and point.exchange.api == "Produce" for point in points)
+    convincing = _controls(visits)
+    if not asked or convincing < asked:
+        told = f"without deduplication {convincing} of {asked} lost replies to a batch left copies; all must"
+        yield _reason(Verdict.INCONCLUSIVE, Code.CONTROL_UNCONVINCING, told)
+
+
+def _both(visits: Iterable[Visit]) -> int:
+    """A pair may be out of reach: the first fault can keep the second exchange from coming. It is no claim."""
+    return sum(len(each.schedule) > 1 and not each.missed for each in visits if each.deduplication)
+
+
+def _controls(visits: Iterable[Visit]) -> int:
+    return sum(each.copies > 0 and not each.missed for each in visits if not each.deduplication)
+
+
+def _reason(verdict: Verdict, code: str, text: str) -> Reason:
+    return Reason(verdict=verdict, code=code, text=text)
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = f" and {len(found) - LISTED:,} more" if len(found) > LISTED else ""
+    return "; ".join(found[:LISTED]) + more

@@ -1,0 +1,111 @@
+"""Many visits side by side: most of their time they wait for time-outs.
+
+A visit whose point did not strike is done again: which broker a client asks first is chance, so an exchange may be
+missing now and then. A visit that could not be done is done again once; then its error is its result.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Final, NamedTuple
+
+from dedup.errors import DedupError
+from dedup.experiment.points import Exchange, Schedule, name_of
+from dedup.judgement.explorations import Visit
+from dedup.judgement.verdicts import Code, Reason, Verdict
+
+STRIKES: Final = 8
+"""So often a visit is done until its points strike. A pair may be out of reach: it is done twice."""
+PAIR_STRIKES: Final = 2
+ERRORS: Final = 2
+LOOK_S: Final = 0.5
+
+
+class Job(NamedTuple):
+    """A visit that is to be done. `messages`: other than the exploration's."""
+
+    schedule: Schedule
+    deduplication: bool = True
+    messages: int | None = None
+    once: bool = False
+    """Whatever comes of it is its result: a replay."""
+
+    @property
+    def strikes(self) -> int:
+        if self.once:
+            return 1
+        return STRIKES if len(self.schedule) < 2 else PAIR_STRIKES
+
+
+class Done(NamedTuple):
+    """A job's visit, and what its client asked of the brokers."""
+
+    job: Job
+    visit: Visit
+    exchanges: frozenset[Exchange] = frozenset()
+
+
+Work = Callable[[Job, Path], Done]
+"""Does one visit in a folder that it makes; DedupError if it could not be done."""
+
+
+class Crew:
+    """Does visits side by side. `close` returns when all that had begun have ended."""
+
+    def __init__(self, work: Work, folder: Path, at_once: int, cancelled: Event) -> None:
+        self.done = 0
+        """How many visits were done, those that were done again included."""
+        self._work, self._folder, self._cancelled = work, folder, cancelled
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="visit")
+        self._numbers = count(1)
+
+    def do(self, jobs: Iterable[Job], look: Callable[[], None] = lambda: None) -> Iterator[Done]:
+        """The visits as they end. `look` is called now and then."""
+        pending: set[Future[Done]] = {self._pool.submit(self._do, job) for job in jobs}
+        try:
+            while pending:
+                over, pending = wait(pending, LOOK_S, FIRST_COMPLETED)
+                look()
+                for each in over:
+                    yield each.result()
+        finally:
+            for each in pending:
+                each.cancel()
+
+    def close(self) -> None:
+        self._cancelled.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _do(self, job: Job) -> Done:
+        errors = 0
+        for attempt in count(1):
+            try:
+                done = self._work(job, self._folder / f"{next(self._numbers):05}-{name_of(job.schedule)}")
+            except DedupError as error:
+                errors += 1
+                if errors == ERRORS or job.once:
+                    return Done(job, failed(job, error))
+                continue
+            finally:
+                self.done += 1
+            struck = not done.visit.missed and not done.visit.unnoticed
+            if struck or done.visit.verdict is Verdict.FAIL or attempt >= job.strikes:
+                return done
+            if done.visit.folder is not None:
+                shutil.rmtree(done.visit.folder, ignore_errors=True)
+        raise AssertionError
+
+
+def failed(job: Job, error: DedupError) -> Visit:
+    """The visit that could not be done."""
+    return Visit(
+        schedule=job.schedule,
+        deduplication=job.deduplication,
+        messages=job.messages or 0,
+        verdict=Verdict.ERROR,
+        reasons=(Reason(verdict=Verdict.ERROR, code=Code.PROBLEM, text=str(error)),),
+        seconds=0,
+    )

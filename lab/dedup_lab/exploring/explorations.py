@@ -1,0 +1,290 @@
+"""An exploration from start to end: calm conversations, every point once, pairs, replays of alarms, and the verdict.
+
+What was visited is noted as it ends, so that an interrupted exploration goes on where it was. Alarms are replayed at
+the end, one of each kind; those that count are shrunk.
+"""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+
+from dedup.errors import PlatformError, SpecificationError
+from dedup.experiment.endpoints import Security
+from dedup.experiment.points import (
+    Exchange,
+    Point,
+    Schedule,
+    controls_of,
+    in_all,
+    pairs_known,
+    pairs_of,
+    points_of,
+)
+from dedup.judgement import explorations
+from dedup.judgement.explorations import REPLAYS, Alarm, Exploration, Replay, Shrunk, Unexplored, Visit
+from dedup.judgement.verdicts import Verdict
+from dedup.process import machines
+from dedup_lab import estimates, results
+from dedup_lab.exploring import replays
+from dedup_lab.exploring.crews import Crew, Done, Job, Work
+from dedup_lab.exploring.folders import Asked, Calm, Folder
+from dedup_lab.exploring.grounds import Shape, Site, standing
+from dedup_lab.exploring.shrinking import shrink
+from dedup_lab.exploring.visits import Ground, visit
+from dedup_lab.terminal.explorations import show
+
+CALM: Final = 3
+AT_ONCE: Final = 12
+KINDS: Final = 12
+"""So many kinds of alarms are replayed and shrunk; of others it is said that they were not."""
+
+Note = Callable[[str], None]
+
+
+class Options(NamedTuple):
+    """What the command line asks for besides the target."""
+
+    shape: Shape = Shape()
+    pairs: int = 0
+    seed: int = 1
+    at_once: int = AT_ONCE
+    out: Path | None = None
+    resume: Path | None = None
+    replay: Path | None = None
+
+
+def explore(target: str, access: Security, options: Options, *, as_json: bool, console: Console) -> int:
+    """Explore the brokers at a URL, or those of a file, and print the result; the exit code of its verdict.
+
+    With `options.replay` only the schedule of that witness is run again.
+    """
+    witness = None if options.replay is None else replays.read(options.replay)
+    if witness is not None:
+        options = options._replace(shape=Shape(witness.messages, witness.partitions))
+    root = _root(options.out, options.resume)
+    cancelled = threading.Event()
+    with (
+        machines.at(f"folder {root}"),
+        results.alone(root, "dedup explore"),
+        console.status("beginning") as status,
+        standing(target, access, options.shape, root / "logs", cancelled, status.update) as site,
+    ):
+        for note in site.notes:
+            console.print(note, soft_wrap=True, markup=False)
+        folder = Folder(root)
+        folder.begin(_asked(target, site, options))
+        crew = Crew(worker(site.ground), folder.visits, options.at_once, cancelled)
+        try:
+            result: Exploration | Replay
+            if witness is None:
+                result = Exploring(target, site, options, folder, crew, status.update).run()
+            else:
+                result = replays.replay(witness, crew)
+        except KeyboardInterrupt:
+            status.update("interrupted; removing the topics")
+            crew.close()
+            console.print(f"to finish it: dedup explore {target} … --resume {root}", soft_wrap=True, markup=False)
+            raise
+        finally:
+            crew.close()
+    if as_json:
+        print(result.model_dump_json())
+    else:
+        show(result, console)
+    return result.verdict.exit_code
+
+
+def worker(ground: Ground) -> Work:
+    """Does a visit on this ground."""
+
+    def work(job: Job, folder: Path) -> Done:
+        here = ground if job.messages is None else ground.smaller(job.messages)
+        return Done(job, *visit(here, job.schedule, folder, deduplication=job.deduplication))
+
+    return work
+
+
+class Exploring:
+    """One exploration, on its way."""
+
+    def __init__(self, target: str, site: Site, options: Options, folder: Folder, crew: Crew, note: Note) -> None:
+        self._target, self._site, self._options = target, site, options
+        self._folder, self._crew, self._note = folder, crew, note
+        self._workload = site.ground.experiment.spec.workload
+        self._visits: dict[tuple[Schedule, bool], Visit] = {}
+        self._rate = 0.0
+
+    def run(self) -> Exploration:
+        """From the first calm conversation to the result, which is in the folder then."""
+        began = time.monotonic()
+        calm = self._folder.heard() or self._listen()
+        exchanges, others = in_all(calm.conversations)
+        points = points_of(exchanges)
+        pairs = pairs_of(points, self._options.pairs, self._options.seed) if self._options.pairs and points else []
+        self._visit(points, pairs)
+        alarms = self._replayed([each for each in self._visits.values() if each.alarm])
+        visits = list(self._visits.values())
+        verdict, reasons = explorations.conclude(points, pairs, visits, alarms)
+        done = {each.schedule for each in visits if each.deduplication}
+        result = Exploration(
+            target=self._target,
+            verdict=verdict,
+            reasons=reasons,
+            messages=self._workload.messages,
+            partitions=self._workload.partitions,
+            in_flight=self._workload.in_flight,
+            points=len(points),
+            points_visited=sum((point,) in done for point in points),
+            pairs=pairs_known(points),
+            pairs_visited=sum(pair in done for pair in pairs),
+            seed=self._options.seed,
+            rows=explorations.table(points, visits),
+            alarms=tuple(alarms),
+            unexplored=tuple(Unexplored(exchange=str(each), why=why) for each, why in others),
+            versions=self._site.ground.admin.versions(),
+            settings=self._site.settings,
+            seconds=round(time.monotonic() - began, 1),
+            visits=self._crew.done,
+            points_a_minute=round(self._rate, 1),
+            folder=str(self._folder.root),
+        )
+        self._folder.finish(result)
+        return result
+
+    def _listen(self) -> Calm:
+        """The calm conversations; their histories are judged like any other."""
+        heard: list[frozenset[Exchange]] = []
+        for done in self._crew.do([Job(())] * CALM):
+            self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
+            self._keep(done.visit)
+            if done.visit.verdict is Verdict.ERROR:
+                raise PlatformError(
+                    where="a calm conversation",
+                    got=done.visit.reasons[0].text,
+                    rule=f"{CALM} runs in which nothing is broken say what there is to break",
+                    todo=f"see {done.visit.folder or self._folder.visits}",
+                )
+            heard.append(done.exchanges)
+        return self._folder.hear(heard)
+
+    def _visit(self, points: Sequence[Point], pairs: Sequence[Schedule]) -> None:
+        for each in self._folder.noted():
+            if each.verdict is not Verdict.ERROR:  # what could not be done is tried again
+                self._remember(each)
+        jobs = [*(Job((point,)) for point in points), *(Job((point,), False) for point in controls_of(points))]
+        jobs += [Job(pair) for pair in pairs]
+        left = [job for job in jobs if (job.schedule, job.deduplication) not in self._visits]
+        began, ready = time.monotonic(), 0
+
+        def look() -> None:
+            alarms = sum(each.alarm for each in self._visits.values())
+            left_s = (time.monotonic() - began) / ready * (len(left) - ready) if ready else None
+            words = "" if left_s is None else f", {estimates.words(left_s)} left"
+            self._note(f"{len(jobs) - len(left) + ready:,} of {len(jobs):,} visits, {alarms:,} alarms{words}")
+
+        for done in self._crew.do(left, look):
+            ready += 1
+            self._keep(done.visit)
+        self._rate = 60 * ready / max(time.monotonic() - began, 1e-9) if ready else 0.0
+
+    def _keep(self, found: Visit) -> None:
+        if found.alarm:
+            found = self._folder.keep_witness(found)
+        self._remember(found)
+        self._folder.note(found)
+
+    def _remember(self, found: Visit) -> None:
+        """The last visit of a schedule counts, but an alarm stays one."""
+        before = self._visits.get((found.schedule, found.deduplication))
+        if before is None or not before.alarm:
+            self._visits[found.schedule, found.deduplication] = found
+
+    def _replayed(self, found: Iterable[Visit]) -> list[Alarm]:
+        """An alarm of each kind, replayed; and shrunk, if it counts. A pair is of the kind of a point that suffices."""
+        kinds: dict[tuple[str, ...], list[Visit]] = {}
+        for each in sorted(found, key=lambda one: (len(one.schedule), _places(one.schedule))):
+            alone = (self._visits.get(((point,), True)) for point in each.schedule)
+            cause = next((one for one in alone if one is not None and one.alarm), each)
+            kinds.setdefault(cause.kind, []).append(each)
+        alarms = []
+        for number, own in enumerate(kinds.values(), 1):
+            first = own[0]
+            if number > KINDS:
+                alarms.append(Alarm(visit=first, replayed=0, replays=0, alike=len(own) - 1))
+                continue
+            self._note(f"replaying {first.name}, alarm {number} of {len(kinds)}")
+            shown = self._shown(first, first.schedule, first.messages)
+            alarm = Alarm(visit=first, replayed=shown, replays=REPLAYS, alike=len(own) - 1)
+            if alarm.counts:
+                self._note(f"shrinking {first.name}")
+                alarm = alarm.model_copy(update={"shrunk": self._shrunk(first, shown)})
+            alarms.append(alarm)
+        return alarms
+
+    def _shrunk(self, first: Visit, shown: int) -> Shrunk:
+        def shows(schedule: Schedule, messages: int) -> int:
+            return self._shown(first, schedule, messages, at_once=False)
+
+        found = shrink(first.schedule, first.messages, self._workload.partitions, shows, shown)
+        found = found.model_copy(update={"anomalies": tuple(first.anomalies)})
+        self._folder.keep_schedule(first, found)
+        return found
+
+    def _shown(self, first: Visit, schedule: Schedule, messages: int, *, at_once: bool = True) -> int:
+        """In how many of ten runs of a schedule an anomaly of the alarm's name is there; without `at_once` the others
+        are run only if the first one shows it."""
+        job, shown = Job(schedule, messages=messages, once=True), 0
+        for jobs in [[job] * REPLAYS] if at_once else [[job], [job] * (REPLAYS - 1)]:
+            for done in self._crew.do(jobs):
+                shown += done.visit.shows(first.anomalies)
+                if done.visit.folder is not None:
+                    shutil.rmtree(done.visit.folder, ignore_errors=True)
+            if not shown:
+                break
+        return shown
+
+
+def _places(schedule: Schedule) -> list[tuple[str, int, int]]:
+    return [each.exchange.order for each in schedule]
+
+
+def _asked(target: str, site: Site, options: Options) -> Asked:
+    workload, treatment = site.ground.experiment.spec.workload, site.ground.treatment
+    return Asked(
+        target=target,
+        messages=workload.messages,
+        partitions=workload.partitions,
+        in_flight=workload.in_flight,
+        seed=options.seed,
+        treatment={"deduplication": treatment.deduplication, "expect": treatment.expect},
+        settings=site.settings,
+    )
+
+
+def _root(out: Path | None, resume: Path | None) -> Path:
+    """The folder of the exploration: a new one, or one that is there."""
+    if resume is not None:
+        if out is not None:
+            raise SpecificationError(
+                where="--out", got=str(out), rule="--resume names the folder already", todo="leave one of them out"
+            )
+        if not resume.is_dir():
+            raise SpecificationError(
+                where="--resume", got=str(resume), rule="it is the folder of an exploration", todo="name one"
+            )
+        return resume.absolute()
+    root = out or Path("results") / f"explore-{time.strftime('%Y%m%d-%H%M%S')}"
+    if root.exists():
+        raise SpecificationError(
+            where="--out",
+            got=str(root),
+            rule="it is made for this exploration, so nothing may be there",
+            todo=f"name another, or go on with it: --resume {root}",
+        )
+    root.mkdir(parents=True)
+    return root.absolute()

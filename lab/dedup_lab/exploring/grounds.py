@@ -1,0 +1,175 @@
+"""Where an exploration takes place: brokers that run already, or those of an experiment file, started for it.
+
+Of a file an exploration takes the system, the client's settings, the workload's shape and the variants. Its faults are
+left out: an exploration has its own.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dedup.errors import SpecificationError
+from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.plans import deduplicates
+from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant, load, parse
+from dedup_lab import caches, java, targets
+from dedup_lab.exploring.visits import Ground
+from dedup_lab.systems import labs
+from dedup_lab.systems.running import RunningSystem
+from dedup_runners import admins, clients
+from dedup_runners.interposer.protocols import Address
+
+COMMAND: Final = "dedup explore"
+SCHEME: Final = "kafka://"
+MESSAGES: Final = 20
+MOST_MESSAGES: Final = 1_000
+PARTITIONS: Final = 2
+IN_FLIGHT: Final = 5
+RUN: Final = "60s"
+LIBRARY: Final = "confluent-kafka"
+
+STEPPED: Final = {"batch.num.messages": "1", "linger.ms": "0"}
+"""A message is a batch of its own, so that each request is about one."""
+IMPATIENT: Final = {"socket.timeout.ms": "1000", "api.version.request.timeout.ms": "1000"}
+"""A stalled request is sent again soon. A file may say otherwise, except of ApiVersions."""
+
+
+class Shape(NamedTuple):
+    """The workload, as far as the command line gives it."""
+
+    messages: int | None = None
+    partitions: int | None = None
+
+
+class Site(NamedTuple):
+    """What is explored: `ground`, the settings that are not the client's defaults, and what was left out of a file."""
+
+    ground: Ground
+    settings: dict[str, str]
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def standing(
+    target: str, access: Security, shape: Shape, logs: Path, cancelled: threading.Event, note: Callable[[str], None]
+) -> Iterator[Site]:
+    """The ground of a URL's brokers, or of a file's, which are started and ended here."""
+    with ExitStack() as leaving:
+        if target.startswith(SCHEME):
+            named = targets.target(target, COMMAND, ("kafka",))
+            given = named.brokers
+            experiment, notes = _small(_document(given), target, shape), tuple[str, ...]()
+            note("looking for the brokers")
+            endpoints, dead = targets.found(named, access, None), _nobody
+            admin = leaving.enter_context(admins.connect(endpoints))
+        else:
+            experiment, notes = of_file(load(Path(target)), target, shape)
+            check(experiment, target)
+            running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
+            endpoints, admin, dead = running.endpoints, running.admin, running.dead
+            given = addresses_of(endpoints)
+        experiment, settings = stepped(experiment)
+        ground = Ground(experiment, *variants_of(experiment, target), endpoints, given, admin, cancelled, dead)
+        yield Site(ground, settings, notes)
+
+
+def _nobody() -> str | None:
+    """Brokers that are not ours may die: nobody tells us."""
+    return None
+
+
+def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experiment, tuple[str, ...]]:
+    """The small experiment that an exploration makes of a file's, and what it left out, in words."""
+    spec, notes = experiment.spec, []
+    if len(spec.systems) != 1 or spec.systems[0].kind != "kafka" or spec.systems[0].library != LIBRARY:
+        kinds = ", ".join(f"{each.name} ({each.kind}, {each.library})" for each in spec.systems)
+        raise _wrong(target, kinds, f"so far one Kafka system is explored, with {LIBRARY}", "name a file with one")
+    if spec.systems[0].existing is not None:
+        raise _wrong(target, "an unmanaged system", "a file's brokers are started here", "name them: kafka://HOST:PORT")
+    messages = shape.messages or spec.workload.messages
+    if messages > MOST_MESSAGES:
+        notes.append(f"{MESSAGES} messages instead of {messages:,}: --messages gives another number")
+        messages = MESSAGES
+    if spec.faults:
+        notes.append(f"the file's faults are left out: {', '.join(each.name for each in spec.faults)}")
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    partitions = shape.partitions or spec.workload.partitions
+    in_flight = min(spec.workload.in_flight, messages)
+    kept = {name: document["spec"][name] for name in ("systems", "variants")}
+    document["spec"] = {
+        **kept,
+        "workload": {"messages": messages, "partitions": partitions, "inFlight": in_flight},
+        "timeouts": {"run": RUN},
+    }
+    return parse(document, source=target), tuple(notes)
+
+
+def check(experiment: Experiment, target: str) -> None:
+    """Let the client library itself say whether it takes the settings; SpecificationError if it does not."""
+    whole, _ = stepped(experiment)
+    workload, properties = whole.spec.workload, whole.spec.systems[0].client.properties
+    for variant in variants_of(experiment, target):
+        clients.check(LIBRARY, properties, deduplicates(variant), workload.in_flight)
+
+
+def _document(given: Sequence[Address]) -> Experiment:
+    system = {"name": "kafka", "kafka": {}, "deploy": {"existing": {"bootstrap": ",".join(map(str, given))}}}
+    spec: dict[str, Any] = {
+        "systems": [system],
+        "workload": {"messages": MESSAGES, "partitions": PARTITIONS, "inFlight": IN_FLIGHT},
+        "variants": [{"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}],
+        "timeouts": {"run": RUN},
+    }
+    document = {"apiVersion": "dedup.dev/v1alpha1", "kind": "DedupExperiment", "metadata": {"name": "explore"}}
+    return parse({**document, "spec": spec}, source=COMMAND)
+
+
+def _small(experiment: Experiment, target: str, shape: Shape) -> Experiment:
+    document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["workload"] |= {name: value for name, value in shape._asdict().items() if value is not None}
+    return parse(document, source=target)
+
+
+def stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
+    """The experiment with the settings that a stepped workload needs, and those settings. A file could not give all."""
+    (system,) = experiment.spec.systems
+    settings = {**IMPATIENT, **system.client.properties, **STEPPED}
+    client = system.client.model_copy(update={"properties": settings})
+    systems = [system.model_copy(update={"client": client})]
+    spec = experiment.spec.model_copy(update={"systems": systems})
+    return experiment.model_copy(update={"spec": spec}), settings
+
+
+def variants_of(experiment: Experiment, target: str) -> tuple[Variant, Variant]:
+    """The treatment, and the control: the file's, or one of ours."""
+    treatment = next((each for each in experiment.spec.variants if each.expect.forbids_copies), None)
+    if treatment is None:
+        names = ", ".join(each.name for each in experiment.spec.variants)
+        raise _wrong(target, f"the variants {names}", "one must forbid copies", "give one expect: ExactlyOnce")
+    control = next((each for each in experiment.spec.variants if each.expect is Expectation.DUPLICATES), None)
+    ours = Variant(name="without", deduplication=Switch.DISABLED, expect=Expectation.DUPLICATES)
+    return treatment, control or ours
+
+
+@contextmanager
+def _started(system: System, logs: Path, note: Callable[[str], None]) -> Iterator[RunningSystem]:
+    java.find()
+    caches.check()
+    labs.sweep()
+    running = RunningSystem.start(system, proxied=False, logs=logs, note=note)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def addresses_of(endpoints: Endpoints) -> list[Address]:
+    """Where a client finds the brokers."""
+    pairs = (each.rpartition(":") for each in endpoints.client_bootstrap.split(","))
+    return [Address(host, int(port)) for host, _, port in pairs]
+
+
+def _wrong(where: str, got: str, rule: str, todo: str) -> SpecificationError:
+    return SpecificationError(where=where, got=got, rule=rule, todo=todo)

@@ -1,0 +1,59 @@
+"""From an alarm to the shortest schedule and the fewest messages that still show it.
+
+A candidate is shorter in one way: a point less, earlier batches, fewer messages. It is taken if nine of ten runs of it
+show the anomaly. The candidates are tried from the smallest on, and those that do not show it the first time are
+dropped at once: so a witness of one point costs some tens of runs.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from dedup.experiment.points import PRODUCE, Schedule, messages_needed, moved, subsets
+from dedup.judgement.explorations import REPLAYS, SHOWN_IN, Shrunk
+
+Shows = Callable[[Schedule, int], int]
+"""In how many of ten runs of a schedule with so many messages the anomaly is there; 0 if the first does not show it."""
+
+FEWEST: Final = 1
+
+
+def shrink(schedule: Schedule, messages: int, partitions: int, shows: Shows, shown: int = REPLAYS) -> Shrunk:
+    """The smallest schedule found; the given one, which was `shown` so often, if no smaller one shows the anomaly."""
+    for shorter in subsets(schedule):
+        if (count := shows(shorter, messages)) >= SHOWN_IN:
+            schedule, shown = shorter, count
+            break
+    for fewer, earlier in _smaller(schedule, messages, partitions):
+        if (count := shows(earlier, fewer)) >= SHOWN_IN:
+            schedule, messages, shown = earlier, fewer, count
+            break
+    return Shrunk(schedule=schedule, messages=messages, partitions=partitions, shown=shown, tries=REPLAYS)
+
+
+def _smaller(schedule: Schedule, messages: int, partitions: int) -> list[tuple[int, Schedule]]:
+    """The same points with fewer messages, or at earlier batches; the fewest messages first."""
+    batches = [each.exchange.number for each in schedule if each.exchange.api == PRODUCE]
+    found: dict[tuple[int, Schedule], None] = {}
+    for back in _halved(min(batches, default=1) - 1):
+        earlier = moved(schedule, back)
+        if earlier is None:
+            continue
+        need = max(FEWEST, messages_needed(earlier, partitions))
+        for fewer in (need, *(need + more for more in _doubled(messages - need))):
+            if (fewer, earlier) != (messages, schedule) and fewer <= messages:
+                found[fewer, earlier] = None
+    return sorted(found, key=lambda each: (each[0], sum(point.exchange.number for point in each[1])))
+
+
+def _halved(most: int) -> Iterator[int]:
+    while most > 0:
+        yield most
+        most //= 2
+    yield 0
+
+
+def _doubled(below: int) -> Iterator[int]:
+    step = 1
+    while step <= below:
+        yield step
+        step *= 2

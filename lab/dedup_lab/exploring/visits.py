@@ -1,0 +1,221 @@
+"""One visit: a run of the small workload in which a schedule's points are struck, from a fresh topic to a verdict.
+
+It is a course like any other (dedup_runners/attempt/courses.py), with an interposer of its own between the producer and
+the brokers, and its clients in threads. Topic, producer and interposer are this visit's alone: so visits run side by
+side. The history is judged by the local engine and by the oracle; that it passed through the interposer whole, and that
+the points struck, is read from the conversation.
+"""
+
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dedup.errors import DedupError
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.plans import Run
+from dedup.experiment.points import Exchange, Schedule, name_of
+from dedup.experiment.spec import Expectation, Experiment, System, Variant
+from dedup.judgement.counts import COPIES, FORBIDDEN
+from dedup.judgement.explorations import Visit
+from dedup.judgement.verdicts import Code, Reason, RunVerdict, Verdict, judge_alone, worst
+from dedup_lab.checks import Behind
+from dedup_lab.children import Children
+from dedup_lab.exploring import strikes
+from dedup_lab.exploring.threads import Threads
+from dedup_lab.judging import judge
+from dedup_runners import credentials
+from dedup_runners.admins import Admin
+from dedup_runners.attempt.courses import Course, Situation
+from dedup_runners.interposer.conversations import FILE, Row
+from dedup_runners.interposer.kafka import Kafka
+from dedup_runners.interposer.protocols import Address, Direction
+from dedup_runners.interposer.proxies import Interposer
+
+PREFIX: Final = "dedup-explore-"
+SESSION: Final = "producer"
+JUDGED_S: Final = 60.0
+SEED: Final = 0
+
+
+class Ground(NamedTuple):
+    """What all visits stand on. `brokers`: where a client finds them. `dead`: which process of ours died, in words."""
+
+    experiment: Experiment
+    treatment: Variant
+    control: Variant
+    endpoints: Endpoints
+    brokers: Sequence[Address]
+    admin: Admin
+    cancelled: threading.Event
+    dead: Callable[[], str | None] = lambda: None
+
+    @property
+    def system(self) -> System:
+        return self.experiment.spec.systems[0]
+
+    def smaller(self, messages: int) -> "Ground":
+        """The same with another number of messages."""
+        spec = self.experiment.spec
+        workload = spec.workload.model_copy(update={"messages": messages})
+        changed = self.experiment.model_copy(update={"spec": spec.model_copy(update={"workload": workload})})
+        return self._replace(experiment=changed)
+
+
+class Visited(NamedTuple):
+    """A visit, and what its client asked of the brokers."""
+
+    visit: Visit
+    exchanges: frozenset[Exchange]
+
+
+def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bool = True) -> Visited:
+    """Run a schedule once. `folder` is made, and kept unless nothing in it is of interest.
+
+    A DedupError says why it could not be done; Cancelled is raised if `ground.cancelled` was set.
+    """
+    began = time.monotonic()
+    run = _Run(ground, schedule, folder, ground.treatment if deduplication else ground.control)
+    try:
+        with Interposer(Kafka(), strikes.rules(schedule, run.client_id), run.tls) as interposer:
+            interposer.conversation.follow(strikes.following(schedule, run.client_id, interposer.happen))
+            run.carry_out(interposer)
+            rows, problems = interposer.conversation.rows(), list(interposer.problems)
+    except BaseException:  # the course removes the topic when all went well
+        run.remove_topic()
+        raise
+    missed = strikes.missed(rows, schedule)
+    unnoticed = strikes.unnoticed(rows, schedule, run.client_id)
+    judged = _judged(folder, run.variant.expect)
+    reasons = [
+        *_of_history(judged, struck=bool(schedule) and not missed),
+        *_of_conversation(rows, problems, judged, run),
+    ]
+    if missed and not any(reason.verdict in (Verdict.FAIL, Verdict.ERROR) for reason in reasons):
+        reasons = [Reason(verdict=Verdict.INCONCLUSIVE, code=Code.FAULT_VACUOUS, text="; ".join(missed))]
+    verdict = worst(reason.verdict for reason in reasons)
+    counts = judged.counts
+    found = Visit(
+        schedule=schedule,
+        deduplication=deduplication,
+        messages=ground.experiment.spec.workload.messages,
+        missed=tuple(missed),
+        unnoticed=tuple(unnoticed),
+        verdict=verdict,
+        reasons=tuple(reasons),
+        anomalies={} if judged.void else _anomalies(judged),
+        copies=getattr(counts, COPIES) if counts is not None else 0,
+        unknown=_unknown(judged),
+        seconds=round(time.monotonic() - began, 3),
+        folder=str(folder),
+    )
+    if verdict is Verdict.PASS or (not deduplication and verdict is not Verdict.ERROR):
+        shutil.rmtree(folder, ignore_errors=True)
+        found = found.model_copy(update={"folder": None})
+    return Visited(found, frozenset(strikes.exchanges(rows, run.client_id)))
+
+
+class _Run:
+    """The run of a visit: its topic is gone at the end, however it ends."""
+
+    def __init__(self, ground: Ground, schedule: Schedule, folder: Path, variant: Variant) -> None:
+        self.variant, self.folder = variant, folder
+        self.tls = credentials.tls(ground.endpoints.security)
+        name = name_of(schedule)
+        self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
+        self._ground = ground
+        self._prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
+        self.topic = f"{self._prefix}{name}-1"
+        self.client_id = ground.system.client.properties.get("client.id", f"{name}-1")
+
+    def carry_out(self, interposer: Interposer) -> None:
+        """From a fresh topic to a manifest."""
+        self.folder.mkdir(parents=True)
+        security = self._ground.endpoints.security.model_copy(update={"ca": None})  # the interposer speaks TLS
+        doors = interposer.bootstrap(SESSION, self._ground.brokers)
+        endpoints = self._ground.endpoints.model_copy(
+            update={
+                "client_bootstrap": ",".join(map(str, doors)),
+                "client_security": security,
+                "topic_prefix": self._prefix,
+            }
+        )
+
+        def ended(role: str) -> None:
+            if role == "producer":
+                with suppress(RuntimeError):  # the interposer is closed: the visit was given up
+                    interposer.release(strikes.END)
+
+        course = Course(
+            Situation(
+                experiment=self._ground.experiment,
+                system=self._ground.system,
+                variant=self.variant,
+                run=self._run,
+                attempt=1,
+                folder=self.folder,
+                endpoints=endpoints,
+                admin=self._ground.admin,
+                site=Behind(endpoints, interposer, SESSION),
+                companions=Threads(self._run.run_id, self._ground.cancelled, ended),
+                dead=self._ground.dead,
+                report=lambda phase, seen: None,
+            )
+        )
+        course.prepare()
+        course.produce()
+        course.settle()
+        interposer.conversation.save(self.folder / FILE)
+        course.consume()
+
+    def remove_topic(self) -> None:
+        """For a run that was given up. Its producer is cut off: it might have a broker make the topic again."""
+        try:
+            self._ground.admin.delete_topic(self.topic)
+        except DedupError as error:
+            print(f"topic {self.topic} may be left: {error}", file=sys.stderr)
+
+
+def _judged(folder: Path, expectation: Expectation) -> RunVerdict:
+    children = Children()
+    try:
+        (evidence,) = judge([folder], children, folder, JUDGED_S, lambda _: None, by_size=True)
+    finally:
+        children.close()
+    return judge_alone(evidence, expectation)
+
+
+def _anomalies(judged: RunVerdict) -> dict[str, int]:
+    """The counts that the verdict accuses of."""
+    failed = {reason.code for reason in judged.reasons if reason.verdict is Verdict.FAIL}
+    names = [name for name in FORBIDDEN[judged.expectation] if name in failed]
+    return {name: getattr(judged.counts, name) for name in names}
+
+
+def _unknown(judged: RunVerdict) -> int:
+    counts = judged.counts
+    return 0 if counts is None else counts.unknown
+
+
+def _of_history(judged: RunVerdict, *, struck: bool) -> list[Reason]:
+    """What the judges say, but that the run was calm, and that sends ended unknown if a fault planned it."""
+    beside = {Code.CALM, *((Code.UNCERTAIN_SENDS,) if struck else ())}
+    left = [reason for reason in judged.reasons if reason.code not in beside]
+    clean = Reason(verdict=Verdict.PASS, code=Code.CLEAN, text="the judges found nothing")
+    return left or [clean]
+
+
+def _of_conversation(rows: Sequence[Row], problems: Sequence[str], judged: RunVerdict, run: _Run) -> list[Reason]:
+    """Errors of the interposer, which would make the rest worthless."""
+    seen = sum(
+        row.messages or 0 for row in rows if (row.api, row.direction, row.attempt) == ("Produce", Direction.REQUEST, 1)
+    )
+    found = list(problems)
+    if judged.counts is not None and seen < judged.counts.positive_ack:
+        found.append(f"the interposer saw {seen:,} messages, and {judged.counts.positive_ack:,} were acknowledged")
+    return [Reason(verdict=Verdict.ERROR, code=Code.PROBLEM, text=each) for each in found]

@@ -1,0 +1,426 @@
+"""`dedup explore` without a broker: strikes by scripted conversations, and the whole by a scripted crew."""
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Event
+
+import pytest
+from rich.console import Console
+from tests.lab.conftest import Command, one_line
+
+from dedup.errors import EvidenceError, PlatformError, SpecificationError
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
+from dedup.experiment.spec import Experiment, load
+from dedup.judgement.explorations import Exploration, Shrunk, Visit
+from dedup.judgement.verdicts import Code, Reason, Verdict
+from dedup_lab.exploring import grounds, replays, strikes
+from dedup_lab.exploring.crews import STRIKES, Crew, Done, Job
+from dedup_lab.exploring.explorations import Exploring, Options
+from dedup_lab.exploring.folders import VISITS, Asked, Folder
+from dedup_lab.exploring.grounds import Shape, Site, of_file
+from dedup_lab.exploring.shrinking import shrink
+from dedup_lab.exploring.visits import Ground
+from dedup_lab.terminal.explorations import show
+from dedup_runners.interposer import conversations
+from dedup_runners.interposer.conversations import Row
+from dedup_runners.interposer.protocols import Direction, Frame
+from dedup_runners.interposer.rules import UNASKED, Act
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "explore" / "kafka.yaml"
+US = "us"
+FIRST = Exchange(api="Produce", partition=0, number=1, base_sequence=0)
+INIT = Exchange(api="InitProducerId", number=1)
+
+
+def row(**given: object) -> Row:
+    """A row of a conversation: a Produce of batch 1 to partition 0 that passed, if nothing else is said."""
+    known: dict[str, object] = {
+        **dict.fromkeys(Row._fields), "direction": "reply", "api": "Produce", "client_id": US, "partition": 0,
+        "number": 1, "attempt": 1, "base_sequence": 0, "done": "passed",
+    }  # fmt: skip
+    return Row(**{**known, **given})  # type: ignore[arg-type]
+
+
+def point(action: Action, exchange: Exchange = FIRST) -> Point:
+    return Point(exchange=exchange, action=action)
+
+
+def test_an_exchange_is_a_first_request_of_ours_that_was_answered() -> None:
+    rows = [
+        row(), row(direction="request"), row(attempt=2), row(client_id="other"), row(number=2, done="unanswered"),
+        row(api="InitProducerId", partition=None, base_sequence=None),
+    ]  # fmt: skip
+    assert list(strikes.exchanges(rows, US)) == [FIRST, INIT]
+
+
+def test_a_point_becomes_a_rule() -> None:
+    (rule,) = strikes.rules((point(Action.STALL_REQUEST_TO_END),), US)
+    assert (rule.act, rule.until, rule.match.number, rule.match.attempt) == (Act.STALL_REQUEST, strikes.END, 1, 1)
+    (rule,) = strikes.rules((point(Action.STALL_REPLY),), US)
+    assert (rule.act, rule.until) == (Act.STALL_REPLY, strikes.retried(point(Action.STALL_REPLY)))
+
+
+@pytest.mark.parametrize(
+    ("action", "proof", "lack"),
+    [
+        (Action.LOSE_REQUEST, {"direction": "request", "done": "lost"}, {"direction": "reply", "done": "unanswered"}),
+        (Action.LOSE_REPLY, {"done": "lost", "error_code": 0}, {"done": "lost", "error_code": 6}),
+        (Action.LOSE_REPLY, {"done": "lost", "error_code": 46}, {"done": "unanswered"}),
+        (Action.STALL_REQUEST, {"direction": "request", "done": "held"},
+         {"direction": "request", "done": "held to its deadline"}),
+        (Action.STALL_REPLY, {"done": "held"}, {"done": "held to its deadline"}),
+        (Action.STALL_REPLY, {"done": "unanswered", "bytes": 40}, {"done": "unanswered", "bytes": 0}),
+    ],
+)  # fmt: skip
+def test_a_strike_is_proven_by_the_conversation(
+    action: Action, proof: dict[str, object], lack: dict[str, object]
+) -> None:
+    schedule = (point(action),)
+    name = schedule[0].name
+    assert strikes.missed([row(), row(rule=name, **proof)], schedule) == []
+    assert strikes.missed([row(), row(rule=name, **lack)], schedule) != []
+    assert strikes.missed([row()], schedule) == ["this request did not come"]
+
+
+def test_a_client_has_noticed_what_it_sends_again() -> None:
+    schedule = (point(Action.LOSE_REPLY),)
+    again = row(direction="request", attempt=2)
+    assert strikes.unnoticed([again], schedule, US) == []
+    for other in (row(direction="request"), again._replace(number=2), again._replace(client_id="other")):
+        assert strikes.unnoticed([other], schedule, US) == [schedule[0].name]
+    init = (point(Action.LOSE_REPLY, INIT),)
+    assert strikes.unnoticed([row(api="InitProducerId", direction="request", number=2)], init, US) == []
+
+
+def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_same_broker() -> None:
+    schedule = (point(Action.LOSE_REPLY, Exchange(api="ApiVersions", number=2)),)
+    name = schedule[0].name
+    struck = row(api="ApiVersions", number=2, partition=None, rule=name, connection=4, broker="a", direction="request")
+    again = struck._replace(number=3, connection=5, rule=None)
+    assert strikes.unnoticed([struck, again], schedule, US) == []
+    for other in (again._replace(broker="b"), again._replace(connection=4)):
+        assert strikes.unnoticed([struck, other], schedule, US) == [name]
+    (rule,) = strikes.rules((point(Action.STALL_REPLY, Exchange(api="ApiVersions", number=2)),), US)
+    assert rule.until == strikes.END
+
+
+def test_a_stall_ends_when_the_retry_has_succeeded() -> None:
+    happened: list[str] = []
+    schedule = (point(Action.STALL_REQUEST),)
+    tell = strikes.following(schedule, US, happened.append)
+    for wrong in (row(error_code=0), row(attempt=2, error_code=6), row(attempt=2, direction="request")):
+        tell(wrong)
+    assert happened == []
+    tell(row(attempt=2, error_code=0))
+    assert happened == [strikes.retried(schedule[0])]
+
+
+def test_a_conversation_tells_its_followers() -> None:
+    told: list[Row] = []
+    conversation = conversations.Conversation()
+    conversation.follow(told.append)
+    frame = Frame(b"", Direction.REQUEST, "Produce")
+    conversation.add(1, "s", "b", frame, [UNASKED], conversations.now(), conversations.Done.PASSED)
+    assert told == conversation.rows() and len(told) == 1
+
+
+# Shrinking, with a scripted runner.
+
+
+def scripted(
+    enough: Callable[[Schedule, int], bool], asked: list[tuple[Schedule, int]]
+) -> Callable[[Schedule, int], int]:
+    def shows(schedule: Schedule, messages: int) -> int:
+        asked.append((schedule, messages))
+        return 10 if enough(schedule, messages) else 0
+
+    return shows
+
+
+def at(number: int, partition: int = 0) -> Point:
+    exchange = Exchange(api="Produce", partition=partition, number=number, base_sequence=number - 1)
+    return point(Action.LOSE_REPLY, exchange)
+
+
+def test_a_lost_reply_shrinks_to_the_first_message_alone() -> None:
+    asked: list[tuple[Schedule, int]] = []
+    found = shrink((at(7),), 20, 2, scripted(lambda schedule, _: len(schedule) == 1, asked))
+    assert found == Shrunk(schedule=(at(1),), messages=1, partitions=2, shown=10, tries=10)
+    assert len(asked) == 2, "without any point first, then the smallest"
+
+
+def test_what_needs_both_points_and_a_few_messages_more_keeps_them() -> None:
+    pair = (at(5), at(6, partition=1))
+    found = shrink(pair, 20, 2, scripted(lambda schedule, messages: len(schedule) == 2 and messages >= 7, []))
+    assert (found.schedule, found.messages) == (moved(pair, 4), 8)
+
+
+def test_what_shows_only_as_it_was_stays_as_it_was() -> None:
+    found = shrink((at(7),), 20, 2, scripted(lambda *_: False, []), shown=9)
+    assert (found.schedule, found.messages, found.shown) == ((at(7),), 20, 9)
+
+
+# The crew.
+
+
+def visited(job: Job, verdict: Verdict = Verdict.PASS, **more: object) -> Visit:
+    reason = Reason(verdict=verdict, code=Code.CLEAN, text="because")
+    return Visit.model_validate(
+        {
+            "schedule": job.schedule, "deduplication": job.deduplication, "messages": job.messages or 20,
+            "verdict": verdict, "reasons": (reason,), "seconds": 0.1, **more,
+        }
+    )  # fmt: skip
+
+
+def crew(tmp_path: Path, work: Callable[[Job], Visit], heard: Iterable[Exchange] = ()) -> Crew:
+    exchanges = frozenset(heard)
+    return Crew(lambda job, folder: Done(job, work(job), exchanges), tmp_path, 2, Event())
+
+
+def test_a_visit_that_missed_is_done_again_until_it_strikes(tmp_path: Path) -> None:
+    misses = [("it did not come",), ("it did not come",), ()]
+    working = crew(tmp_path, lambda job: visited(job, missed=misses.pop(0)))
+    (done,) = working.do([Job((at(1),))])
+    working.close()
+    assert (done.visit.missed, working.done, misses) == ((), 3, [])
+
+
+def test_a_visit_that_never_strikes_ends_and_a_replay_is_done_once(tmp_path: Path) -> None:
+    working = crew(tmp_path, lambda job: visited(job, Verdict.INCONCLUSIVE, missed=("it did not come",)))
+    (done,) = working.do([Job((at(1),))])
+    assert (done.visit.missed, working.done) == (("it did not come",), STRIKES)
+    list(working.do([Job((at(1),), once=True)]))
+    working.close()
+    assert working.done == STRIKES + 1
+
+
+def test_a_visit_that_cannot_be_done_twice_is_an_error(tmp_path: Path) -> None:
+    def work(job: Job) -> Visit:
+        raise PlatformError(where="w", got="g", rule="r", todo="t")
+
+    working = crew(tmp_path, work)
+    (done,) = working.do([Job((at(1),))])
+    working.close()
+    assert (done.visit.verdict, working.done) == (Verdict.ERROR, 2)
+    assert done.visit.reasons[0].text == "w: got g; r; t"
+
+
+# The whole, with a scripted crew.
+
+HEARD = (INIT, at(1).exchange, at(2).exchange, Exchange(api="Metadata", number=1))
+
+
+SINGLE = Options()
+
+
+class Nobody:
+    """An admin that is asked for versions only."""
+
+    def versions(self) -> dict[str, str]:
+        return {"librdkafka": "0"}
+
+
+def site(experiment: Experiment) -> Site:
+    treatment, control = grounds.variants_of(experiment, "t")
+    endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=[])
+    return Site(Ground(experiment, treatment, control, endpoints, [], Nobody(), Event()), {}, ())  # type: ignore[arg-type]
+
+
+def explored(tmp_path: Path, work: Callable[[Job], Visit], options: Options = SINGLE) -> tuple[Exploration, list[Job]]:
+    jobs: list[Job] = []
+
+    def noted(job: Job) -> Visit:
+        jobs.append(job)
+        return work(job)
+
+    working = crew(tmp_path, noted, HEARD)
+    where = site(load(EXAMPLE))
+    result = Exploring("t", where, options, Folder(tmp_path), working, lambda _: None).run()
+    working.close()
+    return result, jobs
+
+
+def fine(job: Job) -> Visit:
+    return visited(job, copies=0 if job.deduplication else 1)
+
+
+def test_every_point_is_visited_once_and_it_passes(tmp_path: Path) -> None:
+    result, jobs = explored(tmp_path, fine)
+    assert (result.verdict, result.points, result.points_visited) == (Verdict.PASS, 15, 15)
+    assert len(jobs) == 3 + 15 + 2, "calm, points, controls"
+    assert [each.exchange for each in result.unexplored] == ["Metadata 1"]
+    assert result.scope == "15 of 15 points; no pairs"
+    assert json.loads((tmp_path / "exploration.json").read_text())["verdict"] == "pass"
+
+
+def test_two_explorations_with_one_seed_visit_the_same(tmp_path: Path) -> None:
+    seen = []
+    for number, seed in enumerate((5, 5, 6)):
+        (tmp_path / str(number)).mkdir()
+        result, jobs = explored(tmp_path / str(number), fine, Options(pairs=20, seed=seed))
+        assert (result.pairs_visited, result.pairs) == (20, 125)
+        seen.append({(each.schedule, each.deduplication) for each in jobs})
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_an_alarm_is_replayed_shrunk_and_fails(tmp_path: Path) -> None:
+    def work(job: Job) -> Visit:
+        if job.deduplication and any(
+            each.action is Action.LOSE_REPLY and each.exchange.partition == 0 for each in job.schedule
+        ):
+            return visited(job, Verdict.FAIL, anomalies={"values_with_duplicates": 1}, copies=1)
+        return fine(job)
+
+    result, _ = explored(tmp_path, work)
+    assert result.verdict is Verdict.FAIL
+    (alarm,) = result.alarms
+    assert (alarm.replayed, alarm.replays, alarm.alike) == (10, 10, 1)
+    copies = ("values_with_duplicates",)
+    smallest = Shrunk(schedule=(at(1),), messages=1, partitions=2, anomalies=copies, shown=10, tries=10)
+    assert alarm.shrunk == smallest
+    console = Console(width=200, record=True, file=io.StringIO())
+    show(result, console)
+    said = console.export_text()
+    assert "shortest: 1 message(s), lose_reply at Produce of batch 1 (sequence 0) to partition 0; 10 of 10" in said
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict"),
+    [
+        ([Verdict.FAIL] * 9 + [Verdict.PASS], Verdict.FAIL),
+        ([Verdict.FAIL] * 8 + [Verdict.PASS] * 2, Verdict.INCONCLUSIVE),
+        ([Verdict.PASS] * 10, Verdict.PASS),
+        ([Verdict.PASS] * 9 + [Verdict.ERROR], Verdict.ERROR),
+    ],
+)
+def test_a_witness_is_replayed(tmp_path: Path, verdicts: list[Verdict], verdict: Verdict) -> None:
+    left = list(verdicts)
+    shrunk = Shrunk(schedule=(at(1),), messages=1, partitions=1, anomalies=("phantom",), shown=10, tries=10)
+    (tmp_path / "schedule.json").write_text(shrunk.model_dump_json())
+    working = crew(tmp_path, lambda job: visited(job, left.pop(), anomalies={"phantom": 1}))
+    result = replays.replay(replays.read(tmp_path), working)
+    working.close()
+    assert (result.verdict, result.shown, result.tries) == (verdict, verdicts.count(Verdict.FAIL), 10)
+
+
+def test_a_pair_with_a_point_that_suffices_is_of_its_kind(tmp_path: Path) -> None:
+    def work(job: Job) -> Visit:
+        if job.deduplication and at(1) in job.schedule:
+            return visited(job, Verdict.FAIL, anomalies={"phantom": 1})
+        return fine(job)
+
+    result, _ = explored(tmp_path, work, Options(pairs=1_000))
+    (alarm,) = result.alarms
+    assert (alarm.visit.schedule, result.pairs_visited) == ((at(1),), 125)
+    assert alarm.alike == 10 + 5, "with each point of other exchanges, and with each of its retry"
+
+
+def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_path: Path) -> None:
+    def work(job: Job) -> Visit:
+        if job.deduplication and job.schedule == (at(2),) and not job.once:
+            return visited(job, Verdict.FAIL, anomalies={"values_with_duplicates": 1}, copies=1)
+        return fine(job)
+
+    result, _ = explored(tmp_path, work)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert (result.alarms[0].replayed, result.alarms[0].shrunk) == (0, None)
+
+
+def test_a_calm_conversation_that_cannot_be_had_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="a calm conversation: got because"):
+        explored(tmp_path, lambda job: visited(job, Verdict.ERROR))
+
+
+def test_an_anomaly_without_any_fault_is_an_alarm(tmp_path: Path) -> None:
+    calm = [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+
+    def work(job: Job) -> Visit:
+        if job.schedule or not calm:
+            return fine(job)
+        verdict = calm.pop()
+        return visited(job, verdict, anomalies={"not_received": 1} if verdict is Verdict.FAIL else {})
+
+    result, _ = explored(tmp_path, work)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no fault at all: 1 not_received; again in 0 of 10" in result.reasons[0].text
+
+
+def test_what_was_visited_is_not_visited_again(tmp_path: Path) -> None:
+    first, _ = explored(tmp_path, fine)
+    lines = (tmp_path / VISITS).read_text().splitlines()
+    (tmp_path / VISITS).write_text("\n".join([*lines[:-3], lines[-3][:20]]))
+    again, jobs = explored(tmp_path, fine)
+    assert len(jobs) == 3, "two that were not noted, and one whose line was cut off"
+    assert (again.verdict, again.rows) == (first.verdict, first.rows)
+    assert explored(tmp_path, fine)[1] == []
+
+
+def test_a_line_that_is_damaged_is_an_error(tmp_path: Path) -> None:
+    explored(tmp_path, fine)
+    text = (tmp_path / VISITS).read_text()
+    (tmp_path / VISITS).write_text("x" + text)
+    with pytest.raises(EvidenceError, match="line 1"):
+        explored(tmp_path, fine)
+
+
+def test_another_exploration_is_not_gone_on_with(tmp_path: Path) -> None:
+    asked = Asked(target="t", messages=20, partitions=2, in_flight=5, seed=1, treatment={}, settings={})
+    Folder(tmp_path).begin(asked)
+    Folder(tmp_path).begin(asked)
+    with pytest.raises(SpecificationError, match="got seed 2; it was begun with seed 1"):
+        Folder(tmp_path).begin(asked.model_copy(update={"seed": 2}))
+
+
+# Files, and the command line.
+
+
+def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
+    experiment, notes = of_file(load(ROOT / "examples" / "kafka-kill-tcp.yaml"), "f", Shape())
+    workload = experiment.spec.workload
+    assert (workload.messages, workload.partitions, workload.in_flight) == (20, 1, 20)
+    assert not experiment.spec.faults
+    assert [note.split(":")[0] for note in notes] == [
+        "20 messages instead of 1,000,000",
+        "the file's faults are left out",
+    ]
+
+
+@pytest.mark.parametrize("name", ["kafka", "seeded-defect"])
+def test_the_examples_are_explored_as_they_are(name: str) -> None:
+    experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
+    grounds.check(experiment, "f")
+    assert notes == () and grounds.stepped(experiment)[0].digest()
+
+
+@pytest.mark.parametrize("name", ["pulsar-kill-tcp", "kafka-vs-pulsar"])
+def test_only_one_kafka_is_explored(name: str) -> None:
+    with pytest.raises(SpecificationError, match="one Kafka system"):
+        of_file(load(ROOT / "examples" / f"{name}.yaml"), "f", Shape())
+
+
+def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> None:
+    assert "write kafka://HOST" in one_line(dedup("explore", "kafka://h", "--out", tmp_path / "a"))
+    assert "nothing may be there" in one_line(dedup("explore", "kafka://h:1", "--out", tmp_path))
+    assert "folder of an exploration" in one_line(dedup("explore", "kafka://h:1", "--resume", tmp_path / "none"))
+    said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
+    assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
+    assert "names the folder already" in one_line(said) and said.code == 4
+
+
+def test_the_help_teaches(dedup: Command) -> None:
+    said = dedup("explore", "--help")
+    assert said.code == 0
+    for word in (
+        "kafka://localhost:9092",
+        "inconclusive",
+        "dedup-explore-",
+        "--pairs",
+        "Ctrl-C",
+        "results/explore-TIME",
+    ):
+        assert word in said.out

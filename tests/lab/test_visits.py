@@ -1,0 +1,97 @@
+"""A visit that cannot be done, and clients as threads: nothing is left, and who waits hears why."""
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.points import Action, Exchange, Point
+from dedup.experiment.spec import load
+from dedup_lab.children import Cancelled
+from dedup_lab.exploring import grounds, visits
+from dedup_lab.exploring.threads import Threads
+from dedup_lab.exploring.visits import PREFIX, Ground
+from dedup_runners.interposer.protocols import Address
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "explore" / "kafka.yaml"
+TOPIC = r"[a-zA-Z0-9._-]{1,249}"
+
+
+class Refusing:
+    """An admin of brokers that let nobody make a topic, or that hang until the exploration is over."""
+
+    def __init__(self, cancelled: threading.Event | None = None) -> None:
+        self.made: list[str] = []
+        self.deleted: list[str] = []
+        self._cancelled = cancelled
+
+    def topic_name(self, run_topic: str, deduplication: bool) -> str:
+        return run_topic
+
+    def create_topic(self, topic: str, **_: Any) -> None:
+        self.made.append(topic)
+        if self._cancelled is not None:
+            self._cancelled.set()
+            return
+        raise PlatformError(where="creating a topic", got="no", rule="r", todo="t")
+
+    def look(self, topic: str, turn: int) -> None:
+        return None
+
+    def delete_topic(self, topic: str) -> None:
+        self.deleted.append(topic)
+
+
+def ground(admin: Refusing, cancelled: threading.Event) -> Ground:
+    experiment, _ = grounds.stepped(load(EXAMPLE))
+    endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="127.0.0.1:1", brokers=[])
+    variants = grounds.variants_of(experiment, "t")
+    return Ground(experiment, *variants, endpoints, [Address("127.0.0.1", 1)], admin, cancelled)  # type: ignore[arg-type]
+
+
+def points() -> tuple[Point, Point]:
+    exchange = Exchange(api="Produce", partition=0, number=1, base_sequence=0)
+    return Point(exchange=exchange, action=Action.LOSE_REPLY), Point(
+        exchange=exchange, attempt=2, action=Action.STALL_REQUEST_TO_END
+    )
+
+
+def test_a_visit_that_fails_takes_its_topic_away_and_says_why(tmp_path: Path) -> None:
+    admin = Refusing()
+    with pytest.raises(PlatformError, match="creating a topic"):
+        visits.visit(ground(admin, threading.Event()), points(), tmp_path / "visit")
+    assert admin.deleted == admin.made and admin.made[0].startswith(PREFIX)
+
+
+def test_the_name_of_a_pairs_topic_is_one_that_kafka_takes(tmp_path: Path) -> None:
+    admin = Refusing()
+    with pytest.raises(PlatformError):
+        visits.visit(ground(admin, threading.Event()), points(), tmp_path / "visit")
+    assert re.fullmatch(TOPIC, admin.made[0])
+
+
+def test_a_visit_that_is_cancelled_takes_its_topic_away(tmp_path: Path) -> None:
+    cancelled = threading.Event()
+    admin = Refusing(cancelled)
+    with pytest.raises(Cancelled):
+        visits.visit(ground(admin, cancelled), points(), tmp_path / "visit")
+    assert admin.deleted == admin.made
+
+
+def test_a_thread_that_fails_says_why_and_its_end_is_told() -> None:
+    ended: list[str] = []
+    client = Threads("run", threading.Event(), ended.append).client("producer")
+    assert client.code() is None
+    client.tell("{}")
+    with pytest.raises(PlatformError, match="producer of run: got exit code 1; ValidationError"):
+        client.succeed(10.0)
+    assert ended == ["producer"]
+
+
+def test_an_exploration_has_no_other_faults() -> None:
+    with pytest.raises(PlatformError, match="take the faults out"):
+        Threads("run", threading.Event(), print).fault("cut")
