@@ -59,7 +59,7 @@ def explore(
     """Break every request and reply of a short conversation once, in every way, and see whether the promise holds.
 
         dedup explore kafka://localhost:9092
-        dedup explore examples/kafka-explore.yaml --pairs 200
+        dedup explore examples/explore/kafka.yaml --pairs 200
 
     An idempotent producer sends 20 messages to 2 partitions, three times, through
     a proxy that understands Kafka: these conversations are calm. Every exchange

@@ -22,6 +22,8 @@ from dedup_runners.interposer.rules import Rule, Rules
 LOOPBACK: Final = "127.0.0.1"
 CALL_S: Final = 30.0
 BACKLOG: Final = 128
+ROUNDS: Final = 5
+"""So many rounds of the event loop an accepted connection takes to be served, or an ended one to close."""
 
 T = TypeVar("T")
 OnStrike = Callable[[Rule, Frame, Strike], None]
@@ -112,6 +114,7 @@ class Interposer(Closing):
         session.connections += 1
         task = asyncio.ensure_future(connection.serve())
         task.add_done_callback(session.ended)
+        task.add_done_callback(lambda _: writer.transport.abort())  # a task that is cancelled before it began does not
         self.keep(task)
 
     def keep(self, task: "asyncio.Task[None]") -> None:
@@ -128,11 +131,12 @@ class Interposer(Closing):
     async def _stop(self) -> None:
         for session in self._sessions.values():
             session.close()
-        tasks = [task for task in self._tasks if not task.done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports that were ended are closed in the loop's next round
+        for _ in range(ROUNDS):
+            tasks = [task for task in self._tasks if not task.done()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)
 
     def _ask(self, work: Callable[[], T]) -> T:
         async def asked() -> T:
