@@ -128,7 +128,7 @@ class _Run:
         self.tls = credentials.tls(ground.endpoints.security)
         name = name_of(schedule)
         self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
-        self._ground = ground
+        self._ground, self._given_up = ground, False
         self._prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
         self.topic = f"{self._prefix}{name}-1"
         self.client_id = ground.system.client.properties.get("client.id", f"{name}-1")
@@ -147,8 +147,8 @@ class _Run:
         )
 
         def ended(role: str) -> None:
-            if role == "producer":
-                with suppress(RuntimeError):  # the interposer is closed: the visit was given up
+            if role == "producer" and not self._given_up:  # else the interposer is closed by now
+                with suppress(RuntimeError, TimeoutError):
                     interposer.release(strikes.END)
 
         course = Course(
@@ -167,11 +167,15 @@ class _Run:
                 report=lambda phase, seen: None,
             )
         )
-        course.prepare()
-        course.produce()
-        course.settle()
-        interposer.conversation.save(self.folder / FILE)
-        course.consume()
+        try:
+            course.prepare()
+            course.produce()
+            course.settle()
+            interposer.conversation.save(self.folder / FILE)
+            course.consume()
+        except BaseException:
+            self._given_up = True
+            raise
 
     def remove_topic(self) -> None:
         """For a run that was given up. Its producer is cut off: it might have a broker make the topic again."""
