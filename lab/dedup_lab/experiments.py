@@ -19,6 +19,7 @@ from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
 from dedup.process import machines
 from dedup_lab import caches, estimates, java, reporting, results
+from dedup_lab import clients as programs
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
@@ -51,6 +52,7 @@ def check(experiment: Experiment) -> None:
                 todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
+        program = programs.program(system)
         for variant in experiment.spec.variants:
             try:
                 clients.check(
@@ -58,6 +60,7 @@ def check(experiment: Experiment) -> None:
                     system.client.properties,
                     deduplicates(variant),
                     experiment.spec.workload.in_flight,
+                    program,
                 )
             except SpecificationError as error:
                 raise SpecificationError(

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
+from dedup.experiment.clients import CLIENTS, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import Observation, Stage, Status, Task
@@ -125,6 +126,8 @@ class KubernetesPlatform:
         """
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
+        for system in systems:
+            _check_client(system)
         for way in ways.values():
             way.check()
         self._belongings.require(
@@ -298,3 +301,15 @@ class KubernetesPlatform:
 
     def _provisioner(self, system: System) -> Provisioner:
         return provisioner(self._context, system)
+
+
+def _check_client(system: System) -> None:
+    """PlatformError if the system's client is a program: there is no image of it yet."""
+    if CLIENTS[system.library].is_program:
+        raise PlatformError(
+            where=f"system {system.name}: client.library",
+            got=system.library,
+            rule="it is a program that only `dedup run` can start; there is no image of it for pods yet",
+            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if not each.is_program)}, "
+            "or use `dedup run` on one machine",
+        )
