@@ -308,8 +308,8 @@ def _check_client(system: System) -> None:
     if CLIENTS[system.library].is_program:
         raise PlatformError(
             where=f"system {system.name}: client.library",
-            got=system.library,
-            rule="it is a program that only `dedup run` can start; there is no image of it for pods yet",
+            got=f"{system.library}, a program",
+            rule="only `dedup run` can start it; there is no image of it for pods yet",
             todo=f"write {', '.join(each.library for each in speaking(system.protocol) if not each.is_program)}, "
             "or use `dedup run` on one machine",
         )

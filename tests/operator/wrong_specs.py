@@ -490,8 +490,8 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "one of confluent-kafka, kafka-java, pulsar-client",
-        'supported values: "confluent-kafka", "kafka-java", "pulsar-client"',
+        "one of confluent-kafka, kafka-java, franz-go, pulsar-client",
+        'supported values: "confluent-kafka", "kafka-java", "franz-go", "pulsar-client"',
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a Pulsar of half a version", (("spec/systems/1/pulsar", {"version": "4."}),), VERSION),
@@ -607,7 +607,7 @@ ACROSS: Final = (
     Wrong(
         "a client of the other system",
         ((f"{KAFKA}/client", {"library": "pulsar-client"}),),
-        "it does not speak to kafka; write confluent-kafka or kafka-java, or take the key out",
+        "it does not speak to kafka; write confluent-kafka, kafka-java or franz-go, or take the key out",
     ),
     Wrong(
         "a client of the other system, the other way round",

@@ -105,6 +105,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
             reader="confluent-kafka",
         ),
         Client(
+            "franz-go",
+            "kafka",
+            "franz-go (Go), as a program; confluent-kafka reads",
+            ("ProducerBatchMaxBytes", "ProducerLinger"),
+            versions=("1.22.3",),
+            reader="confluent-kafka",
+        ),
+        Client(
             "pulsar-client",
             "pulsar",
             "Pulsar's C++ client, as Python's pulsar-client has it",

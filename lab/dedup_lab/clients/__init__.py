@@ -10,10 +10,13 @@ from typing import Final
 from dedup.experiment.clients import CLIENTS, Library
 from dedup.experiment.spec import System
 from dedup_lab.caches import Progress, silent
-from dedup_lab.clients import kafka_java
+from dedup_lab.clients import franz_go, kafka_java
 from dedup_runners.configs import Program
 
-BUILDERS: Final[Mapping[Library, Callable[[str, Progress], Program]]] = {"kafka-java": kafka_java.program}
+BUILDERS: Final[Mapping[Library, Callable[[str, Progress], Program]]] = {
+    "franz-go": franz_go.program,
+    "kafka-java": kafka_java.program,
+}
 """What makes each program ready: by its version, the command that starts it. DedupError if it cannot be had."""
 
 

@@ -28,6 +28,7 @@ from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
 
 MODULES: Final[Mapping[Library, str]] = {
     "confluent-kafka": "dedup_runners.clients.confluent_kafka",
+    "franz-go": "dedup_runners.clients.programs",
     "kafka-java": "dedup_runners.clients.programs",
     "pulsar-client": "dedup_runners.clients.pulsar",
 }

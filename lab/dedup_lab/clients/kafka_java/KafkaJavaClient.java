@@ -12,7 +12,6 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -87,8 +86,8 @@ public final class KafkaJavaClient {
             asked.put("bootstrap", "127.0.0.1:1");
             asked.put("client_name", "check");
             asked.put("delivery_timeout_ms", 300_000L);
-            client.build(asked).close(Duration.ZERO);
-            System.exit(0);
+            client.build(asked);
+            Runtime.getRuntime().halt(0);
         }
         client.listen();
         client.run(asked, orders);
