@@ -1,11 +1,10 @@
 """Something that is built once, into a folder of the cache that is named by all that it is made from."""
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,12 +36,11 @@ def built(name: str, sources: Iterable[Path], besides: Sequence[str], build: Cal
     return place
 
 
-def compiled(what: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+def compiled(what: str, command: Sequence[str], folder: Path) -> None:
     """Run a compiler; EnvironmentError_ with its last words if it fails."""
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -29,6 +29,6 @@ def program(version: str, progress: Progress) -> Program:
             NAME,
             ".",
         ]
-        compiled(f"{NAME} {version}", command, folder, {"CGO_ENABLED": "0"})
+        compiled(f"{NAME} {version}", command, folder)
 
     return Program(argv=(str(built(f"{NAME}-{version}", SOURCES, [], build) / NAME),))

@@ -27,7 +27,7 @@ def program(version: str, progress: Progress) -> Program:
         progress(f"compile {NAME} {version}", 0, 1)
         compiler = jars.classpath("ecj", COMPILER, progress=progress)
         options = ["-17", "-nowarn", "-d", str(folder), "-cp", path, str(SOURCE)]
-        compiled(f"{NAME} {version}", [runtime, "-jar", compiler, *options], folder, {})
+        compiled(f"{NAME} {version}", [runtime, "-jar", compiler, *options], folder)
 
     classes = built(f"{NAME}-{version}", [SOURCE], [COMPILER, path], build)
     return Program(
