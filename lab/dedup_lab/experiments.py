@@ -33,8 +33,8 @@ from dedup_lab.trials import SparkTrial
 from dedup_runners import clients
 
 
-def check(experiment: Experiment) -> None:
-    """Find what is wrong before a broker is started; raises a one-line error."""
+def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> None:
+    """Find what is wrong before a broker is started; raises a one-line error. Clients that are programs are built."""
     for index, fault in enumerate(experiment.spec.faults):
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
@@ -52,7 +52,7 @@ def check(experiment: Experiment) -> None:
                 todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
-        program = programs.program(system)
+        program = programs.program(system, progress)
         for variant in experiment.spec.variants:
             try:
                 clients.check(
@@ -73,7 +73,7 @@ def check(experiment: Experiment) -> None:
 
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
     """Run (or finish) the experiment; returns the exit code of its verdict."""
-    check(experiment)
+    check(experiment, _told(console))
     warn(experiment, console)
     java.find()
     caches.check()
@@ -201,6 +201,18 @@ class Finish:
         else:
             root = self._folder.root
             write(self._experiment, gather(self._experiment, root), root)
+
+
+def _told(console: Console) -> caches.Progress:
+    """Says what takes long the first time, once."""
+    said: set[str] = set()
+
+    def progress(what: str, _done: int, _total: int) -> None:
+        if what not in said and not what.startswith("check"):
+            said.add(what)
+            console.print(escape(what), soft_wrap=True)
+
+    return progress
 
 
 def _open(experiment: Experiment, out: Path | None, resume: bool) -> Results:

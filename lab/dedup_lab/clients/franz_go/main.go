@@ -52,8 +52,7 @@ func main() {
 	}
 }
 
-// options takes settings by the names of kgo's own.
-func options(a asked) ([]kgo.Opt, error) {
+func options(a asked) ([]kgo.Opt, error) { // settings have the names of kgo's own
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(a.Bootstrap, ",")...), kgo.ClientID(a.ClientName), kgo.WithHooks(witness{}),
 		kgo.RecordDeliveryTimeout(time.Duration(a.DeliveryTimeoutMs) * time.Millisecond),
@@ -85,6 +84,7 @@ func run(a asked, opts []kgo.Opt, targets chan int64) {
 	for client.Ping(context.Background()) != nil {
 		time.Sleep(tick)
 	}
+	a.Properties["deduplication"] = strconv.FormatBool(a.Deduplication)
 	sayJSON('R', map[string]any{"version": "franz-go " + version, "settings": a.Properties})
 	go func() {
 		for ; ; time.Sleep(5 * tick) {
