@@ -82,7 +82,7 @@ func run(a asked, opts []kgo.Opt, targets chan int64) {
 	client, err := kgo.NewClient(opts...)
 	must(err, 1)
 	for client.Ping(context.Background()) != nil {
-		time.Sleep(tick)
+		time.Sleep(100 * tick)
 	}
 	a.Properties["deduplication"] = strconv.FormatBool(a.Deduplication)
 	sayJSON('R', map[string]any{"version": "franz-go " + version, "settings": a.Properties})
