@@ -24,7 +24,8 @@ def test_a_program_duplicates_without_idempotence_and_not_with_it(name: str, tmp
     library = found["spec"]["systems"][0]["client"]["library"]
     for manifest in manifests:
         assert (manifest.producer.library, manifest.consumer.library) == (library, "confluent-kafka")
-        disturbances = (ended.folder / "runs").rglob("disturbances.jsonl")
-        assert any('"broker": "' in path.read_text() for path in disturbances), "it names brokers"
         cut = next(fault for fault in manifest.faults if fault.name == "cut")
-        assert cut.client_witness.get("disconnect"), ended.told()
+        assert cut.client_witness.get("retry"), ended.told()
+    disturbances = [path.read_text() for path in (ended.folder / "runs").rglob("disturbances.jsonl")]
+    # Kafka's client of 2.8 logs no connection that ends, and names no broker.
+    assert name == "java-2" or all('"disconnect"' in text and '"broker": "' in text for text in disturbances)
