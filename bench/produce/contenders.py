@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import ProducerReport
 from dedup_lab import java
+from dedup_lab.caches import silent
+from dedup_lab.clients import kafka_java
 from dedup_lab.systems import jars
 from dedup_runners.admins import Admin
 
@@ -62,9 +64,17 @@ class Contest:
         return replace(self, messages=messages, filled="")
 
     def our_producer(self) -> Sample:
+        return self._produced({})
+
+    def our_java_producer(self) -> Sample:
+        program = kafka_java.program(self.version, silent)
+        return self._produced({"library": kafka_java.NAME, "program": program.model_dump(mode="json")})
+
+    def _produced(self, changes: dict[str, Any]) -> Sample:
         topic = self._topic()
         folder = self._folder()
         config = self._config(topic, folder) | {
+            **changes,
             "deduplication": True,
             "producer_name": folder.name,
             "messages": self.messages,

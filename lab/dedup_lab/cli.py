@@ -420,9 +420,10 @@ def list_clients() -> None:
 
     from dedup.experiment.clients import CLIENTS, products
 
-    table = Table("client", "speaks to", "what it is", "settings")
+    table = Table("client", "speaks to", "what it is", "versions", "settings")
     for client in CLIENTS.values():
-        table.add_row(client.library, products(client), client.words, ", ".join(sorted(client.allowed)))
+        versions, settings = ", ".join(client.versions), ", ".join(sorted(client.allowed))
+        table.add_row(client.library, products(client), client.words, versions, settings)
     _console(stderr=False).print(table)
 
 

@@ -18,6 +18,7 @@ from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
 from dedup.process import machines
 from dedup_lab import caches, estimates, java, reporting, results
+from dedup_lab import clients as programs
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
 from dedup_lab.platform import LocalPlatform, Reporter
@@ -31,8 +32,8 @@ from dedup_lab.trials import SparkTrial
 from dedup_runners import clients
 
 
-def check(experiment: Experiment) -> None:
-    """Find what is wrong before a broker is started; raises a one-line error."""
+def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> None:
+    """Find what is wrong before a broker is started; raises a one-line error. Clients that are programs are built."""
     for index, fault in enumerate(experiment.spec.faults):
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
@@ -50,6 +51,7 @@ def check(experiment: Experiment) -> None:
                 todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
+        program = programs.program(system, progress)
         for variant in experiment.spec.variants:
             try:
                 clients.check(
@@ -57,6 +59,7 @@ def check(experiment: Experiment) -> None:
                     system.client.properties,
                     deduplicates(variant),
                     experiment.spec.workload.in_flight,
+                    program,
                 )
             except SpecificationError as error:
                 raise SpecificationError(
@@ -69,7 +72,7 @@ def check(experiment: Experiment) -> None:
 
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
     """Run (or finish) the experiment; returns the exit code of its verdict."""
-    check(experiment)
+    check(experiment, _told(console))
     warn(experiment, console)
     java.find()
     caches.check()
@@ -212,6 +215,18 @@ class Finish:
         else:
             root = self._folder.root
             write(self._experiment, gather(self._experiment, root), root)
+
+
+def _told(console: Console) -> caches.Progress:
+    """Says what takes long the first time, once."""
+    said: set[str] = set()
+
+    def progress(what: str, _done: int, _total: int) -> None:
+        if what not in said and not what.startswith("check"):
+            said.add(what)
+            console.print(escape(what), soft_wrap=True)
+
+    return progress
 
 
 def _open(experiment: Experiment, out: Path | None, resume: bool) -> Results:

@@ -20,7 +20,7 @@ from dedup.history.attempts import Attempt, missed_of, result_of
 from dedup.judgement.endings import Kind
 from dedup.process import machines
 from dedup.wire.manifests import Manifest
-from dedup_lab import java
+from dedup_lab import clients, java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
 from dedup_lab.systems.running import RunningSystem
@@ -227,6 +227,7 @@ class LocalPlatform:
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,
                 java=java.version(),
+                program=clients.program(system),
             )
         )
 

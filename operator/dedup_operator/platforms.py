@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
+from dedup.experiment.clients import CLIENTS, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
@@ -127,6 +128,8 @@ class KubernetesPlatform:
         """
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
+        for system in systems:
+            _check_client(system)
         for way in ways.values():
             way.check()
         if not is_local(self._experiment):
@@ -321,3 +324,15 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
         return False
     task, _ = current(tasks, state)
     return task.stage is Stage.VERIFY or (task.stage in (Stage.PROVISION, Stage.PREPARE) and not state.intended)
+
+
+def _check_client(system: System) -> None:
+    """PlatformError if the system's client is a program: there is no image of it yet."""
+    if CLIENTS[system.library].is_program:
+        raise PlatformError(
+            where=f"system {system.name}: client.library",
+            got=f"{system.library}, a program",
+            rule="only `dedup run` can start it; there is no image of it for pods yet",
+            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if not each.is_program)}, "
+            "or use `dedup run` on one machine",
+        )

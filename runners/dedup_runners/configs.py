@@ -33,6 +33,15 @@ class Trigger(BaseModel):
     port: int
 
 
+class Program(BaseModel):
+    """How a client that is a program is started, and what it finds in its environment besides ours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    argv: tuple[str, ...] = Field(min_length=1)
+    environment: dict[str, str] = {}
+
+
 class RunnerConfig(BaseModel):
     """What both runners need to know."""
 
@@ -59,6 +68,7 @@ class ProducerConfig(RunnerConfig):
     messages_per_second: int | None = Field(None, ge=1, description="the most that are sent; None: as fast as it goes")
     triggers: tuple[Trigger, ...] = ()
     delivery_timeout_s: float = Field(300.0, gt=0, description="how long the client retries one message")
+    program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
 
 
 class ConsumerConfig(RunnerConfig):

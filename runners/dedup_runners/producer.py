@@ -221,6 +221,8 @@ def _report(
 ) -> ProducerReport:
     ok, fail, unknown = (int(count) for count in production.tally.outcomes)
     problems = []
+    if production.client.problem:
+        problems.append(production.client.problem)
     if production.sent < config.messages:
         problems.append(f"stopped after {production.sent} of {config.messages} messages")
     if ok + fail + unknown != production.sent or not production.tally.balanced:

@@ -125,7 +125,8 @@ def test_wrong_types(place: str, value: object, said: str) -> None:
         (
             "spec/systems/0/client/library",
             "pulsar-client",
-            "got pulsar-client; it does not speak to kafka; write confluent-kafka or take the key out",
+            "got pulsar-client; it does not speak to kafka; "
+            "write confluent-kafka, kafka-java or franz-go, or take the key out",
         ),
         (
             "spec/systems/0/kafka/version",

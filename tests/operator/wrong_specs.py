@@ -524,8 +524,8 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "one of confluent-kafka, pulsar-client",
-        'supported values: "confluent-kafka", "pulsar-client"',
+        "one of confluent-kafka, kafka-java, franz-go, pulsar-client",
+        'supported values: "confluent-kafka", "kafka-java", "franz-go", "pulsar-client"',
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a Pulsar of half a version", (("spec/systems/1/pulsar", {"version": "4."}),), VERSION),
@@ -641,12 +641,27 @@ ACROSS: Final = (
     Wrong(
         "a client of the other system",
         ((f"{KAFKA}/client", {"library": "pulsar-client"}),),
-        "it does not speak to kafka; write confluent-kafka or take the key out",
+        "it does not speak to kafka; write confluent-kafka, kafka-java or franz-go, or take the key out",
     ),
     Wrong(
         "a client of the other system, the other way round",
         (("spec/systems/1/client", {"library": "confluent-kafka"}),),
-        "it does not speak to pulsar; write pulsar-client or take the key out",
+        "it does not speak to pulsar; write pulsar-client, or take the key out",
+    ),
+    Wrong(
+        "a version of a client that has only the installed one",
+        ((f"{KAFKA}/client", {"version": "2.16.1"}),),
+        "confluent-kafka has the version that is installed; take client.version out",
+    ),
+    Wrong(
+        "a version of a client that nobody made ready",
+        ((f"{KAFKA}/client", {"library": "kafka-java", "version": "0.8.0"}),),
+        f"kafka-java has the versions {', '.join(CLIENTS['kafka-java'].versions)}; name one of them",
+    ),
+    Wrong(
+        "a setting of another client",
+        ((f"{KAFKA}/client", {"library": "kafka-java", "properties": {"socket.nagle.disable": "true"}}),),
+        "an experiment sets only how messages are sent",
     ),
     Wrong(
         "two systems of one name",
@@ -780,6 +795,9 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "a client by name": (
         (f"{KAFKA}/client", {"library": "confluent-kafka", "properties": {"linger.ms": "0"}}),
         ("spec/systems/1/client", {"library": "pulsar-client"}),
+    ),
+    "a version of a client": (
+        (f"{KAFKA}/client", {"library": "kafka-java", "version": "2.8.2", "properties": {"linger.ms": "0"}}),
     ),
     "every property that may be given, as long as may be": (
         (f"{KAFKA}/client", {"properties": dict.fromkeys(CLIENTS["confluent-kafka"].allowed, "é" * 1024)}),

@@ -29,6 +29,17 @@ class Client(NamedTuple):
     """What it is, in a line."""
     allowed: tuple[str, ...]
     """The settings that an experiment may give, by the library's own names."""
+    versions: tuple[str, ...] = ()
+    """Those that an experiment may choose, the default first; none: it is the one that is installed."""
+    reader: str = ""
+    """The library that reads what a *program* has sent; empty: this client is none, it reads itself.
+
+    A program is a process of its own, and speaks the protocol of docs/write-a-client.md. Images for pods have none yet.
+    """
+
+    @property
+    def is_program(self) -> bool:
+        return bool(self.reader)
 
 
 CLIENTS: Final[Mapping[str, Client]] = {
@@ -79,6 +90,29 @@ CLIENTS: Final[Mapping[str, Client]] = {
             ),
         ),
         Client(
+            "kafka-java",
+            "kafka",
+            "Kafka's own client (Java), as a program; confluent-kafka reads",
+            (
+                *("acks", "batch.size", "buffer.memory", "client.id", "compression.gzip.level"),
+                *("compression.lz4.level", "compression.type", "compression.zstd.level", "connections.max.idle.ms"),
+                *("linger.ms", "max.in.flight.requests.per.connection", "max.request.size", "metadata.max.age.ms"),
+                *("receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms"),
+                *("retries", "retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes"),
+                *("socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms"),
+            ),
+            versions=("4.3.1", "3.9.1", "2.8.2"),
+            reader="confluent-kafka",
+        ),
+        Client(
+            "franz-go",
+            "kafka",
+            "franz-go (Go), as a program; confluent-kafka reads",
+            ("ProducerBatchMaxBytes", "ProducerLinger"),
+            versions=("1.22.3",),
+            reader="confluent-kafka",
+        ),
+        Client(
             "pulsar-client",
             "pulsar",
             "Pulsar's C++ client, as Python's pulsar-client has it",
@@ -112,7 +146,8 @@ def speaking(protocol: Protocol) -> tuple[Client, ...]:
 
 def libraries(protocol: Protocol) -> str:
     """The libraries of a protocol's clients, in words."""
-    return " or ".join(client.library for client in speaking(protocol))
+    *others, last = [client.library for client in speaking(protocol)]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def choices() -> str:
@@ -131,6 +166,26 @@ def refused(library: Library, properties: Mapping[str, str]) -> PydanticCustomEr
     return None
 
 
+def reader_of(library: Library) -> Library:
+    """The library that reads what this one has sent."""
+    return CLIENTS[library].reader or library
+
+
+def refused_version(library: Library, version: str | None) -> PydanticCustomError | None:
+    """The refusal of a version that cannot be had of a library; None if it can, or none is asked for."""
+    versions = CLIENTS[library].versions
+    if version is None or version in versions:
+        return None
+    return refusal("client.version", short(version), *version_rule(CLIENTS[library]))
+
+
+def version_rule(client: Client) -> tuple[str, str]:
+    """Which versions a client has, and what to do, in words."""
+    if not client.versions:
+        return f"{client.library} has the version that is installed", "take client.version out"
+    return f"{client.library} has the versions {', '.join(client.versions)}", "name one of them"
+
+
 def _advice(name: str, allowed: Sequence[str]) -> str:
     if name.startswith(SECURITY):
         return AUTHENTICATION
@@ -144,11 +199,12 @@ def products(client: Client) -> str:
 
 def table() -> Iterator[str]:
     """The lines of the table of clients in docs/experiment.md."""
-    yield "| `client.library` | speaks to | what it is | settings that may be given |"
-    yield "| --- | --- | --- | --- |"
+    yield "| `client.library` | speaks to | what it is | `client.version` | settings that may be given |"
+    yield "| --- | --- | --- | --- | --- |"
     for client in CLIENTS.values():
         settings = ", ".join(f"`{name}`" for name in sorted(client.allowed))
-        yield f"| `{client.library}` | {products(client)} | {client.words} | {settings} |"
+        versions = ", ".join(client.versions) or "–"
+        yield f"| `{client.library}` | {products(client)} | {client.words} | {versions} | {settings} |"
 
 
 if __name__ == "__main__":

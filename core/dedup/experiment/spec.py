@@ -20,7 +20,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, speaking
+from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, refused_version, speaking
 from dedup.experiment.deployments import STRIMZI, Deploy, Existing
 from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
 from dedup.experiment.variants import Expectation as Expectation
@@ -31,7 +31,7 @@ from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
-from dedup.parts import PATTERNS, TOKEN, Name, Part, check_one_of
+from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
 
@@ -42,11 +42,11 @@ MAX_RUNS: Final = 10_000
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verification": VERIFIED} | dict.fromkeys(
     (
-        *("deploy", "messagesPerSecond", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
     )
 )
-"""Keys of the spec, its systems, workload and faults that are newer than the digest: it leaves out their defaults."""
+"""Keys of the spec and its parts that are newer than the digest: it leaves out their defaults."""
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that set where and when the experiment runs, and not what it does."""
 _CHANGES: Final = "the command line's changes"
@@ -56,6 +56,7 @@ class Client(Part):
     """Which client library sends and reads, and the settings to give it, under its own names."""
 
     library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
+    version: Version | None = Field(None, description="of a library that has several; its newest if left out")
     properties: Annotated[
         dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
     ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
@@ -89,7 +90,7 @@ class System(Part):
                 "client.library",
                 self.library,
                 f"it does not speak to {self.kind}",
-                f"write {libraries(self.protocol)} or take the key out",
+                f"write {libraries(self.protocol)}, or take the key out",
             )
         self._check_existing()
         if self.chart not in (self.kind, *self.product.charts):
@@ -126,7 +127,8 @@ class System(Part):
 
     @model_validator(mode="after")
     def _settings_are_allowed(self) -> Self:
-        if (wrong := refused(self.library, self.client.properties)) is not None:
+        wrong = refused_version(self.library, self.client.version) or refused(self.library, self.client.properties)
+        if wrong is not None:
             raise wrong
         return self
 
@@ -156,6 +158,11 @@ class System(Part):
     def library(self) -> Library:
         """The client library that the experiment names, or else its protocol's default."""
         return self.client.library or speaking(self.protocol)[0].library
+
+    @property
+    def client_version(self) -> str:
+        """The version of the library that the experiment names, or its default; empty: the one that is installed."""
+        return self.client.version or next(iter(CLIENTS[self.library].versions), "")
 
 
 class Workload(Part):
@@ -402,7 +409,8 @@ class Experiment(Part):
         document = self.spec.model_dump(mode="json", by_alias=True)
         for key in _ELSEWHERE:
             del document[key]
-        for part in (document, document["workload"], *document["systems"], *document["faults"]):
+        clients = [system["client"] for system in document["systems"]]
+        for part in (document, document["workload"], *document["systems"], *clients, *document["faults"]):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
                     del part[key]

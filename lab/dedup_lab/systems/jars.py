@@ -60,7 +60,7 @@ class Jar:
 
 def locked_versions(system: str, locks: Path = LOCKS) -> list[str]:
     """The versions of `system` ("kafka", "pulsar") that have a lock, in order."""
-    return sorted(path.stem.removeprefix(f"{system}-") for path in locks.glob(f"{system}-*.txt"))
+    return sorted(path.stem.removeprefix(f"{system}-") for path in locks.glob(f"{system}-[0-9]*.txt"))
 
 
 def read_lock(system: str, version: str, locks: Path = LOCKS) -> list[Jar]:

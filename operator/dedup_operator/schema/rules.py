@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking
+from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking, version_rule
 from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
 from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
@@ -109,7 +109,7 @@ def _library(product: Product) -> Rule:
     named = " || ".join(f"self.client.library == '{each.library}'" for each in speaking(product.protocol))
     return Rule(
         f"!has(self.{product.key}) || !has(self.client.library) || {named}",
-        f"it does not speak to {product.key}; write {libraries(product.protocol)} or take the key out",
+        f"it does not speak to {product.key}; write {libraries(product.protocol)}, or take the key out",
         field="client.library",
     )
 
@@ -138,18 +138,31 @@ def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
     )
 
 
-def _settings(client: Client) -> Rule:
-    """The client's own settings are on its list, where it is the client: by name, or as its protocol's default."""
+def _is_not(client: Client) -> str:
+    """CEL that holds of a system whose client this is not: neither by name, nor as its protocol's default."""
     default, *others = speaking(client.protocol)
     by_default = " && ".join(f"!has(self.{each.key})" for each in PRODUCTS.values() if each.protocol == client.protocol)
     other = f"self.client.library != '{client.library}'"
     if client != default:
-        is_not = f"!has(self.client.library) || {other}"
-    else:
-        is_not = f"(has(self.client.library) ? {other} : {by_default})" if others else by_default
+        return f"!has(self.client.library) || {other}"
+    return f"(has(self.client.library) ? {other} : {by_default})" if others else by_default
+
+
+def _version(client: Client) -> Rule:
+    """The client's version is one that it has, where it is the client."""
+    known = ", ".join(f"'{version}'" for version in client.versions)
+    return Rule(
+        f"{_is_not(client)} || !has(self.client.version) || self.client.version in [{known}]",
+        "; ".join(version_rule(client)),
+        field="client.version",
+    )
+
+
+def _settings(client: Client) -> Rule:
+    """The client's own settings are on its list, where it is the client."""
     known = ", ".join(f"'{name}'" for name in client.allowed)
     return Rule(
-        f"{is_not} || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
+        f"{_is_not(client)} || !has(self.client.properties) || self.client.properties.all(name, name in [{known}])",
         f"{RULE}; {ADVICE}",
         field="client.properties",
     )
@@ -219,6 +232,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "Strimzi runs Kafka and nothing else; write kafka, or take deploy out",
             field="deploy",
         ),
+        *map(_version, CLIENTS.values()),
         *map(_settings, CLIENTS.values()),
     ),
     Deploy: (_one_of("a deployment", "existing", "chart"),),

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from dedup import __version__
 from dedup.errors import PlatformError
+from dedup.experiment.clients import reader_of
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
@@ -33,7 +34,7 @@ from dedup_runners.attempt.companions import Companion, Companions
 from dedup_runners.attempt.faults import ArmedFaults, Rendering
 from dedup_runners.attempt.looks import Looks
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig, Trigger
+from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program, RunnerConfig, Trigger
 from dedup_runners.recording.journals import save_report
 from dedup_runners.waiting import until
 
@@ -55,7 +56,7 @@ NO_HOOKS: Final = Hooks()
 class Situation(NamedTuple):
     """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there.
 
-    `java`: the version of the lab's Java, if there is one.
+    `java`: the version of the lab's Java, if there is one. `program`: the client, if it is a program.
     """
 
     experiment: Experiment
@@ -73,6 +74,7 @@ class Situation(NamedTuple):
     hooks: Hooks = NO_HOOKS
     watchdog: Path | None = None
     java: str = ""
+    program: Program | None = None
 
 
 class Course:
@@ -196,6 +198,7 @@ class Course:
             triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,
+            program=self._.program,
         )
 
     def _consumer_config(self) -> ConsumerConfig:
@@ -205,7 +208,7 @@ class Course:
             folder=self._.folder,
             endpoints=self._.endpoints,
             topic=self._topic,
-            library=self._.system.library,
+            library=reader_of(self._.system.library),
             properties={},
             streams=spec.workload.partitions,
             timeout_s=spec.timeouts.run_s * 0.9,

@@ -24,15 +24,18 @@ from dedup.experiment.clients import Library
 from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
-from dedup_runners.configs import ConsumerConfig, ProducerConfig
+from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
 
 MODULES: Final[Mapping[Library, str]] = {
     "confluent-kafka": "dedup_runners.clients.confluent_kafka",
+    "franz-go": "dedup_runners.clients.programs",
+    "kafka-java": "dedup_runners.clients.programs",
     "pulsar-client": "dedup_runners.clients.pulsar",
 }
 """The module of each client: its classes `Producer` and `Consumer` and its function `check`, as described below.
 
-A module is imported when its client is asked for: no image needs the libraries of the others.
+A client that is a program has no `Consumer`: another client reads (dedup.experiment.clients). A module is imported when
+its client is asked for: no image needs the libraries of the others.
 """
 
 Int64s = npt.NDArray[np.int64]
@@ -110,6 +113,8 @@ class ProducerClient(Protocol):
 
     library_version: str
     effective_config: dict[str, str]
+    problem: str
+    """Why the client ended before its time, in words; empty as long as it has not."""
 
     def connect(self, timeout_s: float) -> None:
         """Return when the topic and its brokers are known; PlatformError after `timeout_s`."""
@@ -190,12 +195,20 @@ def make_consumer(config: ConsumerConfig, witnesses: Witnesses) -> ConsumerClien
     return _module(config.library).Consumer(config, witnesses)  # type: ignore[no-any-return]
 
 
-def check(library: Library, properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
+def check(
+    library: Library,
+    properties: dict[str, str],
+    deduplication: bool,
+    in_flight: int,
+    program: Program | None = None,
+) -> None:
     """Let the client library itself say whether it takes these settings, without any broker.
 
     Raises SpecificationError with the library's own message, verbatim: an unknown property, `acks: 1` with idempotence.
+    `program`: of a client that is one.
     """
-    _module(library).check(properties, deduplication, in_flight)
+    own = {} if program is None else {"program": program}
+    _module(library).check(properties, deduplication, in_flight, **own)
 
 
 def refuse(properties: dict[str, str], reserved: dict[str, str]) -> None:

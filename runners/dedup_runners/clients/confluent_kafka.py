@@ -151,6 +151,7 @@ class Producer:
         self._reported: list[Any] = []
         self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
         self._reported_as = reported_as(asked)
+        self.problem = ""
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._in_hand = 0, False, 0
         self._ended_in = np.zeros(config.streams, np.int64)

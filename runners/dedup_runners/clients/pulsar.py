@@ -174,6 +174,7 @@ class Producer:
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._drained_s = 0, False, 0.0
+        self.problem = ""
         self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
 

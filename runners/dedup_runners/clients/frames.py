@@ -1,0 +1,177 @@
+"""The protocol between the tester and a client that is a program: what goes in, and the frames that come out.
+
+In, on standard input, lines of text: first one JSON document, what to do; then orders (`send N`, `count K`, `stop`,
+`finish`). The end of standard input means that the tester is gone: the program ends at once. Out, on standard output,
+frames: a letter, a length of four bytes, and so many bytes. All numbers are big-endian. docs/write-a-client.md is this
+protocol for those who write a client.
+"""
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dedup.payloads import MAX_VALUE, VALUE_BITS
+from dedup.wire.clients import Noticed
+from dedup_runners.clients import Int32s, Outcome, Outcomes
+from dedup_runners.configs import ProducerConfig
+
+T = TypeVar("T", bound=BaseModel)
+PROTOCOL: Final = 1
+MAX_BYTES: Final = 1 << 24
+"""No frame is longer."""
+COUNT_BYTES: Final = 8
+ROW: Final = np.dtype(
+    [
+        *(("message", ">u8"), ("outcome", "u1"), ("partition", ">i4")),
+        *(("ledger", ">i8"), ("entry", ">i8"), ("batch", ">i4")),
+    ]
+)
+"""One outcome: 33 bytes. `message` is its payload: 16 bits of stream, 48 of value."""
+
+
+class Kind(Enum):
+    """What a frame says, by its letter."""
+
+    READY = b"R"
+    OUTCOMES = b"O"
+    SENT = b"S"
+    COUNTED = b"C"
+    WITNESS = b"W"
+    LOG = b"L"
+    FINISHED = b"F"
+
+
+class Frame(NamedTuple):
+    """One frame as it came."""
+
+    kind: Kind
+    body: bytes
+
+
+class Garbled(Exception):
+    """A program said something that is not in the protocol; the words say what."""
+
+
+class Ready(BaseModel):
+    """The client knows the topic and its brokers: its library's version, and all settings that it was given."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: str
+    settings: dict[str, str] = {}
+
+
+class Witnessed(BaseModel):
+    """What the library noticed of a disturbance; times are nanoseconds since 1970.
+
+    `broker`: the id of the broker that it is about, if the library says it. `since_unix_ns`: when the program looked
+    before, if it sees only that something happened between two looks.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    kind: Noticed
+    detail: str
+    unix_ns: int
+    broker: str | None = None
+    since_unix_ns: int | None = None
+
+
+def document(config: ProducerConfig) -> dict[str, Any]:
+    """What a program is told first."""
+    return asked(config.properties, config.deduplication, config.in_flight) | {
+        "bootstrap": config.endpoints.client_bootstrap,
+        "topic": config.topic,
+        "streams": config.streams,
+        "messages": config.messages,
+        "client_name": config.producer_name,
+        "delivery_timeout_ms": round(config.delivery_timeout_s * 1000),
+    }
+
+
+def asked(properties: dict[str, str], deduplication: bool, in_flight: int, *, check: bool = False) -> dict[str, Any]:
+    """The part of the document that the library itself can refuse."""
+    return {
+        "protocol": PROTOCOL,
+        "check": check,
+        "deduplication": deduplication,
+        "in_flight": in_flight,
+        "properties": properties,
+    }
+
+
+def line(of: dict[str, Any]) -> bytes:
+    """A document as the first line of a program's standard input."""
+    return json.dumps(of).encode() + b"\n"
+
+
+def frames(stream: BinaryIO) -> Iterator[Frame]:
+    """The frames up to the end of the stream; Garbled for anything else."""
+    while head := stream.read(5):
+        if len(head) < 5:
+            raise Garbled("it ended within a frame")
+        try:
+            kind = Kind(head[:1])
+        except ValueError:
+            raise Garbled(f"a frame of kind {head[:1]!r}") from None
+        size = int.from_bytes(head[1:], "big")
+        if size > MAX_BYTES:
+            raise Garbled(f"a frame {kind.name} of {size:,} bytes, and none has more than {MAX_BYTES:,}")
+        body = stream.read(size)
+        if len(body) < size:
+            raise Garbled("it ended within a frame")
+        yield Frame(kind, body)
+
+
+def number(frame: Frame) -> int:
+    """The number that a frame begins with."""
+    if len(frame.body) < COUNT_BYTES:
+        raise Garbled(f"a frame {frame.kind.name} of {len(frame.body)} bytes, without its number")
+    return int.from_bytes(frame.body[:COUNT_BYTES], "big")
+
+
+def outcomes(frame: Frame, streams: int) -> Outcomes:
+    """The rows of a frame OUTCOMES, after its number."""
+    size = len(frame.body) - COUNT_BYTES
+    if size % ROW.itemsize:
+        raise Garbled(f"{size} bytes of outcomes, and each has {ROW.itemsize}")
+    rows: npt.NDArray[Any] = np.frombuffer(frame.body, ROW, offset=COUNT_BYTES)
+    message = rows["message"].astype(np.uint64)
+    stream: Int32s = (message >> np.uint64(VALUE_BITS)).astype(np.int32)
+    value = (message & np.uint64(MAX_VALUE)).astype(np.int64)
+    if len(rows) and (stream.max() >= streams or value.min() < 1 or rows["outcome"].max() > max(Outcome)):
+        raise Garbled("an outcome of a message that is none, or an outcome that is none")
+    native = {name: rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in ROW.names or ()}
+    return Outcomes(
+        stream,
+        value,
+        native["outcome"].astype(np.int8),
+        native["partition"],
+        native["ledger"],
+        native["entry"],
+        native["batch"],
+    )
+
+
+def ready(frame: Frame) -> Ready:
+    """A frame READY."""
+    return _parsed(frame, Ready)
+
+
+def witnessed(frame: Frame) -> Witnessed:
+    """A frame WITNESS."""
+    return _parsed(frame, Witnessed)
+
+
+def _parsed(frame: Frame, kind: type[T]) -> T:
+    try:
+        return kind.model_validate_json(frame.body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "its document"
+        raise Garbled(f"a frame {frame.kind.name} in which {where} is wrong: {first['msg']}") from None

@@ -1,0 +1,365 @@
+"""A client that is a program, in whatever language: this side starts it, orders, and takes down what it says.
+
+The program makes the messages itself, for they are numbers. It may send up to the message that the last order names,
+and every order is given when the rows of `sent` are on the disk. Each outcome that it reports is recorded here; it
+never waits for that, except that no order comes before the rows of the last one were taken. What is in flight is asked
+of the program when a fault strikes, and counted low: how many it had sent, less all outcomes that have come by now.
+
+A program that ends before its time, or says what is not in the protocol (frames.py), is the run's error. Nothing of
+its history is lost: what it reported is recorded, and every message that it may have sent without a report is unknown.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from dedup.errors import PlatformError, SpecificationError, one_line
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Witnesses, masked, under_way
+from dedup_runners.clients import frames as wire
+from dedup_runners.clients.frames import Frame, Garbled, Kind
+from dedup_runners.configs import ProducerConfig, Program
+
+COUNT_S: Final = 5.0
+"""How long a program may take to say how many it has sent."""
+GRACE_S: Final = 60.0
+STOP_S: Final = 30.0
+LEAVE_S: Final = 10.0
+CHECK_S: Final = 60.0
+REFUSED: Final = 2
+"""The exit code of a program that does not take its settings."""
+DEAF_TO_INTERRUPTS: Final = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "client")
+"""A Ctrl-C at the terminal reaches every process there: we stop sending, and the program has to finish with us."""
+
+
+def check(properties: dict[str, str], deduplication: bool, in_flight: int, program: Program) -> None:
+    """Ask the program whether its library takes these settings; SpecificationError with its own words if not."""
+    document = wire.asked(properties, deduplication, in_flight, check=True)
+    try:
+        done = subprocess.run(
+            program.argv,
+            input=wire.line(document),
+            capture_output=True,
+            timeout=CHECK_S,
+            check=False,
+            env=_environment(program),
+        )
+        said, code = _last_line(done.stderr.decode(errors="replace")), done.returncode
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said, code = str(error), None
+    if code == REFUSED:
+        raise SpecificationError(
+            where="client.properties",
+            got=f"a refusal by the client: {said}",
+            rule="the client library checks its own settings",
+            todo="correct the properties",
+        )
+    if code != 0:
+        raise _failed(program, f"{f'exit code {code}: ' if code is not None else ''}{said}")
+
+
+class Producer:
+    """One program that sends. Stream s goes to partition s."""
+
+    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> None:
+        if config.program is None:
+            raise SpecificationError(
+                where="client.library",
+                got=config.library,
+                rule="it is a program, and nobody said how to start it",
+                todo="run the experiment with `dedup run`",
+            )
+        self.library_version, self.problem = config.library, ""
+        self.effective_config: dict[str, str] = {}
+        self._library, self._streams, self._patience_s = config.library, config.streams, config.delivery_timeout_s
+        self._record, self._witnesses, self._program = record, witnesses, config.program
+        self._changed = threading.Condition()
+        self._come: list[Outcomes] = []
+        self._ready = self._finished = self._over = self._stopped = False
+        self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
+        self._answers = 0
+        self._ended_in = np.zeros(config.streams, np.int64)
+        self._under_way = UnderWay(config.streams)
+        self._last_words: deque[str] = deque(maxlen=1)
+        try:
+            self._process = _started(config.program)
+        except OSError as error:
+            raise _failed(config.program, str(error)) from None
+        self._order(wire.line(wire.document(config)))
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._overhear)]
+        for thread in self._threads:
+            thread.start()
+
+    def connect(self, timeout_s: float) -> None:
+        self._await(lambda: self._ready, timeout_s)
+        if not self._ready:
+            self.problem = self.problem or self._blamed(f"not ready within {timeout_s:g} s")
+            self._end()
+            raise _failed(self._program, self.problem)
+
+    def send(self, chunk: Chunk) -> int:
+        self._drain()
+        count = len(chunk.payloads)
+        if not count or self._stopped or self._over:
+            return 0
+        before, answers = self._asked, self._answers
+        self._asked += count
+        self._order(b"send %d\n" % self._asked)
+        while not self._await(lambda: self._answers > answers, STOP_S):
+            if self._over:
+                return count  # how many of them it has sent is not known
+            if self._stopped:
+                self._give_up(f"it went on sending {STOP_S:g} s after it was told to stop")
+        self._asked = self._answered
+        return self._asked - before
+
+    def finish(self) -> None:
+        self._order(b"finish\n")
+        if not self._await(lambda: self._finished, self._patience_s + GRACE_S) and not self._over:
+            self._give_up("outcomes of messages did not come in time")
+        self._end()
+        self._drain()
+        self._resolve()
+
+    def progress(self) -> Progress:
+        with self._changed:
+            sent = self._asked if self._over else max(self._sent, self._acked)
+            return Progress(sent, self._acked)
+
+    def in_flight(self, partition: int | None) -> int:
+        with self._changed:
+            self._counts += 1
+            asked = self._counts
+        self._order(b"count %d\n" % asked)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._over or self._counted >= asked, COUNT_S) or self._over:
+                return 0  # not known: nothing is claimed
+            return under_way(self._sent, self._ended_in, partition)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._order(b"stop\n")
+
+    def close(self) -> None:
+        self._end()
+
+    def _order(self, text: bytes) -> None:
+        """Write one line, which is short enough to be written whole; a program that is gone is noticed elsewhere."""
+        assert self._process.stdin is not None
+        try:
+            os.write(self._process.stdin.fileno(), text)
+        except (OSError, ValueError):
+            pass
+
+    def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Record what comes until the condition holds, the program is gone or the time is over; whether it holds."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._come or self._over or condition(), max(0.0, deadline - time.monotonic())
+                )
+                holds, over = condition(), self._over
+            self._drain()
+            if holds or over or time.monotonic() >= deadline:
+                return holds
+
+    def _drain(self) -> None:
+        with self._changed:
+            come, self._come = self._come, []
+        if come:
+            outcomes = Outcomes(*map(np.concatenate, zip(*come, strict=True)))
+            self._under_way.end(outcomes)
+            self._record(outcomes)
+
+    def _resolve(self) -> None:
+        """What became of messages that the program may have sent, and said nothing of, is unknown."""
+        streams, values = self._under_way.left(self._asked)
+        if not len(values):
+            return
+        self.problem = self.problem or self._blamed(f"it finished without an outcome of {len(values):,} messages")
+        count = len(values)
+        nowhere, unknown = np.full(count, -1, np.int64), np.full(count, Outcome.UNKNOWN, np.int8)
+        zeros = np.zeros(count, np.int64)
+        self._record(Outcomes(streams, values, unknown, streams, zeros, nowhere, zeros.astype(np.int32)))
+        with self._changed:
+            self._acked += count
+
+    def _give_up(self, why: str) -> None:
+        self.problem = self.problem or self._blamed(why)
+        self._process.kill()
+        self._await(lambda: False, LEAVE_S)
+
+    def _end(self) -> None:
+        """See the program out; it is gone when this returns."""
+        assert self._process.stdin is not None
+        if self._process.stdin.closed:
+            return
+        if not self._finished:
+            self._process.stdin.close()
+        try:
+            code = self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._process.stdin.close()
+        for thread, heard in zip(self._threads, (self._process.stdout, self._process.stderr), strict=True):
+            thread.join(LEAVE_S)
+            assert heard is not None
+            if not thread.is_alive():  # else somebody holds the other end, whom the program has started
+                heard.close()
+        if self._finished and code:
+            self.problem = self.problem or self._blamed(f"exit code {code} after it had finished")
+
+    def _blamed(self, why: str) -> str:
+        said = f"; its last words: {self._last_words[0]}" if self._last_words else ""
+        return one_line(f"the client {self._library}: {why}{said}")
+
+    def _read(self) -> None:
+        """Take in what the program says, until its standard output ends."""
+        assert self._process.stdout is not None
+        why = ""
+        try:
+            for frame in wire.frames(self._process.stdout):  # type: ignore[arg-type]
+                self._take(frame)
+        except Garbled as error:
+            why = f"it does not keep to the protocol: {error}"
+            self._process.kill()
+        with self._changed:
+            early = not self._finished
+        if early and not why:
+            code = self._process.wait()
+            self._threads[1].join(LEAVE_S)  # its last words
+            why = f"exit code {code} before it had finished"
+        with self._changed:
+            if why:
+                self.problem = self.problem or self._blamed(why)
+            self._over = True
+            self._changed.notify_all()
+
+    def _take(self, frame: Frame) -> None:
+        match frame.kind:
+            case Kind.OUTCOMES:
+                self._take_outcomes(frame)
+            case Kind.WITNESS:
+                said = wire.witnessed(frame)
+                since = {} if said.since_unix_ns is None else {"since_ns": _monotonic(said.since_unix_ns)}
+                self._witnesses.disturbed(said.kind, said.detail, _monotonic(said.unix_ns), broker=said.broker, **since)
+            case Kind.LOG:
+                self._witnesses.log(frame.body.decode(errors="replace"))
+            case _:
+                self._take_state(frame)
+
+    def _take_outcomes(self, frame: Frame) -> None:
+        outcomes = wire.outcomes(frame, self._streams)
+        ended = np.bincount(outcomes.streams, minlength=self._streams)
+        with self._changed:
+            self._sent = max(self._sent, wire.number(frame))
+            self._acked += len(outcomes.values)
+            if max(self._sent, self._acked) > self._asked:
+                raise Garbled(f"{self._sent:,} sent and {self._acked:,} outcomes, and {self._asked:,} were asked for")
+            self._ended_in += ended
+            if len(outcomes.values):
+                self._come.append(outcomes)
+                self._changed.notify_all()
+
+    def _take_state(self, frame: Frame) -> None:
+        with self._changed:
+            match frame.kind:
+                case Kind.READY:
+                    told = wire.ready(frame)
+                    self.library_version, self.effective_config = told.version, masked(dict(told.settings))
+                    self._ready = True
+                case Kind.SENT:
+                    if not self._sent <= wire.number(frame) <= self._asked:
+                        raise Garbled(f"{wire.number(frame):,} sent after {self._sent:,}, of {self._asked:,}")
+                    self._sent = self._answered = wire.number(frame)
+                    self._answers += 1
+                case Kind.COUNTED:
+                    self._counted = wire.number(frame)
+                case _:
+                    self._finished = True
+            self._changed.notify_all()
+
+    def _overhear(self) -> None:
+        """What it writes to standard error is for people."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if text := line.decode(errors="replace").rstrip():
+                self._last_words.append(text[:300])
+                self._witnesses.log(text)
+
+
+class UnderWay:
+    """Which messages of a run have no outcome yet: a window of flags, from the first such message on."""
+
+    def __init__(self, streams: int) -> None:
+        self._streams, self._first = streams, 0
+        self._ended = np.zeros(1 << 16, bool)
+
+    def end(self, outcomes: Outcomes) -> None:
+        """Take note that these have one now."""
+        index = (outcomes.values - 1) * self._streams + outcomes.streams - self._first
+        index = index[index >= 0]
+        if not len(index):
+            return
+        if (size := int(index.max()) + 1) > len(self._ended):
+            self._ended = np.concatenate([self._ended, np.zeros(max(size, len(self._ended)), bool)])
+        self._ended[index] = True
+        leading = self._leading()
+        if leading > len(self._ended) // 2:
+            self._ended[: len(self._ended) - leading] = self._ended[leading:].copy()
+            self._ended[len(self._ended) - leading :] = False
+            self._first += leading
+
+    def left(self, sent: int) -> tuple[Any, Any]:
+        """The streams and values of those of the first `sent` messages that have none."""
+        size = max(0, sent - self._first)
+        flags = np.zeros(size, bool)
+        known = self._ended[:size]
+        flags[: len(known)] = known
+        index = np.flatnonzero(~flags) + self._first
+        return (index % self._streams).astype(np.int32), index // self._streams + 1
+
+    def _leading(self) -> int:
+        first = int(np.argmin(self._ended))
+        return len(self._ended) if self._ended[first] else first
+
+
+def _started(program: Program) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [*DEAF_TO_INTERRUPTS, *program.argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pipesize=1 << 20,
+        env=_environment(program),
+    )
+
+
+def _environment(program: Program) -> Mapping[str, str]:
+    return {**os.environ, **program.environment}
+
+
+def _monotonic(unix_ns: int) -> int:
+    """A time of the wall clock on the monotonic one, as far as both agree at this moment."""
+    return time.monotonic_ns() - (time.time_ns() - unix_ns)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it left no word"
+
+
+def _failed(program: Program, got: str) -> PlatformError:
+    return PlatformError(
+        where=f"client program {program.argv[0]}",
+        got=got,
+        rule="a client is a program that keeps to the protocol of docs/write-a-client.md",
+        todo="read producer.log in the run's folder",
+    )

@@ -1,0 +1,86 @@
+"""A client program for tests, without any broker: every message is stored at once, at the next offset of its partition.
+
+`properties` say how it misbehaves. It uses only the standard library, and nothing of the tester.
+"""
+
+import json
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+DIED = 3
+
+
+def frame(kind: bytes, body: bytes) -> None:
+    sys.stdout.buffer.write(kind + struct.pack(">I", len(body)) + body)
+    sys.stdout.buffer.flush()
+
+
+def row(message: int, streams: int) -> bytes:
+    stream, value = message % streams, message // streams + 1
+    return struct.pack(">QBiqqi", stream << 48 | value, 0, stream, 0, value - 1, 0)
+
+
+class Client:
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.properties: dict[str, str] = asked["properties"]
+        self.streams, self.sent, self.told = asked["streams"], 0, 0
+        self.held, self.die = int(self.properties.get("hold", "0")), int(self.properties.get("die", "0"))
+
+    def obey(self, order: str, number: int) -> bool:
+        """Do what an order says; False after the last one."""
+        if order == "send" and self.sent < number:
+            if "look" in self.properties and not self.sent:
+                found = len([*Path(self.properties["look"], "sent").glob("*.parquet")])
+                frame(b"L", b"ranges on the disk before the first send: %d" % found)
+            self.send(number)
+            frame(b"S", struct.pack(">Q", self.sent))
+        elif order == "count":
+            self.tell(self.held)
+            frame(b"C", struct.pack(">Q", number))
+        elif order == "finish":
+            self.tell(0)
+            frame(b"F", b"")
+            return False
+        return True
+
+    def send(self, until: int) -> None:
+        self.sent = min(until, self.die or until)
+        self.tell(self.held)
+        if self.sent == self.die:
+            print("killed by a test", file=sys.stderr)
+            sys.stderr.flush()
+            sys.exit(DIED)
+
+    def tell(self, held: int) -> None:
+        until = max(self.told, self.sent - held)
+        rows = b"".join(row(message, self.streams) for message in range(self.told, until))
+        frame(b"O", struct.pack(">Q", self.sent) + rows)
+        self.told = until
+
+
+def main() -> int:
+    asked = json.loads(sys.stdin.readline())
+    properties = asked["properties"]
+    if asked["check"]:
+        print(properties.get("refuse", ""), file=sys.stderr)
+        return 2 if "refuse" in properties else int(properties.get("exit", "0"))
+    client = Client(asked)
+    frame(b"R", json.dumps({"version": "a client 1.0", "settings": {**properties, "a.password": "x"}}).encode())
+    if "say" in properties:
+        frame(b"W", properties["say"].encode())
+    if "frame" in properties:
+        sys.stdout.buffer.write(bytes.fromhex(properties["frame"]))
+        sys.stdout.buffer.flush()
+    for line in sys.stdin:
+        order, _, number = line.partition(" ")
+        if not client.obey(order.strip(), int(number or 0)):
+            return int(properties.get("exit", "0"))
+    Path(properties["left"]).write_text(str(time.time())) if "left" in properties else None
+    return 70
+
+
+if __name__ == "__main__":
+    sys.exit(main())
