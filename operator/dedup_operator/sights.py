@@ -60,6 +60,7 @@ class Told(Part):
     systems: list[SystemStatus] = Field(default_factory=list)
     faults: ToldFaults | None = Field(None, description="a report of an older version has none")
     uri: str = Field("", description="where all of it lies")
+    digest: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$", description="of the summary there")
 
     @property
     def message(self) -> str:
