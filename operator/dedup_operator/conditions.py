@@ -78,8 +78,9 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
         verdict=_verdict(situation),
         systems=told.systems if told else [],
         artifacts=situation.artifacts,
+        summary=told.sealed if told else None,
         history=before.history,
-        conditions=_written(_conditions(situation), before, situation.generation, now),
+        conditions=written(_conditions(situation), before.conditions, situation.generation, now),
     )
     if status.verdict is None:
         return status
@@ -106,7 +107,7 @@ def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
         update={
             "observed_generation": generation,
             "phase": Phase.STALLED,
-            "conditions": _with(before, _written(said, before, generation, now)),
+            "conditions": _with(before, written(said, before.conditions, generation, now)),
         }
     )
 
@@ -129,14 +130,14 @@ def noted(before: Status, generation: int, changed: bool, now: datetime) -> Stat
         update={
             "observed_generation": generation,
             "phase": Phase.FINISHED,
-            "conditions": _written(said.values(), before, generation, now),
+            "conditions": written(said.values(), before.conditions, generation, now),
         }
     )
 
 
-def _written(said: Iterable[Said], before: Status, generation: int, now: datetime) -> list[Condition]:
+def written(said: Iterable[Said], before: Sequence[Condition], generation: int, now: datetime) -> list[Condition]:
     """Conditions as they are written. One whose truth did not change keeps the time at which it began."""
-    since = {each.type: each for each in before.conditions}
+    since = {each.type: each for each in before}
     made = []
     for kind, truth, reason, message in said:
         old = since.get(kind)

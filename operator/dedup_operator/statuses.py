@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, create_model
 
 from dedup.errors import PlatformError
 from dedup.experiment.stages import State
+from dedup.judgement.abridgements import MOST_CHARACTERS
 from dedup.judgement.counts import COUNTS, Counts
 from dedup.parts import Name, Part
 
@@ -136,6 +137,13 @@ class Execution(Part):
     )
 
 
+class SealedSummary(Part):
+    """The summary of this execution, abridged to what a comparison reads (`dedup.judgement.abridgements`)."""
+
+    packed: Annotated[str, Field(max_length=MOST_CHARACTERS)] = Field(description="the JSON, gzipped, in base64")
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)] = Field(description="of the JSON")
+
+
 class Standing(Part):
     """Where the stage machine stands (`dedup.experiment.stages`): what the operator needs to go on after a crash."""
 
@@ -186,6 +194,9 @@ class Status(Part):
         default_factory=list, description="counts, by system and variant"
     )
     artifacts: Kept | None = Field(None, description="where the histories and what was concluded from them lie")
+    summary: SealedSummary | None = Field(
+        None, description="what a DedupComparison compares; none if it has too many runs, or an older report made it"
+    )
     history: Annotated[list[Execution], Field(max_length=MOST_EXECUTIONS)] = Field(
         default_factory=list, description="the last executions that are over, the newest first; a runToken erases none"
     )

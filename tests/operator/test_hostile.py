@@ -24,6 +24,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import MAX_RUNS, Experiment, parse
 from dedup.experiment.stages import State, schedule
+from dedup.judgement.abridgements import MOST_CHARACTERS
 from dedup_operator.clusters import Object, path_of
 from dedup_operator.conditions import Situation, noted, stalled, status_of
 from dedup_operator.objects.accounts import accounts, reporting
@@ -43,6 +44,7 @@ from dedup_operator.statuses import (
     Execution,
     Judgement,
     Kept,
+    SealedSummary,
     Status,
     Sums,
     SystemStatus,
@@ -362,6 +364,7 @@ def test_a_status_fits_into_128_kib_at_the_largest_experiment_and_the_most_talka
         systems=systems,
         uri=words,
         faults=faults,
+        sealed=SealedSummary(packed="x" * MOST_CHARACTERS, digest=f"sha256:{'0' * 64}"),
     )
     numbers = dict.fromkeys(("attempt", "restarts", "failed_in_a_row", "failures"), 2**53)
     state = State(digest="0" * 64, since_unix_s=2**53 - 0.5, last_failure=letter * 500, **numbers)
@@ -388,7 +391,7 @@ def test_people_get_no_right_to_write_a_status() -> None:
     """Who could would decide the verdict. It is the operator's alone."""
     text = (CHART / "templates" / "people.yaml").read_text()
     rules = [rule.split("verbs:")[1].splitlines()[0] for rule in text.split("resources:") if "/status]" in rule]
-    assert rules == [" [get, list, watch]"]
+    assert rules == [" [get, list, watch]"] * 2
 
 
 def test_the_right_to_add_privileged_containers_is_the_administrators_to_give() -> None:
