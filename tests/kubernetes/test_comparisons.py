@@ -261,7 +261,7 @@ def test_the_account_there_may_handle_experiments_and_nothing_else(plane: ApiSer
             ("GET", f"/api/v1/namespaces/{THERE}/configmaps/kube-root-ca.crt"),
             ("GET", RESOURCES.format("default", crd.PLURAL) + "/none"),
         ):
-            body = {"status": {}} if method == "PATCH" else None
+            body: Object | None = {"status": {}} if method == "PATCH" else None
             assert ask(client, method, path, body, headers=MERGE)[0] == 403, path
 
 
