@@ -49,6 +49,7 @@ def test_each_cluster_gets_one_ordinary_experiment_and_the_table_is_kept() -> No
         world.clusters, "Finished"
     )
     assert f"| effective runs | {RUNS} of {RUNS} |" in home(world)["comparison.md"]
+    assert "what is compared: cluster: here (here); cloud (cloud); edge (edge)" in home(world)["comparison.md"]
     assert '"schema_version": 1' in home(world)["comparison.json"]
     truths = {each["type"]: each["status"] for each in world.status["conditions"]}
     assert truths == {
@@ -340,6 +341,17 @@ def test_a_deletion_gives_up_on_a_cluster_that_is_away_and_says_so() -> None:
     assert [each.split(":")[0] for each in world.left()] == ["edge"]
     (event,) = world.hub.list("Event", NAMESPACE, "")
     assert event["message"] == "its experiments may still be in: edge; delete them there"
+
+
+def test_a_deletion_does_not_look_at_what_others_put_in_the_way_of_a_table() -> None:
+    world = under_way()
+    made = {"kind": "ConfigMap", "metadata": {"name": "c-comparison", "namespace": NAMESPACE}, "data": {}}
+    world.hub.create(made)
+    world.look()
+    assert "one that does not belong to this comparison" in world.condition("Stalled")[2]
+    world.delete()
+    world.leave()
+    assert list(world.left()) == ["here: ConfigMap c-comparison"]
 
 
 def test_its_twin_waits_for_one_that_comes_back() -> None:

@@ -79,10 +79,6 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [dedup.dev]
   resources: [dedupcomparisons/status]
   verbs: [update]
-# Owner references from what it makes to the comparison, where an admission plugin asks for this.
-- apiGroups: [dedup.dev]
-  resources: [dedupcomparisons/finalizers]
-  verbs: [update]
 # A comparison's experiment in its own cluster. It goes with the comparison, by its owner.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments]

@@ -87,7 +87,7 @@ class Comparer:
 
     def _step(self, live: Object, before: ComparisonStatus, asked: Asked) -> float | None:
         meta = live["metadata"]
-        kept = self._kept(meta)
+        kept = {} if meta.get("deletionTimestamp") else self._kept(meta)
         seen = Seen(
             asked=asked,
             uid=str(meta["uid"]),
@@ -155,7 +155,7 @@ class Comparer:
         except NotHolder:
             raise
         except ClusterError as error:
-            if compared.kube_config is None:
+            if compared.kube_config is None and not isinstance(error, Refused):
                 raise
             return _said(error)
 

@@ -204,7 +204,7 @@ def _past(past: Execution | None) -> str:
 def _without(status: Status) -> str:
     if status.state is not None and status.state.last_failure:
         return f"what failed last: {status.state.last_failure}"
-    return "its operator may be older than this one"
+    return "its operator may be older than this one, or there was too much to tell"
 
 
 def _at(status: ClusterStatus, step: Step, message: str = "") -> ClusterStatus:
@@ -243,4 +243,4 @@ def _lacks(status: ClusterStatus) -> str:
 
 def _result(seen: Seen, status: ClusterStatus, kept: Sealed) -> Result:
     experiment = seen.asked.experiment(seen.uid, status.name)
-    return Result(status.name, experiment, opened(kept, f"cluster {status.name}"))
+    return Result(status.name, experiment, opened(kept, f"cluster {status.name}"), cluster=status.name)
