@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from dedup.errors import DedupError, PlatformError, SpecificationError
+from dedup.errors import DedupError, PlatformError, SpecificationError, one_line
 from dedup.experiment.comparisons import Compared, parse
 from dedup.experiment.comparisons import Comparison as Asked
 from dedup.judgement.abridgements import Sealed
@@ -31,7 +31,7 @@ FINALIZER: Final = "dedup.dev/remote-experiments"
 KEY: Final = "kubeconfig"
 AT_ONCE_S: Final = 0.0
 LOOK_AGAIN_S: Final = 20.0
-MAX_ANSWER: Final = 300
+MAX_ANSWER: Final = 380
 Key = tuple[str, str]
 log = logging.getLogger("dedup_operator")
 
@@ -244,7 +244,7 @@ def _with(status: ClusterStatus, wrong: Answer | None) -> ClusterStatus:
 
 
 def _said(error: ClusterError) -> Answer:
-    words = str(error)[:MAX_ANSWER]
+    words = one_line(str(error))[:MAX_ANSWER]
     return Answer(refused=words) if isinstance(error, Refused) else Answer(silent=words)
 
 
