@@ -72,7 +72,9 @@ bench: setup ## Every benchmark: ratios against the brokers' own tools, measured
 crd: setup ## Write crds/ again, from the models of the experiment
 	$(PYTHON) -m dedup_operator.schema.crd >.crd.yaml
 	mv .crd.yaml crds/dedupexperiment.yaml
-	cp crds/dedupexperiment.yaml charts/dedup-operator/crds/
+	$(PYTHON) -m dedup_operator.schema.comparison_crd >.crd.yaml
+	mv .crd.yaml crds/dedupcomparison.yaml
+	cp crds/*.yaml charts/dedup-operator/crds/
 
 tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
 	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md

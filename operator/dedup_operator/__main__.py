@@ -23,6 +23,8 @@ import kubernetes
 from dedup.errors import EXIT_ERROR, DedupError
 from dedup_operator import logs
 from dedup_operator.clusters import LiveCluster
+from dedup_operator.comparisons.controllers import Comparer
+from dedup_operator.comparisons.remotes import connected
 from dedup_operator.fences import FencedCluster, FencedReleases
 from dedup_operator.leases import Alone, Holding, Lease
 from dedup_operator.objects import settings as settings_files
@@ -86,6 +88,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help=f"experiments looked at at a time; else as many as may run, and {SPARE}",
     )
+    parser.add_argument(
+        "--comparisons", action="store_true", help="carry out DedupComparisons too: they reach other clusters"
+    )
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help="of /healthz, /readyz and /metrics")
     asked = parser.parse_args(words)
     if not asked.namespace and not asked.all_namespaces:
@@ -115,7 +120,8 @@ def main() -> int:
     fenced = FencedCluster(cluster, lease.held)
     reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace)
     workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
-    serve(reconciler, lease, workers=workers, namespaces=asked.namespace, port=asked.port)
+    comparer = Comparer(fenced, connected, cluster.now, lease.held) if asked.comparisons else None
+    serve(reconciler, lease, workers=workers, namespaces=asked.namespace, port=asked.port, comparer=comparer)
     return 0
 
 

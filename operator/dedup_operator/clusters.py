@@ -43,6 +43,7 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "DedupExperiment": ("/apis/dedup.dev/v1alpha1", "dedupexperiments"),
+    "DedupComparison": ("/apis/dedup.dev/v1alpha1", "dedupcomparisons"),
 }
 
 
@@ -185,9 +186,12 @@ class LiveCluster:
         try:
             response = self._client.call_api(*request, _request_timeout=self._timeout_s)
             self.now.heard(response.getheader("Date"))
-            return int(response.status), (response.read() or b"").decode(errors="replace")
+            return int(response.status), self._body(response).decode(errors="replace")
         except (HTTPError, ApiException, OSError) as error:
             raise Unreachable(f"{method} {path}: {error}") from None
+
+    def _body(self, response: Any) -> bytes:
+        return response.read() or b""
 
 
 def _object(status: int, said: str) -> Object:

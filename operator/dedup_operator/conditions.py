@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 from dedup.errors import one_line
 from dedup.experiment.stages import RUN_STAGES, Stage, State, Task, current, finished
+from dedup_operator import pasts
 from dedup_operator.sights import Told
 from dedup_operator.statuses import Condition, Judgement, Kept, Phase, Standing, Status
 from dedup_operator.stories import runs_over
@@ -44,6 +45,8 @@ class Situation(NamedTuple):
 
     generation: int
     token: str | None
+    execution: str
+    """What it is called (`names.execution_of`)."""
     tasks: tuple[Task, ...] = ()
     state: State | None = None
     told: Told | None = None
@@ -63,10 +66,11 @@ class Situation(NamedTuple):
 def status_of(situation: Situation, before: Status, now: datetime) -> Status:
     """The whole status of an execution."""
     state, told = situation.state, situation.told
-    return Status(
+    status = Status(
         observed_generation=situation.generation,
         observed_run_token=situation.token,
         requested_at=situation.requested_at,
+        started_at=_started_at(state, before, now),
         parked=situation.parked or None,
         phase=_phase(situation),
         progress=_progress(situation.tasks, state) if state else None,
@@ -74,8 +78,20 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
         verdict=_verdict(situation),
         systems=told.systems if told else [],
         artifacts=situation.artifacts,
-        conditions=_written(_conditions(situation), before, situation.generation, now),
+        summary=told.sealed if told else None,
+        history=before.history,
+        conditions=written(_conditions(situation), before.conditions, situation.generation, now),
     )
+    if status.verdict is None:
+        return status
+    return pasts.noted(status, situation.execution, written_time(now), told.digest if told else None)
+
+
+def _started_at(state: State | None, before: Status, now: datetime) -> str | None:
+    """When its first state was written."""
+    if state is None or before.state is not None:
+        return before.started_at
+    return written_time(now)
 
 
 def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
@@ -91,7 +107,7 @@ def stalled(before: Status, generation: int, why: str, now: datetime) -> Status:
         update={
             "observed_generation": generation,
             "phase": Phase.STALLED,
-            "conditions": _with(before, _written(said, before, generation, now)),
+            "conditions": _with(before, written(said, before.conditions, generation, now)),
         }
     )
 
@@ -114,18 +130,18 @@ def noted(before: Status, generation: int, changed: bool, now: datetime) -> Stat
         update={
             "observed_generation": generation,
             "phase": Phase.FINISHED,
-            "conditions": _written(said.values(), before, generation, now),
+            "conditions": written(said.values(), before.conditions, generation, now),
         }
     )
 
 
-def _written(said: Iterable[Said], before: Status, generation: int, now: datetime) -> list[Condition]:
+def written(said: Iterable[Said], before: Sequence[Condition], generation: int, now: datetime) -> list[Condition]:
     """Conditions as they are written. One whose truth did not change keeps the time at which it began."""
-    since = {each.type: each for each in before.conditions}
+    since = {each.type: each for each in before}
     made = []
     for kind, truth, reason, message in said:
         old = since.get(kind)
-        began = old.last_transition_time if old and old.status == truth else now.astimezone(UTC).strftime(TIME)
+        began = old.last_transition_time if old and old.status == truth else written_time(now)
         made.append(
             Condition(
                 type=kind,
@@ -146,6 +162,11 @@ def _with(before: Status, news: list[Condition]) -> list[Condition]:
 
 
 TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def written_time(now: datetime) -> str:
+    """A time as Kubernetes writes it."""
+    return now.astimezone(UTC).strftime(TIME)
 
 
 def _over(situation: Situation) -> bool:

@@ -42,7 +42,7 @@ from dedup_operator.clusters import (
     UnknownKind,
     list_in,
 )
-from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of
+from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.credentials import administrators, secrets_named, unusable
@@ -50,6 +50,7 @@ from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
+from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
 from dedup_operator.releases import Releases, sweep
@@ -234,10 +235,9 @@ class _Look:
             platform.check_faults()
         if state is not None and not same:
             self._check_unused()
-            if not self._abandoned(asked, state.state, self._execution(self._before.observed_run_token)):
+            if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
                 return AT_ONCE_S
-            seen = self._today().strftime(TIME)
-            self._before = Status(observed_run_token=self._token, requested_at=seen, conditions=self._before.conditions)
+            self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))
         if self._before.state is None and asked.spec.suspend:
             self._write(self._situation(suspended=True))
             return None
@@ -453,8 +453,8 @@ class _Look:
         return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
 
     def _situation(self, **more: Any) -> Situation:
-        asked = asked_at(self._live, self._before) or self._today().strftime(TIME)
-        said = {"generation": self._meta["generation"], "requested_at": asked, "artifacts": self._kept}
+        said = {"generation": self._meta["generation"], "artifacts": self._kept, "execution": execution_of(self._owner)}
+        said["requested_at"] = asked_at(self._live, self._before) or written_time(self._today())
         return Situation(token=self._token, **said | more)
 
     def _today(self) -> datetime:

@@ -15,7 +15,7 @@ from dedup.experiment.assignments import MISSED
 from dedup.experiment.stages import Observation, Status
 from dedup.parts import Part
 from dedup_operator.clusters import Object
-from dedup_operator.statuses import Judgement, SystemStatus
+from dedup_operator.statuses import Judgement, SealedSummary, SystemStatus
 
 MAX_WORDS: Final = 400
 ENDS: Final = ("Succeeded", "Failed")
@@ -60,6 +60,8 @@ class Told(Part):
     systems: list[SystemStatus] = Field(default_factory=list)
     faults: ToldFaults | None = Field(None, description="a report of an older version has none")
     uri: str = Field("", description="where all of it lies")
+    digest: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$", description="of the summary there")
+    sealed: SealedSummary | None = Field(None, description="an older report leaves none")
 
     @property
     def message(self) -> str:

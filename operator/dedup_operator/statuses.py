@@ -1,7 +1,8 @@
 """The status of a DedupExperiment: what the operator reports, for people (phase, progress) and for tools (conditions).
 
-It holds sums and the present, never a list of runs, so that it fits into 64 KiB at any number of runs; a test fills
-every list and every string to the brim and weighs it. Finished runs live in result files.
+It holds sums, the present, and what became of the last executions; never a list of runs, so that it fits into 128 KiB
+at any number of runs: a test fills every list and every string to the brim and weighs it. Finished runs live in result
+files.
 """
 
 from enum import StrEnum
@@ -11,10 +12,13 @@ from pydantic import Field, ValidationError, create_model
 
 from dedup.errors import PlatformError
 from dedup.experiment.stages import State
+from dedup.judgement.abridgements import MOST_CHARACTERS
 from dedup.judgement.counts import COUNTS, Counts
 from dedup.parts import Name, Part
 
 _LARGEST: Final = 2**53
+MOST_EXECUTIONS: Final = 10
+"""So many are kept in `status.history`; older ones are in the store, and their ConfigMaps in the cluster."""
 
 Number = Annotated[int, Field(ge=0, le=_LARGEST)]
 
@@ -113,6 +117,33 @@ class Kept(Part):
     folder: Annotated[str, Field(max_length=1024)] | None = Field(None, description="on that volume")
 
 
+class Execution(Part):
+    """What became of one execution. `dedup compare --trend` follows them, where their results lie in one store."""
+
+    execution: Annotated[str, Field(pattern=r"^d-[a-z2-7]{10}$", max_length=12)] = Field(
+        description="its folder in the store, and the label dedup.dev/execution of what was made for it"
+    )
+    run_token: Annotated[str, Field(max_length=63)] | None = Field(None, description="where one was given")
+    verdict: Judgement | None = Field(None, description="none: another runToken ended it before it had one")
+    started_at: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = Field(
+        None, description="when it began; none: an older operator began it, or nothing of it was begun"
+    )
+    finished_at: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = Field(
+        None, description="when it had its verdict, or was ended"
+    )
+    artifacts: Kept | None = Field(None, description="where its histories and results lie, if any were kept")
+    summary_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)] | None = Field(
+        None, description="of its summary.json, as the report wrote it"
+    )
+
+
+class SealedSummary(Part):
+    """The summary of this execution, abridged to what a comparison reads (`dedup.judgement.abridgements`)."""
+
+    packed: Annotated[str, Field(max_length=MOST_CHARACTERS)] = Field(description="the JSON, gzipped, in base64")
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)] = Field(description="of the JSON")
+
+
 class Standing(Part):
     """Where the stage machine stands (`dedup.experiment.stages`): what the operator needs to go on after a crash."""
 
@@ -147,6 +178,9 @@ class Status(Part):
     requested_at: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = Field(
         None, description="since when this execution asks for a place among those that run at a time"
     )
+    started_at: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = Field(
+        None, description="when this execution began; none: not yet, or an older operator began it"
+    )
     parked: Literal[True] | None = Field(
         None, description="it could not go on, nothing of it runs any more, and its place is another's until its turn"
     )
@@ -160,6 +194,12 @@ class Status(Part):
         default_factory=list, description="counts, by system and variant"
     )
     artifacts: Kept | None = Field(None, description="where the histories and what was concluded from them lie")
+    summary: SealedSummary | None = Field(
+        None, description="what a DedupComparison compares; none if it has too many runs, or an older report made it"
+    )
+    history: Annotated[list[Execution], Field(max_length=MOST_EXECUTIONS)] = Field(
+        default_factory=list, description="the last executions that are over, the newest first; a runToken erases none"
+    )
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list, description="what tools read: kubectl wait --for=condition=Finished"
     )

@@ -21,9 +21,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import kopf
 
@@ -47,6 +47,7 @@ from dedup_operator.metrics import Metrics, served
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import REMAINS, Reconciler
+from dedup_operator.schema import comparison_crd
 from dedup_operator.schema.crd import GROUP, KIND, PLURAL, VERSION
 
 CHILDREN: Final = (
@@ -56,6 +57,7 @@ CHILDREN: Final = (
 )
 COMING: Final = {KIND: PLURAL, "SparkApplication": "sparkapplications"}
 """Kinds that somebody may install later than this operator, and what kopf calls them."""
+COMPARISON_WORKERS: Final = 2
 LEAVE_S: Final = 12.0
 """For whatever is under way when it ends: a request takes 10 s at most."""
 ASK_S: Final = 60.0
@@ -79,8 +81,18 @@ class _NoDifferences(kopf.AnnotationsDiffBaseStorage):
         return {}
 
 
-def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) -> kopf.OperatorRegistry:
-    """The handlers."""
+class Looks(Protocol):
+    """What has one verb: to take a step with what has that key."""
+
+    def look(self, key: Key) -> float | None: ...
+
+
+def registry(
+    queue: WorkQueue[Key],
+    noticed: Noticed = lambda _live, _gone: (),
+    comparisons: WorkQueue[Key] | None = None,
+) -> kopf.OperatorRegistry:
+    """The handlers; those of comparisons, if there is a queue for them."""
     made = kopf.OperatorRegistry()
 
     async def seen(namespace: str | None, name: str | None, event: Any, **_: Any) -> None:
@@ -91,6 +103,10 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
 
     async def child_seen(namespace: str | None, labels: Any, **_: Any) -> None:
         queue.add((str(namespace), str(labels[LABEL])))
+
+    async def comparison_seen(namespace: str | None, name: str | None, **_: Any) -> None:
+        assert comparisons is not None
+        comparisons.add((str(namespace), str(name)))
 
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         queue.add(REMAINS)  # of operators before this one
@@ -109,12 +125,14 @@ def registry(queue: WorkQueue[Key], noticed: Noticed = lambda _live, _gone: ()) 
     kopf.on.startup(registry=made)(configure)
     kopf.on.login(registry=made)(login)
     kopf.on.event(GROUP, VERSION, PLURAL, registry=made)(seen)
+    if comparisons is not None:
+        kopf.on.event(GROUP, VERSION, comparison_crd.PLURAL, registry=made)(comparison_seen)
     for group, version, plural in CHILDREN:
         kopf.on.event(group, version, plural, labels={LABEL: kopf.PRESENT}, registry=made)(child_seen)
     return made
 
 
-def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease: Holding) -> None:
+def work(queue: WorkQueue[Key], reconciler: Looks, metrics: Metrics, lease: Holding) -> None:
     """Look at one key after the other, while the lease is held, until all is closed.
 
     What goes wrong with one is of no harm to others. A look that the end of the lease cut short is taken up again.
@@ -151,8 +169,8 @@ def work(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, lease:
 class Watched:
     """The kinds that are watched now, as kopf tells it."""
 
-    def __init__(self) -> None:
-        self._insights = Insights()
+    def __init__(self, coming: Mapping[str, str] = COMING) -> None:
+        self._insights, self._coming = Insights(), coming
 
     def anew(self) -> Insights:
         """For kopf to fill in: from here on nothing is watched, until it says so."""
@@ -168,7 +186,7 @@ class Watched:
         if not self._insights.ready_resources.is_set():
             return False
         watched = self._plurals()
-        return any(plural not in watched and _knows(cluster, kind, namespace) for kind, plural in COMING.items())
+        return any(plural not in watched and _knows(cluster, kind, namespace) for kind, plural in self._coming.items())
 
     def _plurals(self) -> set[str]:
         return {each.plural for each in frozenset(self._insights.watched_resources)}
@@ -183,12 +201,26 @@ def _knows(cluster: Cluster, kind: str, namespace: str) -> bool:
     return True
 
 
-def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: Sequence[str], port: int) -> None:
-    """Watch and work until a signal ends it. Without namespaces: everywhere."""
-    queue, metrics = WorkQueue[Key](), reconciler.metrics
+def serve(
+    reconciler: Reconciler,
+    lease: Holding,
+    *,
+    workers: int,
+    namespaces: Sequence[str],
+    port: int,
+    comparer: Looks | None = None,
+) -> None:
+    """Watch and work until a signal ends it. Without namespaces: everywhere.
+
+    Comparisons have workers of their own: another cluster that is slow to answer holds up no experiment.
+    """
+    queue, comparisons, metrics = WorkQueue[Key](), WorkQueue[Key](), reconciler.metrics
+    jobs: list[tuple[WorkQueue[Key], Looks]] = [(queue, reconciler)] * workers
+    if comparer is not None:
+        jobs += [(comparisons, comparer)] * COMPARISON_WORKERS
     threads = [
-        threading.Thread(target=work, args=(queue, reconciler, metrics, lease), name=f"worker-{number}", daemon=True)
-        for number in range(workers)
+        threading.Thread(target=work, args=(keys, looks, metrics, lease), name=f"worker-{number}", daemon=True)
+        for number, (keys, looks) in enumerate(jobs)
     ]
     threads.append(threading.Thread(target=lease.run, name="lease", daemon=True))
     for thread in threads:
@@ -199,12 +231,14 @@ def serve(reconciler: Reconciler, lease: Holding, *, workers: int, namespaces: S
         gauges = {"lease_held": lease.held(), "experiments_begun": begun, "experiments_waiting": waiting}
         return metrics.text({"queue_length": len(queue), **gauges})
 
-    watched = Watched()
+    watched = Watched(COMING if comparer is None else {**COMING, comparison_crd.KIND: comparison_crd.PLURAL})
     server = served(port, text, lambda: all(thread.is_alive() for thread in threads), watched.experiments)
-    handlers = registry(queue, lambda live, gone: reconciler.queue.noticed(live, gone=gone))
+    mine = comparisons if comparer is not None else None
+    handlers = registry(queue, lambda live, gone: reconciler.queue.noticed(live, gone=gone), mine)
     try:
         watch(handlers, reconciler.cluster, namespaces, watched)
     finally:
+        comparisons.close()
         leave(queue, lease, threads)
         server.shutdown()
 

@@ -31,6 +31,7 @@ from dedup.experiment.verifications import Method
 from dedup.history import reports
 from dedup.history.histories import omissions
 from dedup.history.stores import Place, place
+from dedup.judgement.abridgements import sealed
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.counts import COUNTS, Counts
 from dedup.judgement.summaries import GroupRow, Summary
@@ -71,9 +72,10 @@ def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | No
 def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: int) -> dict[str, Any]:
     """The summary in a few kilobytes, with the names of the resource's status; `finished` are runs with a history.
 
-    `systems` is the status's field of that name; `digest` is that of the summary at `uri`.
+    `systems` is the status's field of that name; `digest` is that of the summary at `uri`; `sealed` is the summary as
+    another cluster compares it, unless it has too many runs.
     """
-    uri = root / reports.SUMMARY
+    uri, packed = root / reports.SUMMARY, sealed(summary)
     return {
         "experiment": summary.experiment,
         "specDigest": summary.spec_digest,
@@ -90,6 +92,7 @@ def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: 
         "faults": _faults(summary, planned_faults),
         "uri": str(uri),
         "digest": f"sha256:{hashlib.sha256(uri.read_bytes()).hexdigest()}",
+        **({"sealed": packed.model_dump()} if packed else {}),
     }
 
 

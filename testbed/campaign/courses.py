@@ -236,6 +236,8 @@ def fingerprint(course: Course) -> Any:
     state = dict(status.pop("state", {}))
     state.pop("sinceUnixS", None)
     status.pop("requestedAt", None)
+    status.pop("startedAt", None)
+    past = [{k: v for k, v in each.items() if not k.endswith("At")} for each in status.pop("history", [])]
     conditions = [{k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.pop("conditions", [])]
     others: Counter[Any] = Counter()
     for (kind, namespace, name), made in objects.items():
@@ -252,4 +254,4 @@ def fingerprint(course: Course) -> Any:
         said = labels.get("status") if kind == "Secret" else made.get("status")
         owned = any(each["uid"] == course.uid for each in made["metadata"].get("ownerReferences") or ())
         others[(kind, run if over and run else name, owned, over, repr(said))] += 1
-    return live["spec"], status, state, conditions, others, course.todo, course.verdicts, Counter(course.effects)
+    return live["spec"], status, state, past, conditions, others, course.todo, course.verdicts, Counter(course.effects)

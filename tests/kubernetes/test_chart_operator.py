@@ -34,7 +34,7 @@ from dedup_operator.objects.reports import report
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.verifications import verification
-from dedup_operator.schema import crd
+from dedup_operator.schema import comparison_crd, crd
 
 pytestmark = pytest.mark.kubernetes
 
@@ -69,6 +69,7 @@ VARIANTS: Final[dict[str, Values]] = {
         },
         "allowPrivilegedFaults": True,
         "aggregateRoles": False,
+        "comparisons": True,
         "podTemplate": {
             "nodeSelector": {"pool": "tools"},
             "tolerations": [{"key": "tools", "operator": "Exists"}],
@@ -111,6 +112,7 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
     ({"metrics": {"podMonitorLabels": {"a": True}}}, r"/metrics/podMonitorLabels/a': got boolean, want string"),
+    ({"comparisons": "yes"}, r"/comparisons': got string, want boolean"),
     ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
     ({"settings": {"podTemplate": {"hostNetwork": True}}}, r"additional properties 'hostNetwork' not allowed"),
     ({"settings": {"podTemplate": {"tolerations": [{"keys": "a"}]}}}, r"additional properties 'keys' not allowed"),
@@ -248,6 +250,7 @@ def test_a_name_stays_a_name_whatever_yaml_would_read_in_it(tmp_path: Path) -> N
 
 def test_the_chart_brings_the_definition_that_the_models_make() -> None:
     assert yaml.safe_load((CHART / "crds" / "dedupexperiment.yaml").read_text()) == crd.definition()
+    assert yaml.safe_load((CHART / "crds" / "dedupcomparison.yaml").read_text()) == comparison_crd.definition()
 
 
 def test_there_is_one_operator_at_a_time(helm: Helm) -> None:

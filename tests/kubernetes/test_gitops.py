@@ -54,7 +54,7 @@ class Flux(NamedTuple):
 
 
 def policy() -> dict[str, Any]:
-    (check,) = FLUX["spec"]["healthCheckExprs"]
+    check, _ = FLUX["spec"]["healthCheckExprs"]
     asked = {key: re.sub(r"(?<![.\w])(metadata|status)\.", r"object.\1.", check[key]) for key in check}
     word = (
         f"({asked['inProgress']}) ? 'InProgress' : ({asked['failed']}) ? 'Failed' : "

@@ -19,6 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 TASKS: Final = schedule(parse(changed(), source="test"))
 DIGEST: Final = "0" * 64
 GENERATION: Final = 3
+EXECUTION: Final = "d-aaaaaaaaaa"
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 _ROW: Final = re.compile(r"^\| ?(.*?) ?\|$", re.MULTILINE)
 Table = Mapping[str, Mapping[str, str]]
@@ -36,7 +37,7 @@ DOCUMENTED: Final = table((ROOT / "docs" / "gitops.md").read_text())
 def at(cursor: int | None, **more: Any) -> Status:
     """The status of an execution that stands there; None: nothing is begun."""
     state = None if cursor is None else State(digest=DIGEST, cursor=cursor)
-    return status_of(Situation(GENERATION, None, TASKS, state, **more), Status(), NOW)
+    return status_of(Situation(GENERATION, None, EXECUTION, TASKS, state, **more), Status(), NOW)
 
 
 def ended(verdict: Judgement) -> Status:

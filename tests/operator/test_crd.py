@@ -263,8 +263,9 @@ def brimful(node: Mapping[str, Any]) -> Any:
     return max(node["enum"], key=len) if "enum" in node else "x" * node["maxLength"]
 
 
-def test_a_status_fits_into_64_kib_at_any_number_of_runs() -> None:
-    assert len(json.dumps(brimful(SCHEMA["properties"]["status"]))) <= 64 << 10
+def test_a_status_fits_into_128_kib_at_any_number_of_runs() -> None:
+    """A twelfth of what etcd takes. The half of it only if every name, URI and message has its full length."""
+    assert len(json.dumps(brimful(SCHEMA["properties"]["status"]))) <= 128 << 10
 
 
 def test_the_status_speaks_the_words_of_the_verdicts_and_counts() -> None:

@@ -25,7 +25,11 @@ from tests.operator.gates import (
 )
 
 from dedup_operator import conditions
+from dedup_operator.comparison_statuses import ClusterStatus, ComparisonStatus, Outcome, Step
+from dedup_operator.comparisons import reports
+from dedup_operator.comparisons.decisions import Plan
 from dedup_operator.conditions import noted, stalled
+from dedup_operator.schema import comparison_crd
 from dedup_operator.schema.crd import GROUP, KIND, VERSION
 from dedup_operator.statuses import Judgement, Status
 
@@ -155,7 +159,37 @@ def test_the_interpreter_has_no_more_libraries_than_argo_cd_s() -> None:
 
 def test_the_files_name_our_resource() -> None:
     flux = load(GITOPS / "flux-kustomization.yaml")["spec"]
-    (check,) = flux["healthCheckExprs"]
-    assert (check["apiVersion"], check["kind"]) == (f"{GROUP}/{VERSION}", KIND)
+    kinds = [(each["apiVersion"], each["kind"]) for each in flux["healthCheckExprs"]]
+    assert kinds == [(f"{GROUP}/{VERSION}", kind) for kind in (KIND, comparison_crd.KIND)]
     assert flux["wait"] is True
     assert load(GITOPS / "argocd-cm.yaml")["metadata"]["name"] == "argocd-cm"
+
+
+COMPARISONS: Final = {
+    "none yet": (Plan(), ("Progressing", "Comparing")),
+    "refused": (Plan(clusters=(ClusterStatus(name="a", step=Step.REFUSED, message="m"),)), ("Degraded", "Stalled")),
+    "NothingWorse": (Plan(outcome=Outcome.NOTHING_WORSE), ("Healthy", "NothingWorse")),
+    "Worse": (Plan(outcome=Outcome.WORSE), ("Degraded", "Worse")),
+    "Inconclusive": (Plan(outcome=Outcome.INCONCLUSIVE), ("Degraded", "Inconclusive")),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_the_health_of_a_comparison_follows_the_same_conditions(name: str) -> None:
+    plan, expected = COMPARISONS[name]
+    before = ComparisonStatus()
+    status = reports.status_of(plan, before, generation=GENERATION, digest="0" * 64, table="t", kept={}, now=NOW)
+    made = {"metadata": {"generation": GENERATION}}
+    made["status"] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    script = load(GITOPS / "argocd-cm.yaml")["data"][f"resource.customizations.health.{GROUP}_{comparison_crd.KIND}"]
+    found, message = health(made, script)
+    assert (found, message.split(":")[0]) == expected
+    truths = {each.type: each.status for each in status.conditions}
+    cells = table(str(reports.__doc__))["none, and people have to correct something" if name == "refused" else name]
+    assert {kind: cell.split(",")[0] for kind, cell in cells.items()} == truths
+
+
+def test_a_stalled_comparison_is_degraded_until_people_have_corrected_it() -> None:
+    status = reports.stalled(ComparisonStatus(), GENERATION, "spec: got another one", NOW)
+    truths = {each.type: each.status for each in status.conditions}
+    assert truths["Stalled"] == "True" and truths["Finished"] == "False"

@@ -14,7 +14,7 @@ from dedup_operator import watching
 from dedup_operator.clusters import Unreachable
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
-from dedup_operator.schema import crd
+from dedup_operator.schema import comparison_crd, crd
 from dedup_operator.watching import CHILDREN, COMING, Watched, readable, registry, watch
 
 BOUND_S = 10.0
@@ -150,3 +150,17 @@ def test_where_nobody_answers_nothing_is_known(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Unreachable):
         readable(strict, BOTH)
     assert watched(monkeypatch, strict, namespaces=BOTH) == [BOTH]
+
+
+def handlers(made: kopf.OperatorRegistry) -> dict[str, Any]:
+    """What is called for each kind that is watched."""
+    return {str(each.selector): each.fn for each in made._watching.get_all_handlers()}
+
+
+def test_comparisons_are_watched_only_where_they_are_carried_out_and_have_a_queue_of_their_own() -> None:
+    own, others = WorkQueue[tuple[str, str]](), WorkQueue[tuple[str, str]]()
+    made = handlers(registry(own, comparisons=others))
+    (new,) = made.keys() - handlers(registry(WorkQueue())).keys()
+    assert comparison_crd.PLURAL in new
+    asyncio.run(made[new](namespace="lab", name="c"))
+    assert (len(own), others.get()) == (0, ("lab", "c"))

@@ -20,6 +20,7 @@ from dedup.experiment.plans import Run, deduplicates, plan
 from dedup.experiment.spec import Experiment
 from dedup.history.histories import MANIFEST, VERIFICATION, run_folders
 from dedup.history.stores import Place, place
+from dedup.judgement.abridgements import Sealed, abridged, opened
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.summaries import RunRow, Summary
 from dedup.judgement.verdicts import Code, Reason, Verdict
@@ -157,6 +158,10 @@ def test_the_bulletin_is_in_the_words_of_the_resources_status(root: Path) -> Non
     assert heard is not None
     assert (heard.verdict, heard.spec_digest, heard.systems) == (Judgement.PASS, EXPERIMENT.digest(), [kafka])
     assert heard.message.endswith(f"see {root / 'summary.json'}")
+    assert heard.sealed is not None
+    compared = opened(Sealed(packed=heard.sealed.packed, digest=heard.sealed.digest), "e")
+    whole = Summary.model_validate_json((root / "summary.json").read_bytes())
+    assert compared == abridged(whole)
 
 
 def fault_told(told: dict[str, Any]) -> dict[str, Any]:

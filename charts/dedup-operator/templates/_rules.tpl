@@ -70,6 +70,20 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
   resources: [namespaces]
   verbs: [get]
 {{- end }}
+{{- if .Values.comparisons }}
+# Comparisons: it reads them, and their finalizer holds a deletion until their experiments in other clusters are gone.
+- apiGroups: [dedup.dev]
+  resources: [dedupcomparisons]
+  verbs: [get, list, watch, patch]
+# What became of them.
+- apiGroups: [dedup.dev]
+  resources: [dedupcomparisons/status]
+  verbs: [update]
+# A comparison's experiment in its own cluster. It goes with the comparison, by its owner.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments]
+  verbs: [create]
+{{- end }}
 # The accounts of runs and of Spark's driver.
 - apiGroups: [""]
   resources: [serviceaccounts]

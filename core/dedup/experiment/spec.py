@@ -477,7 +477,7 @@ def parse(document: object, *, source: str) -> Experiment:
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file, for editors and for `dedup schema`."""
-    return Experiment.model_json_schema(by_alias=True, schema_generator=_Schema)
+    return Experiment.model_json_schema(by_alias=True, schema_generator=FileSchema)
 
 
 @cache
@@ -486,7 +486,7 @@ def _known_schema() -> dict[str, Any]:
     return json_schema()
 
 
-class _Schema(GenerateJsonSchema):
+class FileSchema(GenerateJsonSchema):
     """A schema without pydantic's generated titles, and with default durations as in a file."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:

@@ -39,6 +39,8 @@ class Result(NamedTuple):
     name: str
     experiment: Experiment
     summary: Summary
+    cluster: str = ""
+    """Where it was run, if that is what is compared: a result itself does not know it."""
 
 
 class Side(NamedTuple):
@@ -195,6 +197,8 @@ def _facts(side: Side, sides: Sequence[Side]) -> Facts:
         ("client", Weight.SUBJECT): side.client,
         ("platform", Weight.SUBJECT): side.platform,
     }
+    if side.result.cluster:
+        facts["cluster", Weight.SUBJECT] = side.result.cluster
     told = {"network.latency": str(system.network.model_dump(mode="json", by_alias=True)["latency"])}
     told |= {f"the tester's {key}": side.versions.get(key, UNKNOWN) for key in OURS}
     for what in ("os", "java"):

@@ -1,35 +1,19 @@
-"""Comparisons for people: what differs, the table, what is claimed, and what got worse; in a terminal or as Markdown.
+"""Comparisons in a terminal: what differs, the table, what is claimed, and what got worse; or Markdown, or JSON.
 
-Cells are plain text, made once; the terminal adds colours and Markdown its bars.
+Their words and cells are made in `dedup.judgement.comparison_texts`; here they get their colours.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from dedup.errors import one_line, shown
-from dedup.judgement.comparisons import Comparison, Contrast, Rate, Row, SideRow
-from dedup.judgement.conditions import UNKNOWN, Difference, Weight
+from dedup.judgement import comparison_texts as texts
+from dedup.judgement.comparisons import Comparison
 from dedup.judgement.verdicts import Verdict
 from dedup_lab.terminal.reports import coloured
-
-WEIGHTS: Final = {
-    Weight.SUBJECT: "what is compared",
-    Weight.CONFOUNDER: "what may cause a difference, too",
-    Weight.PLAN: "how much was done",
-}
-COUNTED: Final = {"failed": "runs that failed", "with_copies": "runs with copies"}
-DASH: Final = "–"
-
-
-class Section(NamedTuple):
-    """Rows of the table under one heading: a label, and a cell for each side."""
-
-    heading: str
-    rows: list[tuple[str, list[str]]]
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -39,38 +23,35 @@ def show(comparison: Comparison, console: Console) -> None:
     table.add_column("")
     for side in comparison.sides:
         table.add_column(_plain(side.side), justify="right", overflow="fold")
-    for section in sections(comparison):
+    for section in texts.sections(comparison):
         table.add_section()
         if section.heading:
             table.add_row(f"[bold]{_plain(section.heading)}[/]")
         for label, cells in section.rows:
             table.add_row(label, *map(_coloured, cells))
     console.print(table)
-    for line in claims(comparison):
+    for line in texts.claims(comparison):
         console.print(f"  - {_plain(line)}", soft_wrap=True)
 
 
 def show_trend(comparison: Comparison, console: Console) -> None:
     """One row an execution, in the order of time."""
-    headings, *rows = trend(comparison)
+    headings, *rows = texts.trend(comparison)
     table = Table(*map(_plain, headings))
     for row in rows:
         table.add_row(*map(_coloured, row))
     console.print(table)
-    for line in trend_claims(comparison):
+    for line in texts.trend_claims(comparison):
         console.print(f"  - {_plain(line)}", soft_wrap=True)
 
 
 def show_markdown(comparison: Comparison, console: Console) -> None:
     """The same as Markdown, for a pull request or a page."""
-    lines = [f"- {line}" for line in conditions(comparison)]
-    lines += ["", *_markdown(["", *(side.side for side in comparison.sides)], _flat(comparison)), ""]
-    _write([*lines, *(f"- {line}" for line in claims(comparison))], console)
+    _write(texts.markdown(comparison), console)
 
 
 def show_trend_markdown(comparison: Comparison, console: Console) -> None:
-    headings, *rows = trend(comparison)
-    _write([*_markdown(headings, rows), "", *(f"- {line}" for line in trend_claims(comparison))], console)
+    _write(texts.trend_markdown(comparison), console)
 
 
 def show_json(comparison: Comparison, console: Console) -> None:
@@ -80,176 +61,8 @@ def show_json(comparison: Comparison, console: Console) -> None:
 
 def show_conditions(comparison: Comparison, console: Console) -> None:
     """What differs between the sides, by what it means for the comparison."""
-    for line in conditions(comparison):
+    for line in texts.conditions(comparison):
         console.print(f"  - {_plain(line)}", soft_wrap=True)
-
-
-def conditions(comparison: Comparison) -> Iterator[str]:
-    """A line for each difference, subjects first, then what the reader must know."""
-    for each in comparison.differences:
-        yield f"{WEIGHTS[each.weight]}: {each.what}: {_values(each)}"
-    yield from comparison.notes
-
-
-def sections(comparison: Comparison) -> list[Section]:
-    """The table: what each side is, then each variant."""
-    sides = comparison.sides
-    about = [
-        ("system", [f"{each.product} {each.version}" for each in sides]),
-        ("client", [each.client for each in sides]),
-        ("platform", [each.platform for each in sides]),
-        ("recorded (UTC)", [_when(each) for each in sides]),
-    ]
-    variants = dict.fromkeys(row.variant for row in comparison.rows)
-    return [Section("", about), *(Section(*_variant(comparison, variant)) for variant in variants)]
-
-
-def claims(comparison: Comparison) -> Iterator[str]:
-    """What the tests say, one line each, and what got worse."""
-    yield from (_claim(comparison, each) for each in comparison.contrasts)
-    yield _legend(comparison)
-    yield from (f"worse: {each}" for each in comparison.worse)
-    if not comparison.worse:
-        yield "worse: nothing that this comparison can show"
-
-
-def trend_claims(comparison: Comparison) -> Iterator[str]:
-    """The differences from the first execution that are claimed, one line each, and how many are not."""
-    different = [each for each in comparison.contrasts if each.different]
-    yield from (_claim(comparison, each) for each in different)
-    tests = len(comparison.contrasts)
-    yield f"no difference from the first execution shown in {tests - len(different)} of {tests} tests"
-    yield _legend(comparison)
-
-
-def _claim(comparison: Comparison, each: Contrast) -> str:
-    own, other = comparison.row(each.side, each.variant), comparison.row(each.baseline, each.variant)
-    assert own is not None and other is not None
-    seen = f"{_counted(own, each)}, {_counted(other, each)} in {each.baseline}"
-    return f"{each.side} {each.variant}: {_found(each)}: {COUNTED[each.counted]} {seen}; {_p(each)}"
-
-
-def _legend(comparison: Comparison) -> str:
-    tests = len(comparison.contrasts)
-    level = f"{comparison.confidence_percent:g} % confidence"
-    return (
-        f"p: Fisher's exact test on runs, two-sided; corrected by Holm's method for {tests} "
-        f"{'test' if tests == 1 else 'tests'}; different: at {level}. Bounds of rates hold at 95 % each, if runs are "
-        f"independent. ( ) is an interval of a ratio at {level}, [ ] the range of all pairs of runs, too few for one"
-    )
-
-
-def trend(comparison: Comparison) -> Iterator[list[str]]:
-    """The headings, then a row for each execution and system: when, what, each variant, what changed."""
-    variants = list(dict.fromkeys(row.variant for row in comparison.rows))
-    of_variants = [heading for variant in variants for heading in _trend_headings(comparison, variant)]
-    yield ["recorded (UTC)", "result", "system", *of_variants, "verdict", "changed since the one before"]
-    before: dict[str, str] = {}
-    for side in comparison.sides:
-        cells = [cell for variant in variants for cell in _trend_cells(comparison, side, variant)]
-        changed = "; ".join(_changes(comparison.differences, before.get(side.system), side.side))
-        before[side.system] = side.side
-        yield [_when(side), side.side, f"{side.product} {side.version}", *cells, side.verdict, changed]
-
-
-def _trend_headings(comparison: Comparison, variant: str) -> list[str]:
-    """What promises something has its speed, too; of what does not, only the copies count."""
-    if _promises(comparison, variant):
-        return [f"{variant}: failed", "messages/s", "longest pause"]
-    return [f"{variant}: with copies"]
-
-
-def _trend_cells(comparison: Comparison, side: SideRow, variant: str) -> list[str]:
-    row, contrast = comparison.row(side.side, variant), comparison.contrast(side.side, variant)
-    promises = _promises(comparison, variant)
-    if row is None:
-        return [DASH] * len(_trend_headings(comparison, variant))
-    mark = ", different" if contrast and contrast.different else ""
-    if promises:
-        return [f"{row.failed}{mark}", _speed(row, None), _pause(row, None)]
-    return [f"{row.with_copies}{mark}"]
-
-
-def _changes(differences: Iterable[Difference], before: str | None, now: str) -> Iterator[str]:
-    for each in differences:
-        old, new = each.values.get(before or now), each.values[now]
-        if old != new and UNKNOWN not in (old, new):
-            yield f"{each.what}: {old} → {new}"
-
-
-def _variant(comparison: Comparison, variant: str) -> tuple[str, list[tuple[str, list[str]]]]:
-    rows = [comparison.row(side.side, variant) for side in comparison.sides]
-    contrasts = [comparison.contrast(side.side, variant) for side in comparison.sides]
-    expected = next(row.expectation for row in rows if row is not None)
-    pairs = list(zip(rows, contrasts, strict=True))
-
-    def cells(text: Callable[[Row, Contrast | None], str]) -> list[str]:
-        return [DASH if row is None else text(row, contrast) for row, contrast in pairs]
-
-    table = [
-        ("effective runs", cells(lambda row, _: _effective(row))),
-        ("failed", cells(lambda row, _: str(row.failed))),
-        ("with copies", cells(lambda row, _: _with(row.with_copies, row.copies, "copies"))),
-        ("with losses", cells(lambda row, _: _with(row.with_losses, row.lost, "lost"))),
-        ("out of order", cells(lambda row, _: _with(row.out_of_order, row.jumps_back, "jumps back"))),
-        ("difference", cells(lambda _, contrast: "" if contrast is None else f"{_found(contrast)}: {_p(contrast)}")),
-        ("messages/s", cells(_speed)),
-        ("longest pause", cells(_pause)),
-        ("verdict", cells(lambda row, _: row.verdict)),
-    ]
-    return f"{variant} ({expected})", table
-
-
-def _promises(comparison: Comparison, variant: str) -> bool:
-    return any(each.variant == variant and each.counted == "failed" for each in comparison.contrasts)
-
-
-def _counted(row: Row, contrast: Contrast) -> Rate:
-    return row.failed if contrast.counted == "failed" else row.with_copies
-
-
-def _found(contrast: Contrast) -> str:
-    """Where no difference was shown there may still be one."""
-    return "different" if contrast.different else "no difference shown"
-
-
-def _p(contrast: Contrast) -> str:
-    return f"p = {contrast.p:.3g}, corrected {contrast.p_corrected:.3g}"
-
-
-def _effective(row: Row) -> str:
-    again = f", {row.repetitions:,} repeated" if row.repetitions else ""
-    return f"{row.effective_runs:,} of {row.runs:,}{again}"
-
-
-def _with(rate: Rate, messages: int, what: str) -> str:
-    return f"{rate}: {messages:,} {what}" if messages else str(rate)
-
-
-def _speed(row: Row, contrast: Contrast | None) -> str:
-    if row.acknowledged_per_second is None:
-        return UNKNOWN
-    ratio = contrast.acknowledged_per_second if contrast else None
-    return f"{row.acknowledged_per_second:,.0f}" + (f" = {ratio}" if ratio else "")
-
-
-def _pause(row: Row, contrast: Contrast | None) -> str:
-    if row.longest_pause_s is None:
-        return UNKNOWN
-    ratio = contrast.longest_pause_s if contrast else None
-    return f"{row.longest_pause_s:.2f} s" + (f" = {ratio}" if ratio else "")
-
-
-def _values(difference: Difference) -> str:
-    """The values with the sides that have them: those of many sides with one value are named together."""
-    sides: dict[str, list[str]] = {}
-    for side, value in difference.values.items():
-        sides.setdefault(value, []).append(side)
-    return "; ".join(f"{value} ({', '.join(named)})" for value, named in sides.items())
-
-
-def _when(side: SideRow) -> str:
-    return UNKNOWN if side.first_recorded_at is None else side.first_recorded_at[:16].replace("T", " ")
 
 
 def _coloured(cell: str) -> str:
@@ -259,19 +72,6 @@ def _coloured(cell: str) -> str:
 def _plain(text: str) -> str:
     """Text of others, safe to print: a summary may come from a store that many write into."""
     return escape(one_line(text))
-
-
-def _flat(comparison: Comparison) -> Iterator[list[str]]:
-    for section in sections(comparison):
-        if section.heading:
-            yield [f"**{section.heading}**", *[""] * len(comparison.sides)]
-        for label, cells in section.rows:
-            yield [label, *cells]
-
-
-def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for row in (headings, ["---"] * len(headings), *rows):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
 def _write(lines: Iterable[str], console: Console) -> None:

@@ -116,9 +116,9 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def text() -> str:
-    """The file."""
-    return _HEADER + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
+def text(made: dict[str, Any] | None = None) -> str:
+    """The file of that definition, or of the experiment's."""
+    return _HEADER + yaml.dump(made or definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from dedup.experiment.artifacts import Artifacts
 from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking, version_rule
+from dedup.experiment.comparisons import MOST_RUNS, SELDOM, TOO_MANY, TOO_MANY_TODO, ComparisonSpec, Template
 from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
 from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
@@ -273,6 +274,16 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="name",
         ),
     ),
+    Template: (
+        Rule("!has(self.spec.runToken)", f"{SELDOM}; take runToken out", field="spec.runToken"),
+        Rule("!self.spec.suspend", f"{SELDOM}; take suspend out", field="spec.suspend"),
+        Rule(
+            f"size(self.spec.systems) * size(self.spec.variants) * self.spec.runs <= {MOST_RUNS}",
+            f"{TOO_MANY}; {TOO_MANY_TODO}",
+            field="spec.runs",
+        ),
+    ),
+    ComparisonSpec: (Rule("self == oldSelf", "a comparison asks once, and its spec stays as it is; make another one"),),
     Spec: (
         Rule(
             f"size(self.systems) * size(self.variants) * self.runs <= {MAX_RUNS}",

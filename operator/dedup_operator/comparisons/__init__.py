@@ -1,0 +1,1 @@
+"""Comparisons across clusters: what is decided (`decisions`), how others are reached (`kubeconfigs`), and the hands."""
