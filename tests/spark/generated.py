@@ -18,14 +18,18 @@ Read = tuple[int, int, int, int, int, int]
 
 
 def history_of(seed: int) -> History:
-    """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands."""
+    """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands.
+
+    Each stream has a partition of its own, or all take turns in one.
+    """
     dice = random.Random(seed)
     streams, messages = dice.choice([1, 2, 2, 3, 3]), dice.choice([0, 1, 12, 30, 30, 50, 80, 80, 80])
     before = dice.choice([0, 0, 0, BUCKET - 9])
     sent = [(i % streams, before + i // streams + 1) for i in range(messages)]
     logs: list[list[tuple[int, int]]] = [[] for _ in range(streams)]
+    together = dice.random() < 0.4
     for stream, value in sent:
-        logs[stream].append((stream, value))
+        logs[0 if together else stream].append((stream, value))
     for accident in dice.sample(STORED, dice.choice([0, 1, 1, 2, 4])):
         accident(dice, logs)
     place = dice.choice([_offsets, _batches, _ledgers])

@@ -168,7 +168,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         return _reduced(chunk, ends)
     except DAMAGED as error:  # the message names the row groups
         problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {damage(error)}"
-        nothing = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
+        nothing, _ = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
         return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
 
 
@@ -177,7 +177,7 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     if chunk.kind == OUTCOME:
         _check_places(rows)
     bits, parted = windows(chunk, len(rows["value"]))
-    found = find(rows | parted, chunk.kind)
+    found, laid = find(rows | parted, chunk.kind)
     _check(found, chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
     for name, number in (("run", chunk.run), ("chunk", chunk.number), ("windows", bits)):
@@ -187,9 +187,9 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         note.sent = _bounds(found)
     if chunk.kind == READ:
         note.lanes = lanes(found)
-        note.rises = bool(rises(found).all())
-        note.spans = spans_of(found)
-        note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
+        note.rises = bool(rises(laid).all())
+        note.spans = spans_of(laid)
+        note.gaps = gaps_within(laid, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
 
 
@@ -244,10 +244,10 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
     """The islands of a chunk's rows without re-reads; its note has only lanes, edges and falls."""
-    found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
+    found, laid = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
-    note.edges, note.falls = edges_of(found)
+    note.edges, note.falls = edges_of(laid)
     return cut_at_buckets(found), note
 
 

@@ -47,7 +47,7 @@ def clean(rows: Columns, ends: Mapping[int, Ends]) -> tuple[Columns, Columns, li
 def _note(rows: Columns, message: Mask, disputes: Mask, ends: Mapping[int, Ends]) -> Note:
     run = int(rows["run"][0])
     still = np.zeros(len(message), np.int64)
-    at = rows | {"length": still + 1, "step": still}
+    at = rows | {"length": still + 1, "by_entry": still, "by_batch": still}
     note = Note(run, int(rows["chunk"][0]), READ)
     note.spans, note.gaps = spans_of(at), gaps_within(at, ends[run])
     note.re_reads, note.disputes = int(np.count_nonzero(~message)), int(np.count_nonzero(disputes))

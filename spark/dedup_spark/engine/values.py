@@ -23,7 +23,7 @@ from dedup_spark.engine import tails
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
-from dedup_spark.engine.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, OUTCOME, READ, SENT, cut
+from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, READ, SENT, cut
 from dedup_spark.engine.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
@@ -82,9 +82,7 @@ def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
     end = begin + islands["length"]
     borders = np.unique(np.concatenate((begin, end)))
     pieces = _between(islands, begin, end, borders)
-    several = pieces["length"] > 1
-    by_entry, by_batch = (np.unique(pieces["interval"][several & (pieces["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
-    crossing = np.intersect1d(by_entry, by_batch)
+    crossing = _crossing(pieces, len(borders))
     if len(crossing):
         # Positions that move in different ways may be equal at a single value: such pieces are cut into single values.
         interval, part = repeated(borders[crossing + 1] - borders[crossing])
@@ -98,6 +96,15 @@ def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
         intervals[name] = np.empty(np.count_nonzero(present), np.int64)
         intervals[name][pieces["interval"]] = pieces[name]
     return pieces, intervals
+
+
+def _crossing(pieces: Columns, intervals: int) -> Column:
+    """The intervals of several values whose pieces move in different ways."""
+    moving = (pieces["length"] > 1) & (pieces["by_entry"] + pieces["by_batch"] > 0)
+    interval, move = pieces["interval"][moving], (pieces["by_entry"] - pieces["by_batch"])[moving]
+    some = np.zeros(intervals, np.int64)
+    some[interval] = move
+    return np.unique(interval[some[interval] != move])
 
 
 def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> Columns:
@@ -227,8 +234,9 @@ def _rank(run: Column) -> Column:
 
 
 def _place(reads: Columns, read: int, past: int) -> str:
-    partition, ledger, entry, batch, step = (int(reads[name][read]) for name in (*POSITION, "step"))
-    return f"{partition}/{ledger}:{entry + past * (step == BY_ENTRY)}:{batch + past * (step == BY_BATCH)}"
+    names = (*POSITION, "by_entry", "by_batch")
+    partition, ledger, entry, batch, by_entry, by_batch = (int(reads[name][read]) for name in names)
+    return f"{partition}/{ledger}:{entry + past * by_entry}:{batch + past * by_batch}"
 
 
 def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> Columns:
