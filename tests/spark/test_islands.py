@@ -11,30 +11,31 @@ from tests.spark.generated import history_of
 from dedup_spark.engine import islands, values
 from dedup_spark.engine.columns import Columns, joined
 
-ROW = ("kind", "stream", "value", "outcome", "placed", "partition", "ledger", "entry", "batch")
+ROW = ("kind", "stream", "value", "outcome", "placed", "partition", "ledger", "entry", "batch", "session", "attempt")
 Row = tuple[int, ...]
 
 
 def tables_of(seed: int) -> dict[int, list[Row]]:
     """All rows of a generated history by kind, as the columns of ROW."""
     history = history_of(seed)
-    told = [
-        (islands.OUTCOME, stream, value, outcome, int(outcome == 0 and place[2] != -1), *place)
-        for stream, value, outcome, *place in history.outcomes
-    ]
+    of_first = () if history.sessions else (0, 0)
     return {
-        islands.SENT: [(islands.SENT, stream, value, 0, 0, 0, 0, 0, 0) for stream, value in history.sent],
-        islands.OUTCOME: told,
-        islands.READ: [(islands.READ, stream, value, 0, 1, *place) for _, *place, stream, value in history.received],
+        islands.SENT: [(islands.SENT, *row[:2], *[0] * 6, *row[2:], *of_first) for row in history.sent],
+        islands.OUTCOME: [
+            (islands.OUTCOME, *row[:3], int(row[2] == 0 and row[5] != -1), *row[3:], *of_first)
+            for row in history.outcomes
+        ],
+        islands.READ: [(islands.READ, *row[5:7], 0, 1, *row[1:5], *row[7:], *of_first) for row in history.received],
     }
 
 
 def found_in(rows: Sequence[Row]) -> Columns:
+    rows = [(*row, 0, 0)[: len(ROW)] for row in rows]
     columns = np.array(rows, np.int64).reshape(-1, len(ROW)).T
     table = dict(zip(ROW, columns, strict=True))
     kind = rows[0][0] if rows else islands.READ
-    wanted = ("stream", "value", "outcome", "partition", "ledger", "entry", "batch")
-    names = {islands.SENT: wanted[:2], islands.OUTCOME: wanted, islands.READ: [*wanted[:2], *wanted[3:]]}[kind]
+    wanted = ("stream", "value", "session", "attempt", "outcome", "partition", "ledger", "entry", "batch")
+    names = {islands.SENT: wanted[:4], islands.OUTCOME: wanted, islands.READ: [*wanted[:4], *wanted[5:]]}[kind]
     return islands.cut_at_buckets(islands.find({name: table[name] for name in names}, kind).islands)
 
 
@@ -177,7 +178,7 @@ def test_pieces_are_the_rows_and_share_all_their_values_or_none(seed: int) -> No
             entry, batch = part["entry"] + i * part["by_entry"], part["batch"] + i * part["by_batch"]
             moved = {"value": part["value"] + i, "entry": entry, "batch": batch}
             expanded.append(tuple((part | moved)[name] for name in ROW))
-    rows = [row if row[4] else (*row[:5], 0, 0, 0, 0) for table in tables.values() for row in table]
+    rows = [row if row[4] else (*row[:5], 0, 0, 0, 0, *row[9:]) for table in tables.values() for row in table]
     assert sorted(expanded) == sorted(rows)
     spans = {(part["interval"], part["stream"], part["value"], part["length"]) for part in parts}
     assert len(spans) == len({part["interval"] for part in parts})

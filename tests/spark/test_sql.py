@@ -12,8 +12,12 @@ VERDICT = Path(__file__).parents[2] / "bench" / "verify" / "duckdb" / "verdict.s
 
 
 TABLES = ("sent", "outcomes", "received")
-WITH_ROWS = [each for each in golden_histories() if all(getattr(each.history, table) for table in TABLES)]
-"""DuckDB reads no table that has no file."""
+WITH_ROWS = [
+    each
+    for each in golden_histories()
+    if all(getattr(each.history, table) for table in TABLES) and not each.history.sessions
+]
+"""DuckDB reads no table that has no file. What is measured has no sessions, and the query knows none."""
 
 
 @pytest.mark.long

@@ -57,14 +57,14 @@ NOTHING_BEFORE: Final = -2
 """`last` and `highest` of the first row of a lane in a chunk: the rows before it are in another chunk."""
 
 ISLAND: Final = (
-    *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "outcome", "placed"),
-    *("ledger", "entry", "batch", "by_entry", "by_batch", "place", "last", "highest", "arrival", "windows"),
+    *("run", "chunk", "lane", "kind", "partition", "stream", "value", "length", "session", "attempt", "outcome"),
+    *("placed", "ledger", "entry", "batch", "by_entry", "by_batch", "place", "last", "highest", "arrival", "windows"),
 )
 """The columns of an island: those of its first row, its length, and by how much its position moves a row.
 
 `lane` numbers the (partition, stream) pairs that were read in a chunk, `place` is the number of rows of the lane before
 the island, `last` the value of the row before it, `highest` the highest value of all rows of the lane before it.
-`placed`: there is a position; partition … batch are 0 without one.
+`placed`: there is a position; partition … batch are 0 without one. `session`, `attempt`: the send, in schema 2; else 0.
 `windows` has a bit for each fault: sent before its heal; outcome after its injection (clocks.Borders).
 """
 
@@ -244,7 +244,7 @@ def _compared(rows: dict[str, Any], placed: Mask | None, lag: int, most: int) ->
     alike: Any = np.True_
     if "value" in rows:
         alike = _moved(rows["value"], lag) == 1
-    for name in ("stream", "outcome", "partition", "ledger", "windows"):
+    for name in ("stream", "session", "attempt", "outcome", "partition", "ledger", "windows"):
         if name in rows and not _constant(rows[name]):
             alike &= rows[name][lag:] == rows[name][:-lag]
     if "entry" not in rows:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dedup.judgement.anomalies import MAX_WITNESSES
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES
-from dedup_spark.engine import tails
+from dedup_spark.engine import sends, tails
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
@@ -42,7 +42,8 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     again = ~first
     intervals["windows"] = _windows(pieces, len(intervals["run"]))
     reads["windows"] = intervals["windows"][reads["interval"]]
-    states = _states(pieces, reads, intervals)
+    states = _states(pieces, reads, intervals) | sends.states(pieces, reads, intervals, carry.recorded)
+    states["fail"] &= ~states["open"]
     # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
     for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
@@ -177,15 +178,17 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     sent, ended, ok, fail, copies = (state[name] for name in ("sent", "ended", "ok", "fail", "copies"))
     return {
         "ack_mismatch": state["elsewhere"],
+        **{name: state[name] for name in sends.CAUSES},
         "failed_but_received": fail & (copies > 0),
         "misplaced": state["misplaced"],
         "not_received": ok & (copies == 0),
         "outcomes_missing": sent & ~ended,
-        "outcomes_unsent": ended & ~sent,
+        "outcomes_unsent": state["outcomes_unsent"],
         "phantom": (copies > 0) & ~sent,
         "position_conflicts": state["disputed"],
         "received_no_ack": (copies == 1) & ~ok,
         "send_backwards": state["backwards"],
+        "unsent_copies": state["unsent_copies"] & sent,
         "values_with_duplicates": copies > 1,
     }
 
