@@ -395,7 +395,8 @@ def _values_sent(into: Path, found: _Found) -> int:
     if found.version == SCHEMA_VERSION:
         return found.outcomes.total()
     sent = pq.read_table(into / "sent", columns=[STREAM, "value"])
-    return sent.group_by([STREAM, "value"]).aggregate([]).num_rows
+    values: int = sent.group_by([STREAM, "value"]).aggregate([]).num_rows
+    return values
 
 
 @contextmanager
