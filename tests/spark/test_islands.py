@@ -70,6 +70,15 @@ def test_streams_that_take_turns_in_batches_are_an_island_a_batch_each() -> None
     ]
 
 
+def test_streams_that_take_turns_in_one_batch_move_by_its_indexes() -> None:
+    """As few rows as a chunk may have: all its positions follow each other, and none is another entry."""
+    rows = [(islands.READ, i % 2, i // 2 + 1, 0, 1, 0, 5, 7, i) for i in range(6)]
+    found = listed(found_in(rows))
+    assert [(each["stream"], each["batch"], each["by_entry"], each["by_batch"]) for each in found] == [
+        *((0, 0, 0, 2), (1, 1, 0, 2)),
+    ]
+
+
 @pytest.mark.parametrize(("missing", "laid"), [(None, [(0, 20)]), (13, [(0, 13), (14, 6)])])
 def test_positions_go_on_from_stream_to_stream(missing: int | None, laid: list[tuple[int, int]]) -> None:
     """The islands of two streams overlap; those of positions show the one entry that is not there."""

@@ -106,19 +106,23 @@ def find(rows: dict[str, Any], kind: int) -> Found:
     for begin, end, lag in _sections([rows[name] for name in keys], len(rows["value"])):
         here = {name: column[begin:end] for name, column in rows.items()}
         known = None if placed is None else placed[begin:end]
-        one_by_one = lag == 1
+        one_by_one, own = lag == 1, None
         if lag == 0:
             order = _order([here[name] for name in keys])
             in_order, known = taken(here, order), None if known is None else known[order]
             one_by_one = kind == READ and _alone(in_order)
             islands = _islands(in_order, known, 1, 1 if one_by_one else MOST)
+        elif one_by_one:
+            islands = _islands(here, known, 1, 1)
         else:
-            islands = _islands(here, known, lag, 1 if one_by_one else MOST, keys if lag > 1 else ())
+            own = _laid(here) if kind == READ else None
+            in_line = own is not None and bool(own["by_entry"][0]) and int(own["length"][0]) == end - begin
+            islands = _islands(here, known, lag, MOST, (*keys, *_POSITION) if in_line else keys, lag if in_line else 0)
         still = islands["length"] * 0
         defaults = dict.fromkeys(ISLAND, still) | {"kind": still + kind, "placed": still + (kind != SENT)}
         found.append(defaults | islands)
         if kind == READ:
-            laid.append(islands if one_by_one else _laid(here))
+            laid.append(islands if one_by_one else own or _laid(here))
     together = joined(laid, LAID)
     return Found(joined(found, ISLAND), taken(together, np.argsort(together["partition"], kind="stable")))
 
@@ -176,14 +180,20 @@ def _alone(rows: dict[str, Any]) -> bool:
     return bool((firsts(rows["partition"], rows["stream"]) == firsts(rows["partition"])).all())
 
 
-def _islands(rows: dict[str, Any], placed: Mask | None, lag: int, most: int, alike: Sequence[str] = ()) -> Columns:
-    """The islands of rows, each of which follows the one `lag` before it or none; `alike`: columns in which it does."""
+def _islands(
+    rows: dict[str, Any], placed: Mask | None, lag: int, most: int, alike: Sequence[str] = (), stride: int = 0
+) -> Columns:
+    """The islands of rows, each of which follows the one `lag` before it or none.
+
+    `alike`: columns in which it does. `stride`: the entries that each moves, if that is known of all; then `alike` has
+    the columns of positions.
+    """
     move = _moves({name: column for name, column in rows.items() if name not in alike}, placed, lag, most)
     starts, length = _series(move, lag)
     found: Columns = {name: column[starts].astype(np.int64) for name, column in rows.items()}
     following = np.where(length > 1, move[np.minimum(starts + lag, len(move) - 1)], 0).astype(np.int64)
     found["length"] = length
-    found["by_entry"] = np.where(following == _STILL, 0, np.maximum(following, 0))
+    found["by_entry"] = np.where(following == _STILL, stride, np.maximum(following, 0))
     found["by_batch"] = np.maximum(-following, 0)
     return found if placed is None else found | {"placed": placed[starts].astype(np.int64)}
 
