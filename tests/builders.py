@@ -11,10 +11,11 @@ A golden history (tests/histories/*.yaml) is a story a person can check with a p
       events: [4 DJB 2]
       blocks: {3: 1}
 
-Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]]`. A received message without a
-place gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where its value was
-first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read, `partitions`
-(the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0."""
+Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]][#SESSION.ATTEMPT]`. A received
+message without a place gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where
+its send was first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read,
+`partitions` (the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0. A history in
+which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0."""
 
 import itertools
 import re
@@ -28,7 +29,7 @@ import pyarrow as pa
 import yaml
 
 from dedup.history import histories
-from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment, Session
 
 GOLDEN: Final = Path(__file__).parent / "histories"
 OUTCOMES: Final = {"ok": 0, "fail": 1, "unknown": 2}
@@ -36,6 +37,7 @@ NOWHERE: Final = (0, 0, -1, 0)
 _MESSAGE: Final = re.compile(
     r"(?:p(?P<partition>\d+)/)?(?:s(?P<stream>\d+)/)?(?P<first>\d+)(?:\.\.(?P<last>\d+))?"
     r"(?:@(?P<ledger>-?\d+):(?P<entry>-?\d+)(?::(?P<batch>\d+))?)?"
+    r"(?:#(?P<session>\d+)\.(?P<attempt>\d+))?"
 )
 
 Place = tuple[int, int, int, int]
@@ -47,14 +49,20 @@ class History:
     """The rows of one run, as the columns of a history name them; `ends` None: the end is what was read.
 
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
+    `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
     """
 
-    sent: Sequence[tuple[int, int]] = field(default_factory=list)
+    sent: Sequence[tuple[int, ...]] = field(default_factory=list)
     outcomes: Sequence[tuple[int, ...]] = field(default_factory=list)
     received: Sequence[tuple[int, ...]] = field(default_factory=list)
     ends: Mapping[int, Mapping[int, int]] | None = None
     clock: Sequence[tuple[int, int, int]] | None = None
     partitions: tuple[int, ...] | None = None
+    sessions: int = 0
+
+    @property
+    def version(self) -> int:
+        return histories.WITH_SESSIONS if self.sessions else histories.SCHEMA_VERSION
 
     def end_positions(self) -> tuple[EndPosition, ...]:
         ends: dict[int, dict[int, int]] = {p: dict(extents) for p, extents in (self.ends or {}).items()}
@@ -84,22 +92,29 @@ def parse_golden(path: Path) -> Golden:
     """One file of tests/histories."""
     document = yaml.safe_load(path.read_text())
     received = list(_received(_text(document.get("received"))))
-    first_read: dict[tuple[int, int], Place] = {}
-    for _, partition, ledger, entry, batch, stream, value in received:
-        first_read.setdefault((stream, value), (partition, ledger, entry, batch))
-    outcomes = [
+    first_read: dict[tuple[int, ...], Place] = {}
+    for _, partition, ledger, entry, batch, stream, value, *send in received:
+        first_read.setdefault((stream, value, *send), (partition, ledger, entry, batch))
+    outcomes: list[tuple[int, ...]] = [
         (
             stream,
             value,
             OUTCOMES[word],
-            *(place or (first_read.get((stream, value), NOWHERE) if word == "ok" else NOWHERE)),
+            *(place or (first_read.get((stream, value, *send), NOWHERE) if word == "ok" else NOWHERE)),
+            *send,
         )
         for word, text in (document.get("outcomes") or {}).items()
-        for _, stream, value, place in _messages(_text(text))
+        for _, stream, value, place, send in _messages(_text(text))
     ]
-    sent = [(stream, value) for _, stream, value, _ in _messages(_text(document.get("sent")))]
+    sent: list[tuple[int, ...]] = [
+        (stream, value, *send) for _, stream, value, _, send in _messages(_text(document.get("sent")))
+    ]
     partitions = tuple(document["partitions"]) if "partitions" in document else None
-    history = History(sent, outcomes, received, document.get("ends"), partitions=partitions)
+    sessions = 1 + max((row[-2] for rows in (sent, outcomes, received) for row in rows), default=0)
+    if "#" not in path.read_text():
+        sessions, sent = 0, [row[:-2] for row in sent]
+        outcomes, received = [row[:-2] for row in outcomes], [row[:-2] for row in received]
+    history = History(sent, outcomes, received, document.get("ends"), partitions=partitions, sessions=sessions)
     return Golden(path.stem, document["story"], history, document["expect"])
 
 
@@ -107,21 +122,21 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _messages(text: str) -> Iterator[tuple[int, int, int, Place | None]]:
-    """(partition, stream, value, place) of each message that `text` names."""
+def _messages(text: str) -> Iterator[tuple[int, int, int, Place | None, tuple[int, int]]]:
+    """(partition, stream, value, place, send) of each message that `text` names."""
     for word in text.split():
         match = _MESSAGE.fullmatch(word)
-        assert match, f"{word!r} is not [pP/][sS/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]]"
+        assert match, f"{word!r} is not [pP/][sS/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH]][#SESSION.ATTEMPT]"
         part = {name: int(digits or 0) for name, digits in match.groupdict().items()}
         for value in range(part["first"], (part["last"] if match["last"] else part["first"]) + 1):
             place = (part["partition"], part["ledger"], part["entry"], part["batch"]) if match["ledger"] else None
-            yield part["partition"], part["stream"], value, place
+            yield part["partition"], part["stream"], value, place, (part["session"], part["attempt"])
 
 
 def _received(text: str) -> Iterator[tuple[int, ...]]:
     next_entry: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
-    for arrival, (partition, stream, value, place) in enumerate(_messages(text)):
-        yield (arrival, *(place or (partition, 0, next(next_entry[partition]), 0)), stream, value)
+    for arrival, (partition, stream, value, place, send) in enumerate(_messages(text)):
+        yield (arrival, *(place or (partition, 0, next(next_entry[partition]), 0)), stream, value, *send)
 
 
 def write_history(
@@ -140,7 +155,7 @@ def write_history(
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
     files = {
-        table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty))
+        table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty, history.version))
         for table, rows in tables.items()
     }
     ticks: list[tuple[int, ...]] = list(history.clock or [(0, 0, 0), (0, len(history.sent), 1)])
@@ -155,8 +170,8 @@ def write_pair(folder: Path, history: History) -> None:
     told = {(stream, value): outcome for stream, value, outcome, *_ in history.outcomes}
     words = {number: word for word, number in OUTCOMES.items()}
     pulsar = any(ledger or batch for _, _, ledger, _, batch, *_ in history.received)
-    streams = any(stream for stream, _ in history.sent) or any(row[5] for row in history.received)
-    sent = [f"{value},{words[told[stream, value]]}" + f",{stream}" * streams for stream, value in history.sent]
+    streams = any(row[0] for row in history.sent) or any(row[5] for row in history.received)
+    sent = [f"{value},{words[told[stream, value]]}" + f",{stream}" * streams for stream, value, *_ in history.sent]
     received = [
         f"{partition},{f'{ledger}:{entry}:{batch}' if pulsar else entry},{value}" + f",{stream}" * streams
         for _, partition, ledger, entry, batch, stream, value in history.received
@@ -168,21 +183,29 @@ def write_pair(folder: Path, history: History) -> None:
 
 
 def _write_segments(
-    folder: Path, table: str, rows: Iterable[tuple[int, ...]], segment_rows: int, row_group_rows: int, empty: bool
+    folder: Path,
+    table: str,
+    rows: Iterable[tuple[int, ...]],
+    segment_rows: int,
+    row_group_rows: int,
+    empty: bool,
+    version: int,
 ) -> Iterator[Segment]:
     (folder / table).mkdir()
     left = iter(rows)
     if empty:
-        yield _write_parquet(folder, f"{table}/00000.parquet", table, [], row_group_rows)
+        yield _write_parquet(folder, f"{table}/00000.parquet", table, [], row_group_rows, version)
     for number in itertools.count(int(empty)):
         chunk = list(itertools.islice(left, segment_rows))
         if not chunk:
             return
-        yield _write_parquet(folder, f"{table}/{number:05}.parquet", table, chunk, row_group_rows)
+        yield _write_parquet(folder, f"{table}/{number:05}.parquet", table, chunk, row_group_rows, version)
 
 
-def _write_parquet(folder: Path, name: str, table: str, rows: list[tuple[int, ...]], row_group_rows: int) -> Segment:
-    schema, path = histories.SCHEMAS[table], folder / name
+def _write_parquet(
+    folder: Path, name: str, table: str, rows: list[tuple[int, ...]], row_group_rows: int, version: int = 1
+) -> Segment:
+    schema, path = histories.schemas(version)[table], folder / name
     values = zip(*rows, strict=True) if rows else ((),) * len(schema)
     columns = [pa.array(column, schema.field(i).type) for i, column in enumerate(values)]
     with histories.parquet_writer(path, schema) as writer:
@@ -202,6 +225,7 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         fail=told.count(1),
         unknown=told.count(2),
         segments=(*files["sent"], *files["outcomes"], clock),
+        sessions=(Session(identity="", began="started", ended="closed"),) * history.sessions,
         first_send_ns=0,
         last_acknowledgement_ns=1,
     )
@@ -216,6 +240,7 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         segments=files["received"],
     )
     return Manifest(
+        schema_version=history.version,
         experiment="golden",
         spec_digest="0" * 64,
         run_id="d-aaaaaaaaaa",
@@ -225,8 +250,8 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         variant="dedup",
         run=1,
         seed=1,
-        messages=len(history.sent),
-        streams=max((stream for stream, _ in history.sent), default=0) + 1,
+        messages=len({row[:2] for row in history.sent}),
+        streams=max((row[0] for row in history.sent), default=0) + 1,
         stream_partitions=history.partitions,
         topic="t",
         versions={},

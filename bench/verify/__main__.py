@@ -26,6 +26,8 @@ LARGEST: Final = 10**9
 RUNS: Final = 100
 PEAK_TARGET: Final = 2 << 30
 RUNS_TARGET: Final = 3.0
+TEN: Final = 10
+STREAMS_TARGET: Final = 1.5
 ORDERS: Final[Mapping[str, histories.Maker]] = {
     "S0-like": histories.s0_like,
     "in blocks of 10,000, shuffled": partial(histories.shuffled, block=10_000),
@@ -117,6 +119,25 @@ def order(messages: int, _rounds: int) -> int:
     return 0
 
 
+def streams(messages: int, rounds: int) -> int:
+    """Ten streams that take turns in one partition, beside one stream; a tenth of the messages, and all."""
+    missed = 0
+    for number in (messages // 10, messages):
+        one = histories.cached("s0", number, histories.s0_like)
+        ten = histories.cached("s0", number, histories.s0_like, streams=TEN)
+        print(f"\n{TEN} streams in one partition, {number:,} messages, S0-like")
+        for name in (LOCAL, SPARK):
+            with started(name, [one]) as alone, started(name, [ten]) as mixed:
+                alone.ask(), mixed.ask()
+                pairs = [(alone.ask(), mixed.ask()) for _ in range(2 * rounds + 1)]
+            by_one, by_ten = zip(*pairs, strict=True)
+            print(f"  {name}: one {told_of(by_one)}   {TEN} {told_of(by_ten)}")
+            peaks = [max(racer.peaks.values()) for racer in (alone, mixed)]
+            missed += told("time of ten : one", middle(by_ten) / middle(by_one), STREAMS_TARGET, at_most=True)
+            missed += told("memory of ten : one", peaks[1] / peaks[0], STREAMS_TARGET, at_most=True)
+    return missed
+
+
 def grown(text: str, name: str, messages: int, folder: Path) -> None:
     """Print a line of a table."""
     with started(name, [folder]) as racer:
@@ -172,6 +193,7 @@ PARTS: Final[Mapping[str, tuple[Callable[[int, int], int], float]]] = {
     "verdicts": (verdicts, 1),
     "many": (many, 1),
     "order": (order, 0.1),
+    "streams": (streams, 0.1),
     "growth": (growth, 0),
 }
 """Each with its number of messages, as a part of --messages; 0: --largest is asked for."""

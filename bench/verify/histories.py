@@ -57,24 +57,27 @@ def shuffled(messages: int, seed: int, block: int = 1) -> Pieces:
     return Pieces(first, np.minimum(block, messages + 1 - first), first * 0)
 
 
-def cached(name: str, messages: int, made: Maker, seed: int = 1) -> Path:
+def cached(name: str, messages: int, made: Maker, seed: int = 1, streams: int = 1) -> Path:
     """The run folder of that name and size, which is made if it is not there yet."""
-    folder = caches.root() / "bench" / f"{name}-{messages}-{seed}-{EDITION}"
+    folder = caches.root() / "bench" / f"{name}-{messages}-{seed}-{EDITION}{f'-{streams}' * (streams > 1)}"
     if not folder.exists():
         half = folder.with_name(f"{folder.name}.{os.getpid()}")
         try:
-            write(half, messages, made(messages, seed))
+            write(half, messages, made(messages, seed), streams)
             half.rename(folder)
         finally:
             shutil.rmtree(half, ignore_errors=True)
     return folder
 
 
-def write(folder: Path, messages: int, stored: Pieces) -> Manifest:
-    """A run folder in which values 1 … `messages` were sent and acknowledged, and read as they were `stored`."""
-    sent = _Table(folder, "sent")
-    outcomes = _Table(folder, "outcomes")
-    received = _Table(folder, "received")
+def write(folder: Path, messages: int, stored: Pieces, streams: int = 1) -> Manifest:
+    """A run folder in which values 1 … `messages` were sent and acknowledged, and read as they were `stored`.
+
+    Of several streams, which take turns in the one partition, message m is value (m - 1) // streams + 1.
+    """
+    sent = _Table(folder, "sent", streams)
+    outcomes = _Table(folder, "outcomes", streams)
+    received = _Table(folder, "received", streams)
     for begin, values in _laid_out(stored.length, stored.first):
         rows = np.arange(begin, begin + len(values))
         received.write({"arrival": rows, "entry": rows, "value": values})
@@ -89,7 +92,7 @@ def write(folder: Path, messages: int, stored: Pieces) -> Manifest:
         pass
     files = {table.name: table.close() for table in (sent, outcomes, received)}
     clock = _segment(folder, folder / "clock.parquet", 0)
-    manifest = _manifest(messages, received.rows, files, clock)
+    manifest = _manifest(messages, received.rows, files, clock, streams)
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1))
     return manifest
 
@@ -108,14 +111,17 @@ def _laid_out(length: Values, first: Values) -> Iterator[tuple[int, Values]]:
 class _Table:
     """Closed segments of one table; columns that are not given are 0."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self.name, self.rows = folder, name, 0
+    def __init__(self, folder: Path, name: str, streams: int) -> None:
+        self._folder, self.name, self.rows, self._streams = folder, name, 0, streams
         self._held: list[pa.Table] = []
         self._segments: list[Segment] = []
         (folder / name).mkdir(parents=True)
 
     def write(self, columns: dict[str, Values]) -> None:
         schema, rows = SCHEMAS[self.name], len(columns["value"])
+        if self._streams > 1:
+            value, stream = np.divmod(columns["value"] - 1, self._streams)
+            columns = columns | {"value": value + 1, "stream": stream}
         nothing = np.zeros(rows, np.int64)
         arrays = [pa.array(columns.get(field.name, nothing).astype(field.type.to_pandas_dtype())) for field in schema]
         self._held.append(pa.Table.from_arrays(arrays, schema=schema))
@@ -142,7 +148,9 @@ def _segment(folder: Path, path: Path, rows: int) -> Segment:
     return Segment(path=name, rows=rows, bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
-def _manifest(messages: int, received: int, files: dict[str, tuple[Segment, ...]], clock: Segment) -> Manifest:
+def _manifest(
+    messages: int, received: int, files: dict[str, tuple[Segment, ...]], clock: Segment, streams: int
+) -> Manifest:
     producer = ProducerReport(
         complete=True,
         library="bench",
@@ -177,7 +185,7 @@ def _manifest(messages: int, received: int, files: dict[str, tuple[Segment, ...]
         run=1,
         seed=1,
         messages=messages,
-        streams=1,
+        streams=streams,
         topic="t",
         versions={},
         producer=producer,

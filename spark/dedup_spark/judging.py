@@ -31,7 +31,11 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
 - `ok` of a value that was never sent counts as positive_ack (and as outcomes_unsent); `unknown` counts sent values
   only.
 - Of two ends of one ledger, the higher one counts.
-- Outcomes of one value: ok if any is ok, fail if all are fail, else unknown.
+- Outcomes of one value: ok if any is ok; fail if all are fail and each of its sends has one; else unknown.
+- A *send* is a (session, attempt) of a value; in schema 1 a value has one. Copies of one send are copied by retry;
+  copies of several attempts of one session by resend; copies of several sessions by session.
+- A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
+  that was not is `outcomes_unsent`.
 """
 
 from collections import Counter
@@ -39,6 +43,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
+from dedup.history.histories import WITH_SESSIONS
 from dedup.history.stores import Place
 from dedup.judgement.anomalies import Verification
 from dedup.judgement.counts import JUMP_COUNTS
@@ -116,7 +121,8 @@ def verify(
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
     homes = {run: manifest.stream_partitions or () for run, (_, manifest) in enumerate(folders)}
-    for run, part in workers.judge(carry(notes, homes), wrong.keys(), tables):
+    recorded = tuple(run for run, (_, manifest) in enumerate(folders) if manifest.schema_version >= WITH_SESSIONS)
+    for run, part in workers.judge(carry(notes, homes, recorded), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
@@ -167,6 +173,9 @@ def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:
     read: Counter[int] = Counter()
     for note in notes:
         read[note.kind] += note.rows
+    named, found = len(manifest.producer.sessions), max((note.sessions for note in notes), default=0)
+    if manifest.schema_version >= WITH_SESSIONS and found > named:
+        return [f"session {found - 1} has rows, and the manifest names {named} sessions"]
     return _differences(read, manifest, "rows")
 
 

@@ -12,12 +12,13 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from dedup.history.histories import SCHEMAS, read_manifest, segments
+from dedup.history.histories import SCHEMAS, SCHEMAS_WITH_SESSIONS, read_manifest, segments
 from dedup.judgement.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
 from dedup.judgement.counts import Jump
 
 OK, FAIL, UNKNOWN = 0, 1, 2
 Message = tuple[int, int]  # stream, value
+Send = tuple[int, int]  # session, attempt; (0, 0) of all in a history of schema 1
 Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
 Lane = tuple[int, int]  # partition, stream
 
@@ -28,10 +29,21 @@ class History:
 
     homes: dict[int, int]
     """The partition that each stream is sent to, if the manifest names it."""
+    tells_sends: bool = False
+    """Whether it says of which send a message read is: schema 2."""
+    sends: dict[Message, set[Send]] = field(default_factory=dict)
+    """The sends of each message."""
+    told: dict[Message, set[Send]] = field(default_factory=dict)
+    """Of these, or of others, those with an outcome."""
+    copies: dict[Message, list[Send]] = field(default_factory=dict)
+    """Of which send each copy is."""
+    stored: dict[Position, set[tuple[Message, Send]]] = field(default_factory=dict)
+    """All that was read at each position."""
     sent: dict[Message, int] = field(default_factory=dict)
     """The row of the first send of each message."""
     outcomes: dict[Message, int] = field(default_factory=dict)
-    """The outcome of each message that has one: ok if it ever was, fail if it always was, else unknown."""
+    """The outcome of each message that has one: ok if it ever was, fail if it always was and each send has one, else
+    unknown."""
     outcome_at: dict[Message, int] = field(default_factory=dict)
     """The row of its last outcome."""
     acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
@@ -111,6 +123,35 @@ def values_with_duplicates(history: History) -> Set[Message]:
 
 
 @counts_messages
+def copied_by_retry(history: History) -> Set[Message]:
+    """Copies of one and the same send were read."""
+    return {message for message, sends in _told_copies(history) if len(set(sends)) < len(sends)}
+
+
+@counts_messages
+def copied_by_resend(history: History) -> Set[Message]:
+    """Copies of two attempts of one session were read."""
+    found = set[Message]()
+    for message, sends in _told_copies(history):
+        for session, attempt in sends:
+            if any(other == session and again != attempt for other, again in sends):
+                found.add(message)
+    return found
+
+
+@counts_messages
+def copied_by_session(history: History) -> Set[Message]:
+    """Copies of two sessions were read."""
+    return {message for message, sends in _told_copies(history) if len({session for session, _ in sends}) > 1}
+
+
+@counts_messages
+def unsent_copies(history: History) -> Set[Message]:
+    """Sent, but not in the session and attempt that a copy names."""
+    return {message for message in history.sent if set(history.copies.get(message, [])) - history.sends[message]}
+
+
+@counts_messages
 def phantom(history: History) -> Set[Message]:
     """Read and never sent."""
     return history.first.keys() - history.sent.keys()
@@ -165,8 +206,8 @@ def outcomes_missing(history: History) -> Set[Message]:
 
 @counts_messages
 def outcomes_unsent(history: History) -> Set[Message]:
-    """An outcome was recorded, and no send."""
-    return history.outcomes.keys() - history.sent.keys()
+    """An outcome was recorded of a send that was not."""
+    return {message for message, sends in history.told.items() if sends - history.sends.get(message, set())}
 
 
 # The other counts: each function returns a number.
@@ -268,17 +309,24 @@ def position_falls(history: History) -> int:
 
 
 def _history(folder: Path) -> History:
-    history = History(homes=dict(enumerate(read_manifest(folder).stream_partitions or ())))
-    for row, (stream, value) in enumerate(_rows(folder, "sent")):
+    manifest = read_manifest(folder)
+    history = History(homes=dict(enumerate(manifest.stream_partitions or ())), tells_sends=manifest.schema_version == 2)
+    for row, (stream, value, session, attempt) in enumerate(_rows(folder, "sent", history.tells_sends)):
         history.sent.setdefault((stream, value), row)
-    for row, (stream, value, outcome, *position) in enumerate(_rows(folder, "outcomes")):
+        history.sends.setdefault((stream, value), set()).add((session, attempt))
+    for row, each in enumerate(_rows(folder, "outcomes", history.tells_sends)):
+        stream, value, outcome, *position, session, attempt = each
         _take_outcome(history, row, (stream, value), outcome, position)
+        history.told.setdefault((stream, value), set()).add((session, attempt))
     latest = dict[int, Position]()
-    for row, (arrival, partition, ledger, entry, batch, stream, value) in enumerate(_rows(folder, "received")):
+    for row, each in enumerate(_rows(folder, "received", history.tells_sends)):
+        arrival, partition, ledger, entry, batch, stream, value, *send = each
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
-        _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), latest)
+        _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), (send[0], send[1]), latest)
     history.ok = {message for message, outcome in history.outcomes.items() if outcome == OK}
-    history.fail = {message for message, outcome in history.outcomes.items() if outcome == FAIL}
+    for message, outcome in history.outcomes.items():
+        if outcome == FAIL and history.sends.get(message, set()) <= history.told[message]:
+            history.fail.add(message)
     for stream, value in history.sent:
         history.lowest[stream] = min(value, history.lowest.get(stream, value))
         history.highest[stream] = max(value, history.highest.get(stream, value))
@@ -288,11 +336,19 @@ def _history(folder: Path) -> History:
     return history
 
 
-def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
+def _rows(folder: Path, table: str, tells_sends: bool) -> Iterator[tuple[int, ...]]:
+    """Every row of a table, with session and attempt at its end."""
+    schema = (SCHEMAS_WITH_SESSIONS if tells_sends else SCHEMAS)[table]
     for path in segments(folder, table):
-        read = pq.read_table(path, columns=SCHEMAS[table].names).cast(SCHEMAS[table])  # none may be missing
+        read = pq.read_table(path, columns=schema.names).cast(schema)  # none may be missing
         assert all(0 <= value < 1 << 48 for value in read["value"].to_pylist()), f"{path}: no such value is sent"
-        yield from zip(*(column.to_pylist() for column in read.columns), strict=True)
+        for row in zip(*(column.to_pylist() for column in read.columns), strict=True):
+            yield row if tells_sends else (*row, 0, 0)
+
+
+def _told_copies(history: History) -> Iterator[tuple[Message, list[Send]]]:
+    """Each message that was read, with the sends of its copies, if the history tells them."""
+    yield from history.copies.items() if history.tells_sends else ()
 
 
 def _take_outcome(history: History, row: int, message: Message, outcome: int, position: list[int]) -> None:
@@ -305,16 +361,21 @@ def _take_outcome(history: History, row: int, message: Message, outcome: int, po
 
 
 def _take_read(
-    history: History, arrival: int, position: Position, message: Message, latest: dict[int, Position]
+    history: History, arrival: int, position: Position, message: Message, send: Send, latest: dict[int, Position]
 ) -> None:
     """`latest`: where each partition was last read."""
-    if history.at.get(position) == message or message in history.conflicts.get(position, ()):
+    stored = history.stored.setdefault(position, set())
+    if (message, send) in stored:
         history.re_reads += 1
         return
-    if history.at.setdefault(position, message) != message:
+    if stored:
         history.conflicts.setdefault(position, set()).add(message)
-    if history.first.setdefault(message, position) != position:
+    stored.add((message, send))
+    history.at.setdefault(position, message)
+    history.copies.setdefault(message, []).append(send)
+    if message in history.first:
         history.again.setdefault(message, []).append(position)
+    history.first.setdefault(message, position)
     partition, (stream, value) = position[0], message
     history.falls += position < latest.get(partition, position)
     latest[partition] = position

@@ -258,11 +258,11 @@ def test_a_newer_manifest_is_refused_before_anything_else_in_it_is_read(folder: 
 
     def renew(manifest: dict[str, Any]) -> None:
         del manifest["topic"]
-        manifest.update(schema_version=2, colour="red")
+        manifest.update(schema_version=3, colour="red")
 
     rewrite(folder, renew)
     assert refusal(folder) == (
-        f"{folder / 'manifest.json'}: schema_version: got schema version 2; this dedup reads version 1; "
+        f"{folder / 'manifest.json'}: schema_version: got schema version 3; this dedup reads versions 1 and 2; "
         "judge it with the dedup that wrote it (see versions in the manifest)"
     )
 
@@ -270,7 +270,7 @@ def test_a_newer_manifest_is_refused_before_anything_else_in_it_is_read(folder: 
 @pytest.mark.parametrize("version", [0, -1, "x", None, [1]])
 def test_no_other_schema_version_is_read(folder: Path, version: object) -> None:
     rewrite(folder, lambda manifest: manifest.update(schema_version=version))
-    assert f"got schema version {json.dumps(version)}; this dedup reads version 1; " in refusal(folder)
+    assert f"got schema version {json.dumps(version)}; this dedup reads versions 1 and 2; " in refusal(folder)
 
 
 def test_an_unknown_key_and_a_wrong_value_are_named_with_their_place(folder: Path) -> None:
@@ -283,6 +283,14 @@ def test_an_unknown_key_and_a_wrong_value_are_named_with_their_place(folder: Pat
 def test_the_version_that_is_written_is_the_version_that_is_read(folder: Path) -> None:
     assert read_manifest(folder).schema_version == histories.SCHEMA_VERSION
     assert Manifest.model_fields["schema_version"].default == histories.SCHEMA_VERSION
+
+
+def test_tables_are_those_of_the_schema_that_the_manifest_names(folder: Path) -> None:
+    """Tables without sessions would read as if all was one session's; those with them as another program's."""
+    assert histories.damages(folder, read_manifest(folder)) == []
+    rewrite(folder, lambda manifest: manifest.update(schema_version=2))
+    found = histories.damages(folder, read_manifest(folder))
+    assert {each.partition("/")[0] for each in found if "its columns are" in each} == {*histories.TABLES}
 
 
 def test_planned_values_and_rows(folder: Path) -> None:

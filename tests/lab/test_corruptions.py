@@ -171,7 +171,7 @@ def manifest_garbled(dice: random.Random, folder: Path, file: Path) -> None:
 
 
 def manifest_newer(dice: random.Random, folder: Path, file: Path) -> None:
-    change_manifest(folder, lambda manifest: manifest.update(schema_version=dice.randint(2, 9)))
+    change_manifest(folder, lambda manifest: manifest.update(schema_version=dice.randint(3, 9)))
 
 
 def manifest_with_more(dice: random.Random, folder: Path, file: Path) -> None:

@@ -228,6 +228,24 @@ def test_each_is_held_against_what_is_expected(
     assert only(judged(dedup, folder, "--expect", expect, "--trust-csv")[1])["verdict"] == verdict
 
 
+SENT_TWICE = "value,outcome,session\n1,ok,0\n2,ok,0\n2,ok,1\n3,ok,1\n"
+
+
+def test_copies_of_two_sessions_are_named_by_their_cause(dedup: Command, tmp_path: Path) -> None:
+    (tmp_path / "sent.csv").write_text(SENT_TWICE)
+    (tmp_path / "received.csv").write_text("partition,position,value,session\n0,0,1,0\n0,1,2,0\n0,2,2,1\n0,3,3,1\n")
+    code, document = judged(dedup, tmp_path)
+    assert code == 1
+    assert "1 value read more than once (1 by another session)" in only(document)["reasons"][0]
+
+
+def test_their_innocent_twin_is_read_once(dedup: Command, tmp_path: Path) -> None:
+    (tmp_path / "sent.csv").write_text(SENT_TWICE)
+    (tmp_path / "received.csv").write_text("partition,position,value,session\n0,0,1,0\n0,1,2,1\n0,2,3,1\n")
+    code, _, _ = dedup("verify", str(tmp_path), "--engine", "local", "--trust-csv")
+    assert code == 0
+
+
 def test_two_messages_at_one_position_are_a_contradiction(dedup: Command, tmp_path: Path) -> None:
     code, document = judged(dedup, lines(tmp_path, "1,ok 2,ok", "0,0,1 0,0,2"), "--trust-csv")
     assert code == 4

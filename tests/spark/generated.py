@@ -5,6 +5,7 @@ values vanish, neighbours are shuffled, messages are re-read, positions collide,
 numbers make the accidents meet."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -18,14 +19,18 @@ Read = tuple[int, int, int, int, int, int]
 
 
 def history_of(seed: int) -> History:
-    """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands."""
+    """The history that `seed` stands for; a few of them are empty, honest, or long enough to have long islands.
+
+    Each stream has a partition of its own, or all take turns in one.
+    """
     dice = random.Random(seed)
     streams, messages = dice.choice([1, 2, 2, 3, 3]), dice.choice([0, 1, 12, 30, 30, 50, 80, 80, 80])
     before = dice.choice([0, 0, 0, BUCKET - 9])
     sent = [(i % streams, before + i // streams + 1) for i in range(messages)]
     logs: list[list[tuple[int, int]]] = [[] for _ in range(streams)]
+    together = dice.random() < 0.4
     for stream, value in sent:
-        logs[stream].append((stream, value))
+        logs[0 if together else stream].append((stream, value))
     for accident in dice.sample(STORED, dice.choice([0, 1, 1, 2, 4])):
         accident(dice, logs)
     place = dice.choice([_offsets, _batches, _ledgers])
@@ -33,7 +38,7 @@ def history_of(seed: int) -> History:
     first: dict[tuple[int, int], Read] = {}
     for row in read:
         first.setdefault((row[4], row[5]), row)
-    outcomes = _outcomes(dice, sent, first)
+    outcomes: list[tuple[int, ...]] = _outcomes(dice, sent, first)
     ends = _ends(dice, read)
     read = _interleaved(dice, read)
     for misreading in dice.sample(MISREAD, dice.choice([0, 0, 1, 2])):
@@ -41,7 +46,44 @@ def history_of(seed: int) -> History:
     for forgetting in (sent, outcomes):
         if forgetting and dice.random() < 0.25:
             forgetting.pop(dice.randrange(len(forgetting)))
-    return History(sent, outcomes, [(arrival, *row) for arrival, row in enumerate(read)], ends)
+    received: list[tuple[int, ...]] = [(arrival, *row) for arrival, row in enumerate(read)]
+    if dice.random() < 0.45:
+        return History(sent, outcomes, received, ends)
+    return _with_sends(dice, sent, outcomes, received, ends)
+
+
+def _with_sends(
+    dice: random.Random,
+    sent: list[tuple[int, int]],
+    outcomes: list[tuple[int, ...]],
+    received: list[tuple[int, ...]],
+    ends: dict[int, dict[int, int]],
+) -> History:
+    """The same in schema 2: another session from some message on, messages sent again, copies of any of their sends."""
+    from_here = dice.choice([0, len(sent) // 2, len(sent)])
+    sends = {message: [(int(number >= from_here), 0)] for number, message in enumerate(sent)}
+    rows: list[tuple[int, ...]] = [(*message, *sends[message][0]) for message in sent]
+    told = [(*row, *sends.get((row[0], row[1]), [(0, 0)])[0]) for row in outcomes]
+    for message in dice.sample(sent, dice.choice([0, len(sent) // 2, len(sent), len(sent)])):
+        session, attempt = sends[message][-1]
+        sends[message].append(dice.choice([(session, attempt + 1), (session + 1, 0)]))
+        rows.insert(dice.randint(0, len(rows)), (*message, *sends[message][-1]))
+        if dice.random() < 0.6:
+            told.append((*message, dice.choice([0, 1, 2]), 0, 0, -1, 0, *sends[message][-1]))
+    if told and dice.random() < 0.3:
+        at = dice.randrange(len(told))
+        told[at] = (*told[at][:-2], dice.randrange(3), dice.randrange(2))
+    whose: dict[tuple[int, ...], tuple[int, int]] = {}
+    copies: Counter[tuple[int, ...]] = Counter()
+    read = []
+    for arrival, *row in received:
+        if tuple(row) not in whose or dice.random() < 0.1:
+            known = sends.get((row[4], row[5]), [(0, 0)])
+            one = known[copies[tuple(row[4:])] % len(known)] if dice.random() < 0.7 else dice.choice(known)
+            whose[tuple(row)] = one if dice.random() < 0.99 else (dice.randrange(3), dice.randrange(3))
+            copies[tuple(row[4:])] += 1
+        read.append((arrival, *row, *whose[tuple(row)]))
+    return History(rows, told, read, ends, sessions=3)
 
 
 def _repeat(dice: random.Random, logs: list[list[tuple[int, int]]]) -> None:

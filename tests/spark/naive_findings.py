@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dedup.history.histories import SCHEMAS, read_manifest, segments
+from dedup.history.histories import read_manifest, schemas, segments
 
 Row = tuple[Any, ...]
 Message = tuple[int, int]
@@ -31,23 +31,32 @@ class Naive:
         self.faults = [each for each in faults if each.requested_message is not None and each.injected_ns is not None]
         self.ticks = pq.read_table(folder / "clock.parquet").to_pylist()
         self.sent, self.told = dict[Message, int](), dict[Message, int]()
+        self.version = read_manifest(folder).schema_version
         self.outcomes = dict[Message, set[int]]()
+        sends, ended = dict[Message, set[Row]](), dict[Message, set[Row]]()
         acknowledged = dict[Message, list[Row]]()
-        for row, message in enumerate(_rows(folder, "sent")):
+        for row, message in enumerate(_rows(folder, "sent", self.version)):
             self.sent.setdefault((message[0], message[1]), row)
-        for row, (stream, value, outcome, *position) in enumerate(_rows(folder, "outcomes")):
+            sends.setdefault((message[0], message[1]), set()).add(message[2:])
+        for row, (stream, value, outcome, *rest) in enumerate(_rows(folder, "outcomes", self.version)):
+            position, send = rest[:4], tuple(rest[4:])
+            ended.setdefault((stream, value), set()).add(send)
             self.told[stream, value] = row
             self.outcomes.setdefault((stream, value), set()).add(outcome)
             if outcome == 0 and position[2] != -1:
                 acknowledged.setdefault((stream, value), []).append(tuple(position))
         self.copies = dict[Message, list[Row]]()
         self.lanes = dict[tuple[int, int], list[tuple[int, int, Row]]]()
-        for arrival, *position, stream, value in _rows(folder, "received"):
-            if tuple(position) not in self.copies.setdefault((stream, value), []):
-                self.copies[stream, value].append(tuple(position))
+        read = set[Row]()
+        for arrival, *told in _rows(folder, "received", self.version):
+            position, stream, value = told[:4], told[4], told[5]
+            if tuple(told) not in read:
+                read.add(tuple(told))
+                self.copies.setdefault((stream, value), []).append(tuple(position))
                 self.lanes.setdefault((position[0], stream), []).append((arrival, value, tuple(position[1:])))
         ok = {message for message, outcomes in self.outcomes.items() if 0 in outcomes}
         fail = {message for message, outcomes in self.outcomes.items() if outcomes == {1}}
+        fail -= {message for message in fail if not sends.get(message, set()) <= ended[message]}
         self.anomalies = {
             "not_received": ok - self.copies.keys(),
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
@@ -139,7 +148,7 @@ class Naive:
             del left[:length]
 
 
-def _rows(folder: Path, table: str) -> Iterator[tuple[int, ...]]:
+def _rows(folder: Path, table: str, version: int) -> Iterator[tuple[int, ...]]:
     for path in segments(folder, table):
-        read = pq.read_table(path, columns=SCHEMAS[table].names)
+        read = pq.read_table(path, columns=schemas(version)[table].names)
         yield from zip(*(column.to_pylist() for column in read.columns), strict=True)

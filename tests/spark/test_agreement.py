@@ -60,6 +60,7 @@ class Coverage:
         self.found["tails"] += tails_of(history, said)
         self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1 and tasks >= 3
         self.found["empty files"] += empty
+        self.found["with sessions"] += bool(history.sessions)
         self.found["files of one row"] += any(
             len(rows) % segment_rows == 1 for rows in (history.sent, history.outcomes, history.received)
         )
@@ -71,6 +72,7 @@ class Coverage:
     def check(self) -> None:
         assert self.histories >= 2000
         assert self.found["in pieces"] >= self.histories / 2
+        assert self.found["with sessions"] >= 1000
         assert all(self.found[name] >= 100 for name in (*Counts.model_fields, *MORE))
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def with_faults(seed: int) -> tuple[History, tuple[FaultRecord, ...]]:
         faults.append(fault(f"fault-{number}", began, dice.choice([began, began + dice.randrange(300), None])))
     faults += [fault("absent", None, None)] * (dice.random() < 0.1) + [fault("latency", 0, None, None)] * (seed % 2)
     homes = dice.choice([None, (0, 1, 2), (0, 1, 2), (0,)])
-    return History(history.sent, history.outcomes, history.received, history.ends, ticks, homes), tuple(faults)
+    return replace(history, clock=ticks, partitions=homes), tuple(faults)
 
 
 def written(folder: Path) -> dict[tuple[str, str], list[Row]]:

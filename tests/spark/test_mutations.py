@@ -22,6 +22,8 @@ pytestmark = pytest.mark.long
 EACH: Final = 12
 Message = tuple[int, int]
 """stream, value"""
+Send = tuple[int, int]
+"""session, attempt"""
 
 
 @dataclass
@@ -39,6 +41,11 @@ class Clean:
     late: Message | None = None
     batch: int = 1
     partitions: tuple[int, ...] = ()
+    sessions: int = 0
+    sends: dict[Message, list[Send]] = field(default_factory=dict)
+    """Of which send the first copy of a message is, the second, …; else of the first."""
+    again: list[tuple[Message, Send, int | None]] = field(default_factory=list)
+    """Further sends, each with its outcome."""
 
     def pick(self, room: int = 2) -> tuple[list[Message], int]:
         """A partition's log, and a place in it with `room` messages before and behind."""
@@ -68,7 +75,29 @@ class Clean:
             partition, ledger, entry, batch = places.get(message, NOWHERE) if outcome == 0 else NOWHERE
             outcomes.append((*message, outcome, partition, ledger, entry + 1000 * (message in self.displaced), batch))
         rows = [(arrival, *row) for arrival, row in enumerate(read)]
+        if self.sessions:
+            return self.with_sends(outcomes, rows, ends, places)
         return History(self.sent, outcomes, rows, ends, partitions=self.partitions)
+
+    def with_sends(
+        self,
+        outcomes: list[tuple[int, ...]],
+        rows: list[tuple[int, ...]],
+        ends: dict[int, dict[int, int]],
+        places: dict[Message, Place],
+    ) -> History:
+        copies: dict[tuple[int, ...], list[Send]] = {message: list(sends) for message, sends in self.sends.items()}
+        told = [
+            (*message, outcome, *places[message], *send) for message, send, outcome in self.again if outcome is not None
+        ]
+        return History(
+            [*((*message, 0, 0) for message in self.sent), *((*message, *send) for message, send, _ in self.again)],
+            [*((*row, 0, 0) for row in outcomes), *told],
+            [(*row, *(copies[row[5:]].pop(0) if copies.get(row[5:]) else (0, 0))) for row in rows],
+            ends,
+            partitions=self.partitions,
+            sessions=self.sessions,
+        )
 
 
 def clean(seed: int) -> Clean:
@@ -254,6 +283,52 @@ def send_not_recorded(it: Clean) -> Found:
     return {"send": -1, "phantom": 1, "outcomes_unsent": 1}
 
 
+def stored_twice_by_retry(it: Clean) -> Found:
+    it.sessions = 1
+    return stored_twice(it) | {"copied_by_retry": 1}
+
+
+def resent_and_stored_twice(it: Clean) -> Found:
+    log, i = it.pick()
+    log.insert(i, log[i])
+    it.sessions, it.sends[log[i]] = 1, [(0, 0), (0, 1)]
+    it.again.append((log[i], (0, 1), 0))
+    return copies(1, 1, duplicate_jump_backward=1, copied_by_resend=1) | {"block 1": 1}
+
+
+def resent_and_stored_once(it: Clean) -> Found:
+    log, i = it.pick()
+    it.sessions = 1
+    it.again.append((log[i], (0, 1), it.dice.choice([0, 1, 2, None])))
+    return {}
+
+
+def resumed_too_early(it: Clean) -> Found:
+    log, _ = it.pick(5)
+    length = it.dice.randint(2, 5)
+    log += log[-length:]
+    it.sessions = 2
+    for message in log[-length:]:
+        it.sends[message] = [(0, 0), (1, 0)]
+        it.again.append((message, (1, 0), 0))
+    return copies(length, length, duplicate_jump_backward=1, copied_by_session=length) | {f"block {length}": 1}
+
+
+def copy_of_a_send_that_never_was(it: Clean) -> Found:
+    log, i = it.pick()
+    it.sessions, it.sends[log[i]] = 2, [it.dice.choice([(1, 0), (0, 1)])]
+    return {"unsent_copies": 1}
+
+
+def failed_once_and_stored(it: Clean) -> Found:
+    """The other send of it has no outcome, or an unknown one: it may be the one that was stored."""
+    log, i = it.pick()
+    it.outcomes[log[i]] = 1
+    it.sessions = 1
+    it.again.append((log[i], (0, 1), it.dice.choice([2, None])))
+    return {"unknown": 1, "ack": -1, "positive_ack": -1, "received_no_ack": 1}
+
+
 def nothing_at_all(it: Clean) -> Found:
     return {}
 
@@ -264,6 +339,8 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(never_sent, failed_and_stored, stored_elsewhere, read_again, not_read, two_at_one_position),
     *(delivered_late, tail_not_read, half_in_another_partition, beginning_in_another_partition),
     *(outcome_not_recorded, outcome_of_nothing, send_not_recorded, overtaken),
+    *(stored_twice_by_retry, resent_and_stored_twice, resent_and_stored_once, resumed_too_early),
+    *(copy_of_a_send_that_never_was, failed_once_and_stored),
 )
 
 

@@ -12,8 +12,12 @@ VERDICT = Path(__file__).parents[2] / "bench" / "verify" / "duckdb" / "verdict.s
 
 
 TABLES = ("sent", "outcomes", "received")
-WITH_ROWS = [each for each in golden_histories() if all(getattr(each.history, table) for table in TABLES)]
-"""DuckDB reads no table that has no file."""
+WITH_ROWS = [
+    each
+    for each in golden_histories()
+    if all(getattr(each.history, table) for table in TABLES) and not each.history.sessions
+]
+"""DuckDB reads no table that has no file. What is measured has no sessions, and the query knows none."""
 
 
 @pytest.mark.long
@@ -23,5 +27,7 @@ def test_the_query_counts_what_we_count(golden: Golden, tmp_path: Path) -> None:
     with duckdb.connect() as database:
         database.execute(f"SET VARIABLE folder = '{tmp_path}'")
         answer = database.execute(VERDICT.read_text())
-        counts = Counts(**dict(zip((name for name, *_ in answer.description), answer.fetchall()[0], strict=True)))
+        found = dict(zip((name for name, *_ in answer.description), answer.fetchall()[0], strict=True))
+    assert found.keys() == Counts.model_fields.keys(), "bench/verify compares all counts"
+    counts = Counts(**found)
     assert counts == Counts(**golden.expect["counts"])

@@ -48,7 +48,7 @@ def test_what_a_worker_found_of_a_run_is_told_once(monkeypatch: pytest.MonkeyPat
     """Three portions of the same run, with more jumps between them than are ever listed."""
     values, each = np.arange(3 * 8_000, dtype=np.int64)[::-1], 8_000
     rows = {"stream": values * 0, "value": values, "partition": values * 0, "ledger": values * 0}
-    found = islands.find(rows | {"entry": values[::-1], "batch": values * 0}, islands.READ)
+    found, _ = islands.find(rows | {"entry": values[::-1], "batch": values * 0}, islands.READ)
     islands.lanes(found)
 
     def portions() -> Iterator[Columns]:

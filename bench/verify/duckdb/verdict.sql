@@ -97,5 +97,6 @@ falls AS (
 SELECT
     (SELECT count(*) FROM reads) AS received,
     (SELECT coalesce(sum(times - 1), 0) FROM reads) AS re_reads,
+    0 AS copied_by_retry, 0 AS copied_by_resend, 0 AS copied_by_session, 0 AS unsent_copies,  -- of histories without sends
     *
 FROM by_value, elsewhere, in_another, by_position, by_jump, falls;

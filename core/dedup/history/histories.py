@@ -4,6 +4,10 @@ A history is the product (style.md, rule 1): judges read only it, so any verdict
 folder of closed Parquet segments and a manifest that is written last. This file holds the schemas, the names, and the
 check that decides whether a folder may be judged: every segment that the manifest names is there, with the recorded
 bytes and rows, and nothing else is there.
+
+Schema 2 adds `session` and `attempt` to the three tables: which life of the producer sent the message, and which of the
+application's own sends of it this was. Schema 1 is read for ever; it has one send of each message. A manifest says
+which schema its tables have.
 """
 
 import hashlib
@@ -23,6 +27,10 @@ from dedup.refusals import location, short
 from dedup.wire.manifests import Manifest, Segment
 
 SCHEMA_VERSION: Final = 1
+"""What a run writes that sends each message once."""
+WITH_SESSIONS: Final = 2
+"""The schema of tables with sessions and attempts."""
+
 OPEN_SUFFIX: Final = ".open"
 MANIFEST: Final = "manifest.json"
 VERIFICATION: Final = "verification.json"
@@ -42,12 +50,23 @@ OUTCOMES: Final = _schema(stream=pa.int32(), value=pa.int64(), outcome=pa.int8()
 RECEIVED: Final = _schema(arrival=pa.int64(), **_POSITION, stream=pa.int32(), value=pa.int64())
 CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
 SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clock": CLOCK}
+SEND: Final = {"session": pa.int32(), "attempt": pa.int32()}
+"""Schema 2: the producer's session, from 0, and the application's attempt, from 0. Of a message read it is the send
+that its payload names."""
+SCHEMAS_WITH_SESSIONS: Final = {
+    name: pa.schema([*SCHEMAS[name], *_schema(**SEND)]) if name in TABLES else SCHEMAS[name] for name in SCHEMAS
+}
 CLOCK_SENT: Final = 0
 CLOCK_ACKNOWLEDGED: Final = 1
 
 EXACT: Final = {b"dedup.statistics": b"exact"}
 """The mark in a file's footer: our writer made the statistics."""
-OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome"}
+OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome", *SEND}
+
+
+def schemas(version: int) -> dict[str, pa.Schema]:
+    """The tables of a history of that schema version."""
+    return SCHEMAS if version == SCHEMA_VERSION else SCHEMAS_WITH_SESSIONS
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -71,9 +90,10 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return writer
 
 
-def same_columns(found: pa.Schema, table: str) -> bool:
-    """Whether these are the columns of a table of SCHEMAS; columns of older histories are nullable."""
-    return [(field.name, field.type) for field in found] == [(field.name, field.type) for field in SCHEMAS[table]]
+def same_columns(found: pa.Schema, table: str, version: int = SCHEMA_VERSION) -> bool:
+    """Whether these are the columns of a table of that schema; columns of older histories are nullable."""
+    wanted = schemas(version)[table]
+    return [(field.name, field.type) for field in found] == [(field.name, field.type) for field in wanted]
 
 
 def sha256_of(path: Place) -> str:
@@ -135,7 +155,7 @@ def _unusable(path: Place, error: ValidationError) -> EvidenceError:
     if first["type"] == "json_invalid":
         got, rule = "text that is not JSON", "a manifest is one JSON document, so this one is damaged"
     elif version:
-        got, rule = f"schema version {got}", f"this dedup reads version {SCHEMA_VERSION}"
+        got, rule = f"schema version {got}", f"this dedup reads versions {SCHEMA_VERSION} and {WITH_SESSIONS}"
         todo = "judge it with the dedup that wrote it (see versions in the manifest)"
     elif first["type"] == "missing":
         got, rule = "nothing", "this key is required, so this is not a run's manifest or it is damaged"
@@ -164,7 +184,8 @@ def ends_of(folder: Place) -> list[int]:
 
 def damages(folder: Place, manifest: Manifest) -> list[str]:
     """Why this folder is no evidence: one line a damage, none if it is whole."""
-    in_files = [damage for segment in manifest.files for damage in damages_of(folder, segment)]
+    version = manifest.schema_version
+    in_files = [damage for segment in manifest.files for damage in damages_of(folder, segment, version)]
     return in_files + omissions(folder, manifest)
 
 
@@ -187,8 +208,8 @@ def omissions(folder: Place, manifest: Manifest) -> list[str]:
     return found
 
 
-def damages_of(folder: Place, segment: Segment) -> list[str]:
-    """How one file differs from what the manifest recorded."""
+def damages_of(folder: Place, segment: Segment, version: int = SCHEMA_VERSION) -> list[str]:
+    """How one file differs from what the manifest, of that schema version, recorded."""
     path = folder / segment.path
     try:
         found = path.stat()
@@ -205,10 +226,10 @@ def damages_of(folder: Place, segment: Segment) -> list[str]:
         return [f"{segment.path}: cannot be read: {error.strerror or error}"]
     if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]
-    return _strange_columns(path, segment.path) if path.suffix == ".parquet" else []
+    return _strange_columns(path, segment.path, version) if path.suffix == ".parquet" else []
 
 
-def _strange_columns(path: Place, name: str) -> list[str]:
+def _strange_columns(path: Place, name: str, version: int) -> list[str]:
     """The damage of a file that another program, or a newer one, has written."""
     table = name.split("/")[0].removesuffix(".parquet")
     try:
@@ -216,7 +237,7 @@ def _strange_columns(path: Place, name: str) -> list[str]:
             found = file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         return [f"{name}: not a Parquet file: {short(str(error).splitlines()[0])}"]
-    if table in SCHEMAS and not same_columns(found, table):
+    if table in SCHEMAS and not same_columns(found, table, version):
         columns = ", ".join(f"{field.name} {field.type}" for field in found)
         return [f"{name}: its columns are {short(columns)}: another program wrote it, or a newer dedup"]
     return []

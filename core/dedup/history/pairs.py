@@ -5,9 +5,10 @@
 tables of a run folder, and the same rules judge it.
 
 Such files can be damaged in other ways than ours, and a file must never be read in part: every line must have the
-columns of the header, and the last line must have a line end. Optional columns of other names are not read. A pair that
-comes with a manifest is checked against it. A pair without one gets a manifest made from its rows; what such rows
-prove is in dedup/judgement/bare.py.
+columns of the header, and the last line must have a line end. Optional columns of other names are not read. With
+`session` or `attempt` in both files the tables are of schema 2: a value may then be sent more than once. A pair that
+comes with a manifest is checked against it, and has the schema that it names. A pair without one gets a manifest made
+from its rows; what such rows prove is in dedup/judgement/bare.py.
 """
 
 import csv
@@ -30,26 +31,38 @@ from dedup.errors import EvidenceError
 from dedup.history.histories import (
     CLOCK,
     MANIFEST,
-    SCHEMAS,
+    SCHEMA_VERSION,
+    SEND,
     TABLES,
+    WITH_SESSIONS,
     damages_of,
     parquet_writer,
     read_manifest,
+    schemas,
     sha256_of,
 )
 from dedup.history.stores import Place
 from dedup.payloads import MAX_STREAMS, MAX_VALUE
 from dedup.refusals import short
-from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment, Session
 
 SENT_CSV: Final = "sent.csv"
 RECEIVED_CSV: Final = "received.csv"
 COLUMNS: Final = {SENT_CSV: ("value", "outcome"), RECEIVED_CSV: ("partition", "position", "value")}
 STREAM: Final = "stream"
+OPTIONAL: Final = (STREAM, *SEND)
+"""Columns that both files have, or neither has."""
 OUTCOMES: Final = ("ok", "fail", "unknown")
 """The words for outcomes, in the order of the numbers that a history stores."""
 
-MOST: Final = {STREAM: MAX_STREAMS - 1, "value": MAX_VALUE, "partition": (1 << 31) - 1, "position": 10**18 - 1}
+MOST: Final = {
+    STREAM: MAX_STREAMS - 1,
+    "value": MAX_VALUE,
+    "partition": (1 << 31) - 1,
+    "position": 10**18 - 1,
+    "session": (1 << 16) - 1,
+    "attempt": (1 << 31) - 1,
+}
 """The largest number that each column of whole numbers may hold; the smallest is 0."""
 
 PLACE: Final = r"^(?P<ledger>[0-9]{1,18}):(?P<entry>[0-9]{1,18}):(?P<batch>[0-9]{1,9})$"
@@ -73,14 +86,17 @@ def unpack(folder: Path, into: Path) -> None:
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
     if manifest is not None:
         _check_checksums(folder, manifest)
-    found = _Found()
+    with_sends = any(name in header.names for header in headers.values() for name in SEND)
+    found = _Found(WITH_SESSIONS if with_sends else SCHEMA_VERSION)
+    if manifest is not None:
+        found.version = manifest.schema_version
     _unpack_sent(headers[SENT_CSV], into, found)
     _unpack_received(headers[RECEIVED_CSV], into, found)
     with parquet_writer(into / "clock.parquet", CLOCK):
         pass  # a pair has no times
     files = [into / table / "00000.parquet" for table in TABLES] + [into / "clock.parquet"]
     segments = tuple(_segment(into, path) for path in files)
-    made = manifest or found.manifest(folder.resolve().name, headers[RECEIVED_CSV].pulsar)
+    made = manifest or found.manifest(folder.resolve().name, headers[RECEIVED_CSV].pulsar, _values_sent(into, found))
     (into / MANIFEST).write_text(made.model_copy(update={"files": segments}).model_dump_json(indent=1))
 
 
@@ -109,7 +125,7 @@ class _Header:
         if not lines[0]:
             raise _error(path, "an empty file", f"its first line is {wanted}", "write it again, with its rows")
         names, first = (_cells(path, number, line) for number, line in enumerate(lines, 1))
-        known = {*COLUMNS[path.name], STREAM}
+        known = {*COLUMNS[path.name], *OPTIONAL}
         misspelt = [name for name in names if name not in known and name.strip().lower() in known]
         if misspelt or not set(COLUMNS[path.name]) <= set(names) or len(set(names)) != len(names):
             raise _error(
@@ -137,12 +153,16 @@ def _cells(path: Path, number: int, line: bytes) -> list[str]:
 
 
 def _check_folder(folder: Path, headers: dict[str, _Header]) -> None:
-    """Both files have a column for streams or neither has, and no other history lies beside them."""
-    without = [header.path for header in headers.values() if STREAM not in header.names]
-    if len(without) == 1:
-        raise _error(
-            without[0], f"no column {STREAM}", "the other file of the pair has one", "add it here or take it out there"
-        )
+    """Both files have an optional column or neither has, and no other history lies beside them."""
+    for name in OPTIONAL:
+        without = [header.path for header in headers.values() if name not in header.names]
+        if len(without) == 1:
+            raise _error(
+                without[0],
+                f"no column {name}",
+                "the other file of the pair has one",
+                "add it here or take it out there",
+            )
     if other := [table for table in TABLES if (folder / table).exists()]:
         raise _error(
             folder, f"a CSV pair and {other[0]}/", "a folder holds one history", "give each a folder of its own"
@@ -165,7 +185,7 @@ def _check_checksums(folder: Path, manifest: Manifest) -> None:
 def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
     """The columns of a file, some rows at a time, each with the number of its first line."""
     texts = {"outcome"} | ({"position"} if header.pulsar else set())
-    names = [name for name in header.names if name in {*COLUMNS[header.path.name], STREAM}]
+    names = [name for name in header.names if name in {*COLUMNS[header.path.name], *OPTIONAL}]
     types = {name: pa.string() if name in texts else pa.int64() for name in names}
     line = 2
     try:
@@ -186,7 +206,7 @@ def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
                 for name in names:
                     if name not in texts:
                         _check_bounds(header.path, line, name, columns[name])
-                yield line, columns | ({} if STREAM in columns else {STREAM: _same(0, batch.num_rows)})
+                yield line, {name: _same(0, batch.num_rows) for name in OPTIONAL} | columns
                 line += batch.num_rows
     except pa.ArrowInvalid as error:
         raise _unreadable(header, str(error)) from None
@@ -228,18 +248,24 @@ def _no_number(path: Path, line: int | str, name: str, got: str) -> EvidenceErro
 
 
 class _Rising:
-    """The last value of each stream so far: values rise as they are sent, and each is sent once."""
+    """The last value of each stream so far: values rise as they are sent, and each is sent once.
 
-    def __init__(self) -> None:
-        self._last: dict[int, int] = {}
+    In schema 2 that is so of each attempt of each session.
+    """
+
+    def __init__(self, version: int) -> None:
+        self._keys = (STREAM,) if version == SCHEMA_VERSION else OPTIONAL
+        self._last: dict[tuple[int, ...], int] = {}
 
     def check(self, path: Path, line: int, columns: dict[str, Any]) -> None:
         streams, values = (columns[name].to_numpy(zero_copy_only=False) for name in (STREAM, "value"))
-        order = np.argsort(streams, kind="stable")
-        stream, value = streams[order], values[order]
-        first = np.flatnonzero(np.diff(stream, prepend=-1))
+        keys = [columns[name].to_numpy(zero_copy_only=False) for name in self._keys]
+        order = np.lexsort(list(reversed(keys)))
+        value, sorted_keys = values[order], [key[order] for key in keys]
+        first = np.flatnonzero(np.logical_or.reduce([np.diff(key, prepend=-1) != 0 for key in sorted_keys]))
         before = np.roll(value, 1)
-        before[first] = [self._last.get(each, -1) for each in stream[first].tolist()]
+        named = list(zip(*(key[first].tolist() for key in sorted_keys), strict=True))
+        before[first] = [self._last.get(each, -1) for each in named]
         wrong = order[value <= before]
         if len(wrong):
             row = int(wrong.min())
@@ -250,22 +276,25 @@ class _Rising:
                 "the values of a stream rise in the order of sending, each once",
                 f"write the rows in the order of sending; of several sequences each needs a {STREAM} of its own",
             )
-        last_rows = np.append(first[1:], len(stream)) - 1
-        self._last.update(zip(stream[last_rows].tolist(), value[last_rows].tolist(), strict=True))
+        last_rows = np.append(first[1:], len(value)) - 1
+        self._last.update(zip(named, value[last_rows].tolist(), strict=True))
 
 
 @dataclass
 class _Found:
     """What a manifest is made from: sums over the rows of a pair."""
 
+    version: int
+    sessions: int = 1
     outcomes: Counter[int] = field(default_factory=Counter)
     streams: set[int] = field(default_factory=set)
     received: int = 0
     ends: dict[int, dict[int, int]] = field(default_factory=dict)
     """By partition and ledger, one more than the last entry read: no later entry is known."""
 
-    def manifest(self, name: str, pulsar: bool) -> Manifest:
+    def manifest(self, name: str, pulsar: bool, values: int) -> Manifest:
         """A manifest for files that came without one; it does not name the partitions of streams."""
+        unknown = Session(identity="", began="", ended="")
         ends: dict[int, dict[int, int]] = {partition: {} for partition in range(len(self.streams))} | self.ends
         producer = ProducerReport(
             complete=True,
@@ -276,6 +305,7 @@ class _Found:
             ok=self.outcomes[0],
             fail=self.outcomes[1],
             unknown=self.outcomes[2],
+            sessions=(unknown,) * self.sessions if self.version == WITH_SESSIONS else (),
             segments=(),
             first_send_ns=0,
             last_acknowledgement_ns=0,
@@ -291,6 +321,7 @@ class _Found:
             segments=(),
         )
         return Manifest(
+            schema_version=self.version,
             experiment="",
             spec_digest="",
             run_id=name,
@@ -300,7 +331,7 @@ class _Found:
             variant="",
             run=0,
             seed=0,
-            messages=self.outcomes.total(),
+            messages=values,
             streams=len(self.streams),
             topic="",
             versions={},
@@ -312,8 +343,8 @@ class _Found:
 
 
 def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
-    words, rising = pa.array(OUTCOMES), _Rising()
-    with _table(into, "sent") as sent, _table(into, "outcomes") as outcomes:
+    words, rising = pa.array(OUTCOMES), _Rising(found.version)
+    with _table(into, "sent", found.version) as sent, _table(into, "outcomes", found.version) as outcomes:
         for line, columns in _batches(header):
             outcome = pc.index_in(columns["outcome"], value_set=words)
             if (wrong := pc.index(pc.is_null(outcome), True).as_py()) >= 0:
@@ -326,14 +357,15 @@ def _unpack_sent(header: _Header, into: Path, found: _Found) -> None:
             rising.check(header.path, line, columns)
             nowhere = {"partition": _same(0, len(outcome)), "ledger": _same(0, len(outcome))}
             nowhere |= {"entry": _same(-1, len(outcome)), "batch": _same(0, len(outcome))}
-            _write(sent, "sent", columns)
-            _write(outcomes, "outcomes", columns | nowhere | {"outcome": outcome})
+            _write(sent, columns)
+            _write(outcomes, columns | nowhere | {"outcome": outcome})
+            found.sessions = max(found.sessions, 1 + pc.max(columns["session"]).as_py())
             found.outcomes.update({each["values"]: each["counts"] for each in pc.value_counts(outcome).to_pylist()})
             found.streams.update(pc.unique(columns[STREAM]).to_pylist())
 
 
 def _unpack_received(header: _Header, into: Path, found: _Found) -> None:
-    with _table(into, "received") as received:
+    with _table(into, "received", found.version) as received:
         for line, columns in _batches(header):
             position, rows = columns.pop("position"), len(columns["value"])
             place = {"ledger": _same(0, rows), "entry": position, "batch": _same(0, rows)}
@@ -348,7 +380,8 @@ def _unpack_received(header: _Header, into: Path, found: _Found) -> None:
                     )
                 place = {name: parts.field(name).cast(pa.int64()) for name in place}
             arrival = pa.array(np.arange(found.received, found.received + rows))
-            _write(received, "received", columns | place | {"arrival": arrival})
+            _write(received, columns | place | {"arrival": arrival})
+            found.sessions = max(found.sessions, 1 + pc.max(columns["session"]).as_py())
             found.received += rows
             keys = {"partition": columns["partition"], "ledger": place["ledger"], "entry": place["entry"]}
             last = pa.table(keys).group_by(["partition", "ledger"]).aggregate([("entry", "max")])
@@ -357,16 +390,25 @@ def _unpack_received(header: _Header, into: Path, found: _Found) -> None:
                 ledgers[each["ledger"]] = max(ledgers.get(each["ledger"], 0), each["entry_max"] + 1)
 
 
+def _values_sent(into: Path, found: _Found) -> int:
+    """How many values were sent; in schema 2 a value may have several rows, and this takes 16 bytes a row."""
+    if found.version == SCHEMA_VERSION:
+        return found.outcomes.total()
+    sent = pq.read_table(into / "sent", columns=[STREAM, "value"])
+    values: int = sent.group_by([STREAM, "value"]).aggregate([]).num_rows
+    return values
+
+
 @contextmanager
-def _table(into: Path, name: str) -> Iterator[pq.ParquetWriter]:
+def _table(into: Path, name: str, version: int) -> Iterator[pq.ParquetWriter]:
     (into / name).mkdir(parents=True)
-    with parquet_writer(into / name / "00000.parquet", SCHEMAS[name]) as writer:
+    with parquet_writer(into / name / "00000.parquet", schemas(version)[name]) as writer:
         yield writer
 
 
-def _write(writer: pq.ParquetWriter, table: str, columns: dict[str, Any]) -> None:
-    arrays = [columns[field.name].cast(field.type) for field in SCHEMAS[table]]
-    writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMAS[table]))
+def _write(writer: pq.ParquetWriter, columns: dict[str, Any]) -> None:
+    arrays = [columns[field.name].cast(field.type) for field in writer.schema]
+    writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
 
 
 def _same(number: int, rows: int) -> Any:

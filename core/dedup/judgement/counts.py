@@ -41,6 +41,7 @@ class Basis(StrEnum):
     SENDS = "all sends are there: the producer finished, or wrote them down first"
     FINISHED = "the producer finished"
     ALL_SENT = "all values sent are known: there is a manifest, or no phantom"
+    ONCE = "each value was sent once: what is sent again comes later"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +159,30 @@ class Counts(BaseModel):
         int,
         Count(definition="rows beyond the first of each message", status="messages beyond the first of each value"),
     ] = 0
+    copied_by_retry: Annotated[
+        int,
+        Count(
+            definition="of one send, more than one copy was read: the client's **retry** was stored, or the broker "
+            "stored it twice; counted if the history has [sessions](history.md#sessions-and-attempts)",
+            words="by the client's retry",
+        ),
+    ] = 0
+    copied_by_resend: Annotated[
+        int,
+        Count(
+            definition="copies of more than one attempt of a session were read: the application's **resend** was "
+            "stored; counted likewise",
+            words="by the application's resend",
+        ),
+    ] = 0
+    copied_by_session: Annotated[
+        int,
+        Count(
+            definition="copies of more than one session were read: **another session** of the producer stored it "
+            "again; counted likewise",
+            words="by another session",
+        ),
+    ] = 0
     phantom: Annotated[
         int,
         Count(
@@ -208,7 +233,7 @@ class Counts(BaseModel):
             "order** than sent",
             words="stored after a later one",
             forbidden_by=(EXACTLY_ONCE,),
-            rests_on=(Basis.ALL_SENT,),
+            rests_on=(Basis.ALL_SENT, Basis.ONCE),
         ),
     ] = 0
     jump_forward: Annotated[
@@ -230,7 +255,7 @@ class Counts(BaseModel):
             words="read after a later one",
             jump=Jump.BACKWARD,
             forbidden_by=(EXACTLY_ONCE,),
-            rests_on=(Basis.ALL_SENT,),
+            rests_on=(Basis.ALL_SENT, Basis.ONCE),
             finding="jumps backward",
             status="jumps back, onto values not read before",
             heading="JB",
@@ -257,7 +282,7 @@ class Counts(BaseModel):
             words="read again after a later one",
             jump=Jump.DUPLICATE_BACKWARD,
             forbidden_by=(EXACTLY_ONCE,),
-            rests_on=(Basis.ALL_SENT,),
+            rests_on=(Basis.ALL_SENT, Basis.ONCE),
             finding="jumps backward onto values read before",
             status="jumps back, onto values read before",
             heading="DJB",
@@ -291,6 +316,13 @@ class Counts(BaseModel):
             contradiction="outcomes of values that were never sent",
         ),
     ] = 0
+    unsent_copies: Annotated[
+        int,
+        Count(
+            definition="it was sent, but not by the session and in the attempt that a copy names: the tester's error",
+            contradiction="copies that name a session and an attempt that never sent them",
+        ),
+    ] = 0
 
 
 COUNTS: Final[Mapping[str, Count]] = {
@@ -300,6 +332,9 @@ COUNTS: Final[Mapping[str, Count]] = {
 
 JUMP_COUNTS: Final[Mapping[str, Jump]] = {name: each.jump for name, each in COUNTS.items() if each.jump}
 """The counts of order events; the others that can be witnessed are of values."""
+
+CAUSES: Final = ("copied_by_retry", "copied_by_resend", "copied_by_session")
+"""Why values were read more than once, in histories with sessions; a value can have several causes."""
 
 COPIES: Final = "values_with_duplicates"
 LOSS: Final = "not_received"

@@ -24,7 +24,7 @@ from dedup.experiment.spec import Expectation
 from dedup.faults.records import struck
 from dedup.judgement import bare
 from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
-from dedup.judgement.counts import COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
+from dedup.judgement.counts import CAUSES, COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
 from dedup.judgement.demands import Demand as Demand
 from dedup.judgement.demands import demand_of as demand_of
 from dedup.judgement.demands import departures, other_faults, unplanned_sends
@@ -70,6 +70,7 @@ class Code(StrEnum):
     NOTHING_SENT = "nothing_sent"
     NOTHING_RECEIVED = "nothing_received"
     UNCERTAIN_SENDS = "uncertain_sends"
+    SENT_AGAIN = "sent_again"
     CONTROL_CLEAN = "control_clean"
     CONTROL_UNCONVINCING = "control_unconvincing"
     NOTHING_COMPARED = "nothing_compared"
@@ -183,7 +184,8 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         if answer is not None:
             reasons += [_accusation(answer, name) for name in accused]
             reasons += _doubts(evidence, answer.counts, demand, bool(accused))
-            reasons += _bare_doubts(answer, demand, accused, void) if evidence.bare else ()
+            reasons += () if void else _order_doubts(manifest, answer, demand)
+            reasons += _bare_doubts(manifest, answer, demand, accused, void) if evidence.bare else ()
     idle = any(
         reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
         for reason in reasons
@@ -302,6 +304,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.FINISHED: complete,
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
+        Basis.ONCE: not _sent_again(manifest, answer),
     }
     for name in FORBIDDEN[demand.expectation]:
         if getattr(answer.counts, name) and all(there[basis] for basis in COUNTS[name].rests_on):
@@ -321,7 +324,20 @@ def _accusation(answer: Verification, name: str) -> Reason:
     count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
+    if name == COPIES and (causes := _causes(answer.counts)):
+        words += f" ({causes})"
     return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
+
+
+def _causes(counts: Counts) -> str:
+    """Why values were stored more than once; empty if the history does not say."""
+    found = [(getattr(counts, name), WORDS[name]) for name in CAUSES]
+    return ", ".join(f"{number:,} {words}" for number, words in found if number)
+
+
+def _sent_again(manifest: Manifest, answer: Verification) -> bool:
+    """Whether a value was sent more than once by the application or by several sessions."""
+    return manifest.schema_version > 1 and manifest.rows("sent") != answer.counts.send
 
 
 def _backward(answer: Verification, accused: Iterable[str]) -> tuple[OrderEvent, ...]:
@@ -404,8 +420,23 @@ def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool)
         )
 
 
-def _bare_doubts(answer: Verification, demand: Demand, accused: tuple[str, ...], void: bool) -> Iterator[Reason]:
+def _order_doubts(manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[Reason]:
+    """Order that the application itself may have changed: what it sends again comes after what it sent meanwhile."""
+    if not _sent_again(manifest, answer):
+        return
     for name in FORBIDDEN[demand.expectation]:
+        if Basis.ONCE in COUNTS[name].rests_on and getattr(answer.counts, name):
+            why = "values were sent more than once, so this order may be that of the sends"
+            yield _inconclusive(Code.SENT_AGAIN, f"{_accusation(answer, name).text}: {why}")
+
+
+def _bare_doubts(
+    manifest: Manifest, answer: Verification, demand: Demand, accused: tuple[str, ...], void: bool
+) -> Iterator[Reason]:
+    again = _sent_again(manifest, answer)
+    for name in FORBIDDEN[demand.expectation]:
+        if again and Basis.ONCE in COUNTS[name].rests_on:
+            continue  # _order_doubts says so
         if getattr(answer.counts, name) and name not in accused and not void:
             why = bare.why_unproven(demand.trusted, answer.gaps)
             yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(answer, name).text}: {why}")
@@ -438,7 +469,8 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         Code.CLEAN,
         f"{counts.send:,} sent, {counts.positive_ack:,} acknowledged, {counts.received:,} read to the end"
         + (f"; none {none_of}" if none_of else "")
-        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed),
+        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed)
+        + (f" ({causes})" if allowed and (causes := _causes(counts)) else ""),
     )
     if uncertain(counts):
         yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")

@@ -47,6 +47,16 @@ class EndPosition(Record):
         return sum(entries for _, entries in self.extents)
 
 
+class Session(Record):
+    """One life of a producer: a process, or a client that was opened again. Its number is its place in the list."""
+
+    identity: str = Field(description="the name under which the broker knows it; empty: none that outlives it")
+    began: str = Field(description="started, or resumed: and from where")
+    ended: str = Field(description="closed, killed, fenced, or empty: it does not say")
+    began_ns: int | None = None
+    ended_ns: int | None = None
+
+
 class ProducerReport(Record):
     """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
 
@@ -57,6 +67,9 @@ class ProducerReport(Record):
     library_version: str
     effective_config: dict[str, str] = Field(description="the client's own settings, no secrets")
     sent: int
+    sessions: tuple[Session, ...] = Field(
+        (), description="schema 2: all that may have sent, in their order; schema 1: none, for there was one"
+    )
     intended: int | None = Field(
         None, description="rows of `sent`, each on the disk before its send; None: an older history, written after it"
     )
@@ -157,7 +170,7 @@ class Machine(Record):
 class Manifest(Record):
     """The whole of one attempt of one run."""
 
-    schema_version: int = Field(1, ge=1, le=1)
+    schema_version: int = Field(1, ge=1, le=2, description="2: the tables have sessions and attempts")
     experiment: str
     spec_digest: str
     run_id: str

@@ -23,7 +23,8 @@ NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
 class Carry(NamedTuple):
     """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, their last and highest value.
 
-    `homes`: by run, the partition that each stream is sent to, if the manifest names it.
+    `homes`: by run, the partition that each stream is sent to, if the manifest names it. `recorded`: the runs whose
+    history says which send each message was (schema 2).
     """
 
     start: Column
@@ -31,6 +32,7 @@ class Carry(NamedTuple):
     last: Column
     highest: Column
     homes: Mapping[int, Sequence[int]] = NO_HOMES
+    recorded: tuple[int, ...] = ()
 
     def misplaced(self, reads: Columns) -> Mask:
         """Which of the messages read lie in another partition than the one that their stream is sent to."""
@@ -52,8 +54,10 @@ class Carry(NamedTuple):
         return found | {"place": found["place"] + np.where(read, self.place[slot], 0), "last": last, "highest": highest}
 
 
-def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) -> Carry:
-    """The state before every chunk; `homes`: see Carry.
+def carry(
+    notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES, recorded: tuple[int, ...] = ()
+) -> Carry:
+    """The state before every chunk; `homes` and `recorded`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -74,7 +78,7 @@ def carry(notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES) 
     placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
-    return Carry(start, placed, before, highest, homes)
+    return Carry(start, placed, before, highest, homes, recorded)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

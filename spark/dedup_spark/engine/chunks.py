@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from dedup.history.histories import EXACT, OFTEN_CONSTANT, SCHEMAS, TABLES, same_columns
+from dedup.history.histories import (
+    EXACT,
+    OFTEN_CONSTANT,
+    SCHEMA_VERSION,
+    SCHEMAS_WITH_SESSIONS,
+    SEND,
+    TABLES,
+    same_columns,
+    schemas,
+)
 from dedup.history.stores import parquet, place, reached
 from dedup.payloads import MAX_VALUE
 from dedup.wire.manifests import Manifest
@@ -30,6 +39,7 @@ NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
 MAX_ENTRY: Final = 10**18
 MAX_BATCH: Final = 10**9
+MAX_SEND: Final = (1 << 31) - 1
 """The limits of positions, which no broker reaches. The difference of two 64-bit numbers can overflow, so that distant
 ones look like neighbours. So rows are checked against these limits before their islands are used."""
 
@@ -48,11 +58,13 @@ class Chunk(NamedTuple):
     final: int
     row: int
     borders: Sequence[int] = ()
+    version: int = SCHEMA_VERSION
 
 
 @dataclass
 class Note:
     """The facts on a chunk besides its islands. `sent`: of sends, the lowest and the highest value of each stream.
+    `sessions`: one more than the highest session of its rows.
 
     `edges` and `falls`: of positions that do not rise (dedup_spark/engine/positions.py), without re-reads.
     """
@@ -63,6 +75,7 @@ class Note:
     rows: int = 0
     problem: str | None = None
     sent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sessions: int = 0
     lanes: Columns = field(default_factory=dict)
     spans: Columns = field(default_factory=dict)
     gaps: tuple[Columns, int] = field(default_factory=lambda: ({}, 0))
@@ -88,8 +101,9 @@ def chunks_of(
             tables.setdefault((each.file.run, KINDS[table]), []).append(each)
     chunks: list[Chunk] = []
     for (run, kind), listed in sorted(tables.items()):
+        version = listed[0].file.version
         for path, first, final, row in _parts(sorted(listed, key=attrgetter("file.path")), chunk_rows):
-            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row, rows(run, kind)))
+            chunks.append(Chunk(len(chunks), run, kind, path, first, final, row, rows(run, kind), version))
     return chunks
 
 
@@ -119,10 +133,11 @@ def read(chunk: Chunk) -> dict[str, Any]:
     path, name = place(chunk.path), TABLES[chunk.kind]
     groups = list(range(chunk.first, chunk.final + 1))
     with reached(path), parquet(path) as file:
-        if not same_columns(file.schema_arrow, name):
+        if not same_columns(file.schema_arrow, name, chunk.version):
             raise ValueError(f"its columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
-        known = _constants(file.metadata, groups, SCHEMAS[name].names)
-        varied = [column for column in SCHEMAS[name].names if column not in known]
+        names = schemas(chunk.version)[name].names
+        known = _constants(file.metadata, groups, names)
+        varied = [column for column in names if column not in known]
         table = file.read_row_groups(groups, columns=varied, use_threads=False)
     if holes := [each for each in varied if table.column(each).null_count]:
         raise ValueError(f"its column {holes[0]} holds nulls")
@@ -154,7 +169,7 @@ def _constants(metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence
 
 
 def _dtype(table: str, column: str) -> Any:
-    return SCHEMAS[table].field(column).type.to_pandas_dtype()
+    return SCHEMAS_WITH_SESSIONS[table].field(column).type.to_pandas_dtype()
 
 
 def _rises_by_one(column: Column, start: int) -> bool:
@@ -168,7 +183,7 @@ def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
         return _reduced(chunk, ends)
     except DAMAGED as error:  # the message names the row groups
         problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {damage(error)}"
-        nothing = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
+        nothing, _ = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
         return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
 
 
@@ -177,19 +192,20 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     if chunk.kind == OUTCOME:
         _check_places(rows)
     bits, parted = windows(chunk, len(rows["value"]))
-    found = find(rows | parted, chunk.kind)
+    found, laid = find(rows | parted, chunk.kind)
     _check(found, chunk.kind)
     note = Note(chunk.run, chunk.number, chunk.kind)
     for name, number in (("run", chunk.run), ("chunk", chunk.number), ("windows", bits)):
         found[name] = found[name] + number
     note.rows = int(found["length"].sum())
+    note.sessions = int(found["session"].max(initial=-1)) + 1
     if chunk.kind == SENT:
         note.sent = _bounds(found)
     if chunk.kind == READ:
         note.lanes = lanes(found)
-        note.rises = bool(rises(found).all())
-        note.spans = spans_of(found)
-        note.gaps = gaps_within(found, ends[chunk.run]) if note.rises else note.gaps
+        note.rises = bool(rises(laid).all())
+        note.spans = spans_of(laid)
+        note.gaps = gaps_within(laid, ends[chunk.run]) if note.rises else note.gaps
     return cut_at_buckets(found), note
 
 
@@ -224,6 +240,8 @@ def _check(found: Columns, kind: int) -> None:
     """
     _check_bounds("values", found["value"], 0, MAX_VALUE)
     _check_bounds("values", found["value"] + found["length"] - 1, 0, MAX_VALUE)
+    for name in SEND:
+        _check_bounds(f"{name}s", found[name], 0, MAX_SEND)
     if kind == READ:
         for entry, batch in ((found["entry"], found["batch"]), final_positions(found)):
             _check_bounds("entries", entry, 0, MAX_ENTRY)
@@ -244,10 +262,10 @@ def _check_bounds(what: str, column: Column, least: int | None, most: int) -> No
 
 def reduce_again(rows: Columns, run: int, number: int) -> tuple[Columns, Note]:
     """The islands of a chunk's rows without re-reads; its note has only lanes, edges and falls."""
-    found = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
+    found, laid = find({name: column for name, column in rows.items() if name not in ("run", "chunk")}, READ)
     found["run"], found["chunk"] = (found["run"] + each for each in (run, number))
     note = Note(run, number, READ, lanes=lanes(found))
-    note.edges, note.falls = edges_of(found)
+    note.edges, note.falls = edges_of(laid)
     return cut_at_buckets(found), note
 
 
@@ -255,4 +273,4 @@ def row_columns(chunk: Chunk) -> Columns:
     """A chunk's rows read, as sent to the worker that judges their positions."""
     rows: dict[str, Column] = {name: column.astype(np.int64) for name, column in read(chunk).items()}
     nothing = np.zeros(len(rows["value"]), np.int64)
-    return rows | {"run": nothing + chunk.run, "chunk": nothing + chunk.number}
+    return dict.fromkeys(SEND, nothing) | rows | {"run": nothing + chunk.run, "chunk": nothing + chunk.number}

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dedup.history.histories import damages_of
+from dedup.history.histories import SCHEMA_VERSION, damages_of
 from dedup.history.stores import Place, parquet, place, reached
 from dedup.wire.manifests import Manifest, Segment
 
@@ -27,6 +27,7 @@ class File(NamedTuple):
     rows: int
     bytes: int
     sha256: str
+    version: int = SCHEMA_VERSION
 
 
 class Inspected(NamedTuple):
@@ -47,7 +48,8 @@ def files_of(folders: Sequence[tuple[Place, Manifest]]) -> Iterator[File]:
     for run, (folder, manifest) in enumerate(folders):
         where = str(folder.absolute())  # workers have another working directory
         for segment in manifest.files:
-            yield File(run, where, segment.path, segment.rows, segment.bytes, segment.sha256)
+            recorded = segment.path, segment.rows, segment.bytes, segment.sha256
+            yield File(run, where, *recorded, manifest.schema_version)
 
 
 def inspect(file: File) -> Inspected:
@@ -55,7 +57,7 @@ def inspect(file: File) -> Inspected:
     folder = place(file.folder)
     segment = Segment(path=file.path, rows=file.rows, bytes=file.bytes, sha256=file.sha256)
     with reached(folder):
-        found = tuple(damages_of(folder, segment))
+        found = tuple(damages_of(folder, segment, file.version))
         if found or not file.path.endswith(".parquet"):
             return Inspected(file, found)
         with parquet(folder / file.path) as opened:

@@ -16,7 +16,10 @@ from dedup_spark.engine.columns import Columns, Mask, firsts, groups, size, take
 from dedup_spark.engine.islands import DISPUTED, ISLAND, READ
 from dedup_spark.engine.positions import Ends, gaps_within, spans_of
 
-ROW: Final = ("run", "chunk", "partition", "ledger", "entry", "batch", "stream", "value", "arrival")
+MESSAGE: Final = ("stream", "value", "session", "attempt")
+"""What a position holds: two sends of one value are two messages."""
+
+ROW: Final = ("run", "chunk", "partition", "ledger", "entry", "batch", *MESSAGE, "arrival")
 """The columns of a row read, as sent to the worker that judges its position."""
 
 ENTRIES: Final = 1 << 12
@@ -34,9 +37,9 @@ def clean(rows: Columns, ends: Mapping[int, Ends]) -> tuple[Columns, Columns, li
 
     `rows` must hold all rows of each entry that it has.
     """
-    rows = taken(rows, np.lexsort([rows[name] for name in ("arrival", "value", "stream", *reversed(POSITION))]))
+    rows = taken(rows, np.lexsort([rows[name] for name in ("arrival", *reversed(MESSAGE), *reversed(POSITION))]))
     position = firsts(*(rows[name] for name in POSITION))
-    message = position | firsts(rows["stream"], rows["value"])
+    message = position | firsts(*(rows[name] for name in MESSAGE))
     place = np.cumsum(position) - 1
     disputed = message & (np.bincount(place[message], minlength=len(place))[place] > 1)
     apart = firsts(rows["run"], rows["partition"], rows["ledger"], rows["entry"] // ENTRIES)
@@ -47,7 +50,7 @@ def clean(rows: Columns, ends: Mapping[int, Ends]) -> tuple[Columns, Columns, li
 def _note(rows: Columns, message: Mask, disputes: Mask, ends: Mapping[int, Ends]) -> Note:
     run = int(rows["run"][0])
     still = np.zeros(len(message), np.int64)
-    at = rows | {"length": still + 1, "step": still}
+    at = rows | {"length": still + 1, "by_entry": still, "by_batch": still}
     note = Note(run, int(rows["chunk"][0]), READ)
     note.spans, note.gaps = spans_of(at), gaps_within(at, ends[run])
     note.re_reads, note.disputes = int(np.count_nonzero(~message)), int(np.count_nonzero(disputes))

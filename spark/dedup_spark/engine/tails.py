@@ -15,7 +15,7 @@ import numpy as np
 
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, repeated, taken
 from dedup_spark.engine.findings import Findings
-from dedup_spark.engine.islands import BY_ENTRY, OUTCOME, READ, cut, final_positions
+from dedup_spark.engine.islands import OUTCOME, READ, cut, final_positions
 from dedup_spark.engine.positions import OF_BATCHES, Ends, lowest
 from dedup_spark.engine.rereads import ENTRIES
 
@@ -28,16 +28,19 @@ def in_batches(islands: Columns) -> Mask:
 
 
 def by_entries(islands: Columns) -> Columns:
-    """The islands that can show a tail, cut where their entries are multiples of ENTRIES."""
+    """The islands that can show a tail, cut where their entries are multiples of ENTRIES, and row by row where they
+    leave out entries."""
     acknowledged = (islands["kind"] == OUTCOME) & (islands["placed"] == 1) & in_batches(islands)
     islands = taken(islands, acknowledged | (islands["kind"] == READ))
     begin, (final, _) = islands["entry"], final_positions(islands)
-    island, part = repeated(final // ENTRIES - begin // ENTRIES + 1)
-    begin, length = begin[island], islands["length"][island]
+    apart = islands["by_entry"] > 1
+    island, part = repeated(np.where(apart, islands["length"], final // ENTRIES - begin // ENTRIES + 1))
+    begin, length, apart = begin[island], islands["length"][island], apart[island]
     offset = np.where(part > 0, (begin // ENTRIES + part) * ENTRIES - begin, 0)
-    whole = islands["step"][island] != BY_ENTRY
+    whole = islands["by_entry"][island] == 0
     until = np.minimum(((begin + offset) // ENTRIES + 1) * ENTRIES - begin, length)
-    return cut(islands, island, offset, np.where(whole, length, until - offset))
+    many = np.where(whole, length, until - offset)
+    return cut(islands, island, np.where(apart, part, offset), np.where(apart, 1, many))
 
 
 def find(islands: Columns, ends: Mapping[int, Ends]) -> dict[int, Findings]:
@@ -55,7 +58,7 @@ def find(islands: Columns, ends: Mapping[int, Ends]) -> dict[int, Findings]:
     asked = place[acknowledged]
     # The highest batch index that was read of each entry with an acknowledgement: -1 if nothing was read.
     begin = place[read]
-    end = begin + np.where(islands["step"][read] == BY_ENTRY, islands["length"][read], 1)
+    end = begin + np.where(islands["by_entry"][read] > 0, islands["length"][read], 1)
     over = np.searchsorted(np.sort(begin), asked, "right") - np.searchsorted(np.sort(end), asked, "right")
     highest = np.where(over > 0, 0, -1)
     same = np.searchsorted(asked, begin)

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from dedup.judgement.anomalies import MAX_WITNESSES
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES
-from dedup_spark.engine import tails
+from dedup_spark.engine import sends, tails
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
-from dedup_spark.engine.islands import BUCKET, BY_BATCH, BY_ENTRY, DISPUTED, OUTCOME, READ, SENT, cut
+from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, READ, SENT, cut
 from dedup_spark.engine.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
@@ -42,7 +42,8 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     again = ~first
     intervals["windows"] = _windows(pieces, len(intervals["run"]))
     reads["windows"] = intervals["windows"][reads["interval"]]
-    states = _states(pieces, reads, intervals)
+    states = _states(pieces, reads, intervals) | sends.states(pieces, reads, intervals, carry.recorded)
+    states["fail"] &= ~states["open"]
     # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
     for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
@@ -82,9 +83,7 @@ def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
     end = begin + islands["length"]
     borders = np.unique(np.concatenate((begin, end)))
     pieces = _between(islands, begin, end, borders)
-    several = pieces["length"] > 1
-    by_entry, by_batch = (np.unique(pieces["interval"][several & (pieces["step"] == s)]) for s in (BY_ENTRY, BY_BATCH))
-    crossing = np.intersect1d(by_entry, by_batch)
+    crossing = _crossing(pieces, len(borders))
     if len(crossing):
         # Positions that move in different ways may be equal at a single value: such pieces are cut into single values.
         interval, part = repeated(borders[crossing + 1] - borders[crossing])
@@ -98,6 +97,15 @@ def cut_at_ends(islands: Columns) -> tuple[Columns, Columns]:
         intervals[name] = np.empty(np.count_nonzero(present), np.int64)
         intervals[name][pieces["interval"]] = pieces[name]
     return pieces, intervals
+
+
+def _crossing(pieces: Columns, intervals: int) -> Column:
+    """The intervals of several values whose pieces move in different ways."""
+    moving = (pieces["length"] > 1) & (pieces["by_entry"] + pieces["by_batch"] > 0)
+    interval, move = pieces["interval"][moving], (pieces["by_entry"] - pieces["by_batch"])[moving]
+    some = np.zeros(intervals, np.int64)
+    some[interval] = move
+    return np.unique(interval[some[interval] != move])
 
 
 def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> Columns:
@@ -170,15 +178,17 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     sent, ended, ok, fail, copies = (state[name] for name in ("sent", "ended", "ok", "fail", "copies"))
     return {
         "ack_mismatch": state["elsewhere"],
+        **{name: state[name] for name in sends.CAUSES},
         "failed_but_received": fail & (copies > 0),
         "misplaced": state["misplaced"],
         "not_received": ok & (copies == 0),
         "outcomes_missing": sent & ~ended,
-        "outcomes_unsent": ended & ~sent,
+        "outcomes_unsent": state["outcomes_unsent"],
         "phantom": (copies > 0) & ~sent,
         "position_conflicts": state["disputed"],
         "received_no_ack": (copies == 1) & ~ok,
         "send_backwards": state["backwards"],
+        "unsent_copies": state["unsent_copies"] & sent,
         "values_with_duplicates": copies > 1,
     }
 
@@ -227,8 +237,9 @@ def _rank(run: Column) -> Column:
 
 
 def _place(reads: Columns, read: int, past: int) -> str:
-    partition, ledger, entry, batch, step = (int(reads[name][read]) for name in (*POSITION, "step"))
-    return f"{partition}/{ledger}:{entry + past * (step == BY_ENTRY)}:{batch + past * (step == BY_BATCH)}"
+    names = (*POSITION, "by_entry", "by_batch")
+    partition, ledger, entry, batch, by_entry, by_batch = (int(reads[name][read]) for name in names)
+    return f"{partition}/{ledger}:{entry + past * by_entry}:{batch + past * by_batch}"
 
 
 def _find_events(reads: Columns, again: Mask, findings: dict[int, Findings]) -> Columns:
