@@ -572,9 +572,9 @@ KEYS: Final = (
     ),
     Wrong(
         "a key in the wrong place",
-        ((f"{FAULT}/message", 5),),
-        "faults[0].message",
-        'unknown field "spec.faults[0].message"',
+        ((f"{FAULT}/runs", 5),),
+        "faults[0].runs",
+        'unknown field "spec.faults[0].runs"',
     ),
     Wrong("a key beside spec", (("specs", {}),), "specs", 'unknown field "specs"'),
     Wrong("no spec", (("spec", ABSENT),), "this key is required", "spec: Required value"),
