@@ -57,6 +57,12 @@ def test_an_exchange_is_a_first_request_of_ours_that_was_answered() -> None:
     assert list(strikes.exchanges(rows, US)) == [FIRST, INIT]
 
 
+def test_a_reply_that_is_an_error_is_known() -> None:
+    rows = [row(error_code=0), row(), row(client_id="other", error_code=14), row(direction="request", error_code=14)]
+    assert list(strikes.refused(rows, US)) == []
+    assert list(strikes.refused([*rows, row(api="InitProducerId", error_code=14)], US)) == ["InitProducerId"]
+
+
 def test_a_point_becomes_a_rule() -> None:
     (rule,) = strikes.rules((point(Action.STALL_REQUEST_TO_END),), US)
     assert (rule.act, rule.until, rule.match.number, rule.match.attempt) == (Act.STALL_REQUEST, strikes.END, 1, 1)
@@ -329,6 +335,27 @@ def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_pa
     result, _ = explored(tmp_path, work)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert (result.alarms[0].replayed, result.alarms[0].shrunk) == (0, None)
+
+
+def test_a_conversation_with_an_error_reply_is_not_calm_and_is_had_again(tmp_path: Path) -> None:
+    """A broker that has just started refuses the first request for a producer id: the second is in no later run."""
+    refusals = [3]
+    heard, again = frozenset(HEARD), Exchange(api="InitProducerId", number=2)
+
+    def work(job: Job, folder: Path) -> Done:
+        if job.schedule or not refusals[0]:
+            return Done(job, fine(job), heard)
+        refusals[0] -= 1
+        return Done(job, fine(job), heard | {again}, frozenset({"InitProducerId"}))
+
+    working = Crew(work, tmp_path, 2, Event())
+    result = Exploring("t", site(load(EXAMPLE)), SINGLE, Folder(tmp_path), working, lambda _: None).run()
+    assert (result.verdict, result.points) == (Verdict.PASS, 15)
+    refusals[0] = 1_000
+    (tmp_path / "b").mkdir()
+    with pytest.raises(PlatformError, match="a calm conversation: got error replies to InitProducerId"):
+        Exploring("t", site(load(EXAMPLE)), SINGLE, Folder(tmp_path / "b"), working, lambda _: None).run()
+    working.close()
 
 
 def test_a_calm_conversation_that_cannot_be_had_ends_it(tmp_path: Path) -> None:

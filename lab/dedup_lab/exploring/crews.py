@@ -41,11 +41,12 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A job's visit, and what its client asked of the brokers."""
+    """A job's visit, and of its conversation what `Visited` has."""
 
     job: Job
     visit: Visit
     exchanges: frozenset[Exchange] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 Work = Callable[[Job, Path], Done]

@@ -39,6 +39,8 @@ from dedup_lab.exploring.visits import Ground, visit
 from dedup_lab.terminal.explorations import show
 
 CALM: Final = 3
+MOST_REFUSED: Final = 12
+"""A broker that has just started refuses the first request for a producer id, and there may be several."""
 AT_ONCE: Final = 12
 KINDS: Final = 12
 """So many kinds of alarms are replayed and shrunk; of others it is said that they were not."""
@@ -109,6 +111,15 @@ def worker(ground: Ground) -> Work:
     return work
 
 
+def _not_calm(got: str, todo: str) -> PlatformError:
+    return PlatformError(
+        where="a calm conversation",
+        got=got,
+        rule=f"{CALM} runs in which nothing is broken and no reply is an error say what there is to break",
+        todo=todo,
+    )
+
+
 class Exploring:
     """One exploration, on its way."""
 
@@ -159,17 +170,21 @@ class Exploring:
     def _listen(self) -> Calm:
         """The calm conversations; their histories are judged like any other."""
         heard: list[frozenset[Exchange]] = []
-        for done in self._crew.do([Job(())] * CALM):
-            self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
-            self._keep(done.visit)
-            if done.visit.verdict is Verdict.ERROR:
-                raise PlatformError(
-                    where="a calm conversation",
-                    got=done.visit.reasons[0].text,
-                    rule=f"{CALM} runs in which nothing is broken say what there is to break",
-                    todo=f"see {done.visit.folder or self._folder.visits}",
+        refused: list[str] = []
+        while len(heard) < CALM:
+            if len(refused) > MOST_REFUSED:
+                raise _not_calm(
+                    f"error replies to {', '.join(sorted(set(refused)))}", "wait until the brokers are at rest"
                 )
-            heard.append(done.exchanges)
+            for done in self._crew.do([Job(())] * (CALM - len(heard))):
+                self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
+                self._keep(done.visit)
+                if done.visit.verdict is Verdict.ERROR:
+                    raise _not_calm(done.visit.reasons[0].text, f"see {done.visit.folder or self._folder.visits}")
+                if done.refused:  # what is asked again for that is no part of a calm conversation
+                    refused += done.refused
+                else:
+                    heard.append(done.exchanges)
         return self._folder.hear(heard)
 
     def _visit(self, points: Sequence[Point], pairs: Sequence[Schedule]) -> None:

@@ -33,6 +33,13 @@ def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
             yield Exchange(api=row.api, partition=row.partition, number=row.number, base_sequence=row.base_sequence)
 
 
+def refused(rows: Iterable[Row], client_id: str) -> Iterator[str]:
+    """The APIs of which a reply to the client was an error, such as "ask again" by a broker that has just started."""
+    for row in rows:
+        if (row.client_id, row.direction) == (client_id, Direction.REPLY) and row.error_code:
+            yield row.api
+
+
 def rules(schedule: Schedule, client_id: str) -> list[Rule]:
     """What the interposer does to the client's requests; a rule has the name of its point."""
     return [_rule(point, client_id) for point in schedule]

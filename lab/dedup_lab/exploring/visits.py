@@ -68,10 +68,11 @@ class Ground(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """A visit, and what its client asked of the brokers."""
+    """A visit, what its client asked of the brokers, and the APIs of which a broker's reply was an error."""
 
     visit: Visit
     exchanges: frozenset[Exchange]
+    refused: frozenset[str] = frozenset()
 
 
 def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bool = True) -> Visited:
@@ -117,7 +118,9 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     if verdict is Verdict.PASS or (not deduplication and verdict is not Verdict.ERROR):
         shutil.rmtree(folder, ignore_errors=True)
         found = found.model_copy(update={"folder": None})
-    return Visited(found, frozenset(strikes.exchanges(rows, run.client_id)))
+    return Visited(
+        found, frozenset(strikes.exchanges(rows, run.client_id)), frozenset(strikes.refused(rows, run.client_id))
+    )
 
 
 class _Run:
