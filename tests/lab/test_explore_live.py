@@ -53,6 +53,7 @@ def test_an_exploration_is_interrupted_and_gone_on_with_and_passes(
     assert topics(system, PREFIX) == set()
     before = lines(kept / VISITS)
     out, err = dedup(tmp_path, *asked, "--resume", str(kept)).communicate(timeout=COMMAND_S)
+    assert out, err
     said: dict[str, Any] = json.loads(out)
     assert said["verdict"] == "pass", said["reasons"]
     produce = [row for row in said["rows"] if row["api"] == "Produce"]
