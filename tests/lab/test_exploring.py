@@ -216,6 +216,20 @@ def test_a_visit_that_cannot_be_done_twice_is_an_error(tmp_path: Path) -> None:
     assert done.visit.reasons[0].text == "w: got g; r; t"
 
 
+def test_a_resumed_crew_makes_no_folder_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "00007-calm").mkdir()
+    made: list[str] = []
+
+    def work(job: Job, folder: Path) -> Done:
+        made.append(folder.name)
+        return Done(job, visited(job))
+
+    working = Crew(work, tmp_path, 1, Event())
+    list(working.do([Job(())]))
+    working.close()
+    assert made == ["00008-calm"]
+
+
 # The whole, with a scripted crew.
 
 HEARD = (INIT, at(1).exchange, at(2).exchange, Exchange(api="Metadata", number=1))

@@ -61,7 +61,8 @@ class Crew:
         """How many visits were done, those that were done again included."""
         self._work, self._folder, self._cancelled = work, folder, cancelled
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="visit")
-        self._numbers = count(1)
+        kept = (each.name.partition("-")[0] for each in folder.glob("[0-9]*-*"))  # of an interrupted exploration
+        self._numbers = count(1 + max((int(each) for each in kept if each.isdecimal()), default=0))
 
     def do(self, jobs: Iterable[Job], look: Callable[[], None] = lambda: None) -> Iterator[Done]:
         """The visits as they end. `look` is called now and then."""
