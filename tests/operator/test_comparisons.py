@@ -330,6 +330,14 @@ def test_an_edited_spec_stalls_it_in_words() -> None:
     assert world.status["outcome"] == "NothingWorse"
 
 
+def test_an_end_stands_whatever_becomes_of_the_spec() -> None:
+    world = ended()
+    world.hub.patch("DedupComparison", *KEY, {"spec": {"deadline": "2h"}})
+    world.look()
+    assert world.status["outcome"] == "NothingWorse"
+    assert world.condition("Finished")[0] == "True"
+
+
 # --- deletion ------------------------------------------------------------------------------------------------------
 
 
@@ -352,6 +360,15 @@ def test_a_deletion_does_not_look_at_what_others_put_in_the_way_of_a_table() -> 
     world.delete()
     world.leave()
     assert list(world.left()) == ["here: ConfigMap c-comparison"]
+
+
+def test_a_status_that_cannot_be_read_does_not_hold_a_deletion_up() -> None:
+    world = under_way()
+    world.hub.patch("DedupComparison", *KEY, {"status": {"newer": "than this operator"}})
+    world.delete()
+    world.leave()
+    (event,) = world.hub.list("Event", NAMESPACE, "")
+    assert event["message"] == "its experiments may still be in: all; delete them there"
 
 
 def test_its_twin_waits_for_one_that_comes_back() -> None:

@@ -12,7 +12,11 @@ from dedup_operator.comparisons.kubeconfigs import Way
 from dedup_operator.comparisons.remotes import RemoteCluster, connected
 
 PAGE = b"<html>the inner page of somebody else</html>"
-LIVE = {"apiVersion": "dedup.dev/v1alpha1", "kind": "DedupExperiment", "metadata": {"name": "e", "namespace": "lab"}}
+LIVE = {
+    "apiVersion": "dedup.dev/v1alpha1",
+    "kind": "DedupExperiment",
+    "metadata": {"name": "e", "namespace": "lab", "uid": "u"},
+}
 
 
 class Client:
@@ -44,6 +48,12 @@ def test_an_experiment_is_read_as_from_any_cluster() -> None:
     client = Client(200, json.dumps(LIVE).encode())
     assert RemoteCluster(client).get("DedupExperiment", "lab", "e") == LIVE
     assert RemoteCluster(Client(404, said("not found"))).get("DedupExperiment", "lab", "e") is None
+
+
+@pytest.mark.parametrize("metadata", [None, [], {}, {"uid": 7}, {"uid": "u" * 64}, {"uid": "u", "annotations": ["a"]}])
+def test_an_answer_that_is_no_object_is_none_of_an_api_server(metadata: object) -> None:
+    with pytest.raises(Unreachable, match="no API server"):
+        RemoteCluster(Client(200, json.dumps({**LIVE, "metadata": metadata}).encode())).get("DedupExperiment", "l", "e")
 
 
 @pytest.mark.parametrize("status", [200, 302, 403, 404, 500])

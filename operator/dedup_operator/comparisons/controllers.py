@@ -63,6 +63,8 @@ class Comparer:
             before = read_status(live)
         except PlatformError as error:
             log.warning("%s/%s: %s", *key, error)
+            if live["metadata"].get("deletionTimestamp"):
+                self._release(live, ("all",))
             return None
         try:
             asked = parse(document_of(live), source="DedupComparison")
@@ -81,6 +83,9 @@ class Comparer:
         """What people have to correct. A deletion is not held up by it: which clusters were meant is not known."""
         if live["metadata"].get("deletionTimestamp"):
             self._release(live, ("all",))
+            return None
+        if before.outcome is not None:  # an end stands, whatever became of the spec or of the table
+            self._note(live, before)
             return None
         self._put(live, before, reports.stalled(before, live["metadata"]["generation"], why, self._today()))
         return LOOK_AGAIN_S

@@ -1,9 +1,9 @@
 """Another cluster's API server, which is not trusted as our own is.
 
 Whoever may write a kubeconfig chooses where this operator sends a request. So no answer is shown that is not in the
-words of an API server, none is read that is large or does not come to its end, no redirection is followed (`retries` of
-the client), and the token is the kubeconfig's own. A key that the other cluster's definition does not know is refused
-there, and not dropped.
+words of an API server, no body is read that is large or does not come to its end, no redirection is followed
+(`retries` of the client), and the token is the kubeconfig's own. A key that the other cluster's definition does not
+know is refused there, and not dropped.
 """
 
 import json
@@ -19,6 +19,8 @@ from dedup_operator.comparisons.kubeconfigs import Way
 
 MOST_BYTES: Final = 4 << 20
 CHUNK_BYTES: Final = 64 << 10
+UID_CHARACTERS: Final = 63
+"""A uid has 36; our own status takes so many."""
 
 Connect = Callable[[Way], Cluster]
 
@@ -36,6 +38,12 @@ def connected(way: Way) -> Cluster:
 
 class RemoteCluster(LiveCluster):
     """The API server of another cluster."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        live = super().get(kind, namespace, name)
+        if live is not None and not _is_an_object(live):
+            raise Unreachable("what answers there is no API server")
+        return live
 
     def _ask(
         self,
@@ -65,6 +73,14 @@ class RemoteCluster(LiveCluster):
                 response.response.close()
                 raise Unreachable("its answer is too large, or does not come to its end")
         return found
+
+
+def _is_an_object(live: Object) -> bool:
+    """Whether it has what every object of an API server has: nothing else of it is believed without a look."""
+    meta = live.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("annotations") or {}, dict):
+        return False
+    return isinstance(meta.get("uid"), str) and 0 < len(meta["uid"]) <= UID_CHARACTERS
 
 
 def _is_an_api_servers(said: str) -> bool:
