@@ -163,6 +163,22 @@ def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
     assert "1 of 2 pairs struck twice" in reasons[0].text
 
 
+@pytest.mark.parametrize("spoil", [{"missed": ("it did not come",)}, {"unnoticed": ("a",)}, {}])
+def test_an_error_stands_whatever_was_struck(spoil: dict[str, object]) -> None:
+    points = points_of([FIRST, SECOND])
+    (pair,) = pairs_of(points, 1, seed=1)
+    verdict, _ = conclude(points, [pair], [*clean(points), visit(pair, Verdict.ERROR, **spoil)], [])
+    assert verdict is Verdict.ERROR
+
+
+def test_a_pair_that_ended_in_doubt_is_not_said_to_have_left_nothing() -> None:
+    points = points_of([FIRST, SECOND])
+    pairs = pairs_of(points, 2, seed=1)
+    doubt = visit(pairs[1], Verdict.INCONCLUSIVE, unnoticed=("a",))
+    verdict, reasons = conclude(points, pairs, [*clean(points), visit(pairs[0]), doubt], [])
+    assert verdict is Verdict.PASS and "1 of 2 pairs struck twice" in reasons[0].text
+
+
 def test_the_table_counts_by_request_and_action() -> None:
     points = points_of([FIRST, SECOND])
     rows = {row.action: row for row in table(points, clean(points))}

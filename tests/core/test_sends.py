@@ -45,5 +45,10 @@ def test_fewer_sends_than_values_contradict() -> None:
     assert codes(fewer) == [Code.SELF_CHECK]
 
 
+def test_a_send_without_its_outcome_contradicts_even_if_its_value_has_one() -> None:
+    lost = {"sent": MESSAGES + 1, "ok": MESSAGES}
+    assert codes(judged({}, schema_version=2, producer=lost)) == [Code.SELF_CHECK]
+
+
 def test_a_copy_of_a_send_that_never_was_is_the_testers_error() -> None:
     assert codes(judged({"unsent_copies": 1}, schema_version=2)) == [Code.SELF_CHECK]

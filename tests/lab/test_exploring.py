@@ -78,6 +78,7 @@ def test_a_point_becomes_a_rule() -> None:
         (Action.LOSE_REPLY, {"done": "lost", "error_code": 46}, {"done": "unanswered"}),
         (Action.STALL_REQUEST, {"direction": "request", "done": "held"},
          {"direction": "request", "done": "held to its deadline"}),
+        (Action.STALL_REPLY, {"done": "held", "error_code": 0}, {"done": "held", "error_code": 14}),
         (Action.STALL_REPLY, {"done": "held"}, {"done": "held to its deadline"}),
         (Action.STALL_REPLY, {"done": "unanswered", "bytes": 40}, {"done": "unanswered", "bytes": 0}),
     ],
@@ -410,7 +411,9 @@ def test_a_line_that_is_damaged_is_an_error(tmp_path: Path) -> None:
 
 
 def test_another_exploration_is_not_gone_on_with(tmp_path: Path) -> None:
-    asked = Asked(target="t", messages=20, partitions=2, in_flight=5, seed=1, treatment={}, settings={})
+    asked = Asked(
+        target="t", messages=20, partitions=2, in_flight=5, seed=1, treatment={}, settings={}, system="", versions={}
+    )
     Folder(tmp_path).begin(asked)
     Folder(tmp_path).begin(asked)
     with pytest.raises(SpecificationError, match="got seed 2; it was begun with seed 1"):

@@ -106,6 +106,13 @@ def test_a_reply_that_says_no_was_no_loss() -> None:
     assert "the broker's reply was error 6" in message.refused(no, [row(Direction.REQUEST, 1), no], [])
 
 
+def test_a_refusal_of_any_request_shows_nothing_and_its_twin_does() -> None:
+    no = row(Direction.REPLY, 1, Done.LOST, error=14)._replace(api="InitProducerId", partition=None)
+    assert "error 14: it had not done what was asked" in message.refused_reply(no)
+    assert message.refused_reply(no._replace(error_code=0)) == ""
+    assert message.refused_reply(no._replace(direction=Direction.REQUEST)) == ""
+
+
 class StandIn:
     """The part of an Admin that is asked. Without a `bootstrap` it says that nothing is stored."""
 

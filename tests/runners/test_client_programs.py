@@ -117,6 +117,7 @@ def test_a_program_that_dies_is_an_error_and_loses_nothing(
         (b"O" + struct.pack(">I", 9) + bytes(9), "1 bytes of outcomes, and each has 33"),
         (b"O" + struct.pack(">IQ", 8, 10**6), "1,000,000 sent and 0 outcomes"),
         (b"O" + struct.pack(">IQ", 41, 0) + struct.pack(">Q", 7 << 48 | 1) + bytes(25), "a message that is none"),
+        (b"O" + struct.pack(">IQ", 41, 0) + struct.pack(">Q", 1 << 47) + bytes(25), "an outcome of message "),
         (b"S" + struct.pack(">I", 2) + bytes(2), "without its number"),
         (b"W" + struct.pack(">I", 2) + b"{}", "kind is wrong: Field required"),
     ],

@@ -217,8 +217,9 @@ def _of_alarms(alarms: Sequence[Alarm]) -> Iterator[Reason]:
 def _of_visits(visits: Sequence[Visit]) -> Iterator[Reason]:
     """What stands in the way of a pass besides alarms: errors, and doubts about histories."""
     for verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
-        own = [each for each in visits if each.verdict is verdict and not each.missed and not each.unnoticed]
-        own = [each for each in own if each.deduplication or verdict is Verdict.ERROR]
+        own = [each for each in visits if each.verdict is verdict]
+        if verdict is not Verdict.ERROR:  # an error stands whatever was struck
+            own = [each for each in own if each.deduplication and not each.missed and not each.unnoticed]
         texts = [
             f"{each.name}: {next(reason.text for reason in each.reasons if reason.verdict is verdict)}" for each in own
         ]
@@ -257,7 +258,8 @@ def _of_control(points: Sequence[Point], visits: Sequence[Visit]) -> Iterator[Re
 
 def _both(visits: Iterable[Visit]) -> int:
     """A pair may be out of reach: the first fault can keep the second exchange from coming. It is no claim."""
-    return sum(len(each.schedule) > 1 and not each.missed for each in visits if each.deduplication)
+    pairs = [each for each in visits if each.deduplication and len(each.schedule) > 1]
+    return sum(each.verdict is Verdict.PASS and not each.missed and not each.unnoticed for each in pairs)
 
 
 def _controls(visits: Iterable[Visit]) -> int:

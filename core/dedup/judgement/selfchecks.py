@@ -60,6 +60,11 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
     once = manifest.schema_version == 1 or manifest.rows("sent") == counts.send
     if not once and (counts.send > manifest.rows("sent") or counts.positive_ack > producer.ok):
         yield f"{counts.send:,} values sent and {counts.positive_ack:,} ok, of {manifest.rows('sent'):,} sends"
+    told = producer.ok + producer.fail + producer.unknown
+    if not once and manifest.rows("outcomes") != told:
+        yield f"outcomes of sends: {manifest.rows('outcomes'):,} rows, {told:,} recorded"
+    if not once and producer.complete and told != manifest.rows("sent"):
+        yield f"the producer says that it is complete, but {told:,} of {manifest.rows('sent'):,} sends have an outcome"
     for what, counted, recorded in (
         ("values sent", counts.send, manifest.rows("sent")),
         ("ok outcomes", counts.positive_ack, producer.ok),

@@ -94,7 +94,7 @@ class Crew:
             finally:
                 self.done += 1
             struck = not done.visit.missed and not done.visit.unnoticed
-            if struck or done.visit.verdict is Verdict.FAIL or attempt >= job.strikes:
+            if struck or done.visit.verdict in (Verdict.FAIL, Verdict.ERROR) or attempt >= job.strikes:
                 return done
             if done.visit.folder is not None:
                 shutil.rmtree(done.visit.folder, ignore_errors=True)

@@ -278,6 +278,8 @@ def _asked(target: str, site: Site, options: Options) -> Asked:
         seed=options.seed,
         treatment={"deduplication": treatment.deduplication, "expect": treatment.expect},
         settings=site.settings,
+        system=site.ground.system.model_dump_json(by_alias=True, exclude_none=True),
+        versions=site.ground.admin.versions(),
     )
 
 

@@ -40,6 +40,8 @@ class Asked(Record):
     seed: int
     treatment: dict[str, str]
     settings: dict[str, str]
+    system: str
+    versions: dict[str, str]
 
 
 class Calm(Record):

@@ -126,6 +126,8 @@ def _lack(rows: Sequence[Row], point: Point) -> str | None:
         return f"the broker had answered with error {row.error_code}" if refused else None
     if row.done == Done.HELD_TO_DEADLINE:
         return f"nothing ended the stall within {STALLED_S:g} s"
+    if point.action is Action.STALL_REPLY and row.error_code not in SUCCESS:
+        return f"the broker had answered with error {row.error_code}"
     held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and _stalled(row))
     return None if held else "the connection ended before it could be held"
 

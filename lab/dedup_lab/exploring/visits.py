@@ -115,7 +115,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
     )
-    if verdict is Verdict.PASS or (not deduplication and verdict is not Verdict.ERROR):
+    if verdict is Verdict.PASS or (not deduplication and verdict is Verdict.INCONCLUSIVE):
         shutil.rmtree(folder, ignore_errors=True)
         found = found.model_copy(update={"folder": None})
     return Visited(

@@ -258,6 +258,9 @@ class Producer:
     def _take_outcomes(self, frame: Frame) -> None:
         outcomes = wire.outcomes(frame, self._streams)
         ended = np.bincount(outcomes.streams, minlength=self._streams)
+        numbers = (outcomes.values - 1) * self._streams + outcomes.streams
+        if len(numbers) and numbers.max() >= self._asked:
+            raise Garbled(f"an outcome of message {numbers.max() + 1:,}, and {self._asked:,} were asked for")
         with self._changed:
             self._sent = max(self._sent, wire.number(frame))
             self._acked += len(outcomes.values)

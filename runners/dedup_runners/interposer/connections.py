@@ -35,6 +35,7 @@ class Surroundings(Protocol):
     conversation: Conversation
     rules: Rules
     tls: ssl.SSLContext | None
+    reached: set[Address]
 
     def happen(self, event: str) -> None: ...
     def strike(self, rule: Rule, frame: Frame, strike: Strike) -> None: ...
@@ -68,12 +69,14 @@ class Connection:
             opening = asyncio.open_connection(*self._broker, ssl=self._.tls, server_hostname=name)
             self._from_broker, self._to_broker = await asyncio.wait_for(opening, CONNECT_S)
         except (OSError, TimeoutError) as error:
-            self._.note(str(_unreachable(self._broker, error)))
+            if self._broker not in self._.reached:  # else it is down, and the client may know
+                self._.note(str(_unreachable(self._broker, error)))
             self._to_client.transport.abort()
             return
         except asyncio.CancelledError:
             self._to_client.transport.abort()
             raise
+        self._.reached.add(self._broker)
         for writer in (self._to_client, self._to_broker):
             writer.transport.set_write_buffer_limits(high=0)  # then `drain` waits until the kernel has every byte
         try:

@@ -46,6 +46,8 @@ class Interposer(Closing):
         self._on_strike = on_strike
         self.conversation, self.rules, self.tls = Conversation(), Rules(rules), tls
         self.problems: list[str] = []
+        self.reached: set[Address] = set()
+        """The brokers that could be reached at least once: one that cannot be any more is down."""
         self.held = 0
         """How many frames are held now; nothing is held when the end of a topic is taken."""
         self.speech = speech

@@ -140,6 +140,7 @@ def _shown(session: Session, deed: Deed, rows: Iterable[Row]) -> dict[str, Any]:
         "frame": told(struck), "number": struck.number, "attempt": struck.attempt, "done": struck.done,
         "error_code": struck.error_code, "place": struck.place, "held_ns": struck.held_ns,
     }  # fmt: skip
+    found["refused"] = refused_reply(struck)
     if place and place.part.batch is not None:
         assert struck.topic is not None and struck.partition is not None
         same = [row for row in own if (row.partition, row.number) == (struck.partition, struck.number)]
@@ -148,14 +149,21 @@ def _shown(session: Session, deed: Deed, rows: Iterable[Row]) -> dict[str, Any]:
     return found
 
 
+def refused_reply(struck: Row) -> str:
+    """Words if the struck frame is a reply in which the broker refused: nothing was done that its loss could hide."""
+    if struck.direction == Direction.REPLY and struck.error_code:
+        return f"the broker's reply was error {struck.error_code}: it had not done what was asked"
+    return ""
+
+
 def refused(struck: Row, same: Iterable[Row], stored: Iterable[str]) -> str:
     """Why a struck frame that carries messages shows nothing; empty if it does.
 
     `same`: what was said of its batch, in all attempts. `stored`: where the log has the batch.
     """
+    if words := refused_reply(struck):
+        return words
     rows, places = list(same), list(stored)
-    if struck.direction == Direction.REPLY and struck.error_code:
-        return f"the broker's reply was error {struck.error_code}: it had not stored the messages"
     passed = sum(row.direction == Direction.REQUEST and row.done in PASSED for row in rows)
     answers = (row for row in rows if row.direction == Direction.REPLY and not row.error_code)
     named = {row.place for row in answers if row.place is not None}
