@@ -92,7 +92,7 @@ class Producer:
             raise _failed(config.program, str(error)) from None
         self._order(wire.line(wire.document(config)))
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._overhear)]
-        for thread in self._threads:
+        for thread in reversed(self._threads):  # the reader of frames joins the other when the program dies at once
             thread.start()
 
     def connect(self, timeout_s: float) -> None:
