@@ -42,7 +42,7 @@ test: setup $(if $(ROOM),,lint) ## Lint, every fast or long test, and of the slo
 	$(PYTEST) $(TWO_PROCESSES) $(if $(ROOM),tests/$(ROOM) --tier fast,--tier quick) --last-start $(LAST_START)
 
 test-fast: setup ## The tests of less than a second, that need no brokers, no Spark and no Kubernetes
-	$(PYTEST) $(TWO_PROCESSES) --tier fast
+	$(PYTEST) -n 3 --dist loadscope --no-loadscope-reorder --tier fast
 
 test-share: setup ## After `make test`: a fifth of the slow tests, and those of the last change as far as MINUTES go
 	@$(INTENDED)
