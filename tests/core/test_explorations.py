@@ -164,10 +164,10 @@ def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
 
 
 @pytest.mark.parametrize("spoil", [{"missed": ("it did not come",)}, {"unnoticed": ("a",)}, {}])
-def test_an_error_stands_whatever_was_struck(spoil: dict[str, object]) -> None:
+def test_an_error_stands_whatever_was_struck(spoil: dict[str, tuple[str, ...]]) -> None:
     points = points_of([FIRST, SECOND])
     (pair,) = pairs_of(points, 1, seed=1)
-    verdict, _ = conclude(points, [pair], [*clean(points), visit(pair, Verdict.ERROR, **spoil)], [])
+    verdict, _ = conclude(points, [pair], [*clean(points), visit(pair, Verdict.ERROR).model_copy(update=spoil)], [])
     assert verdict is Verdict.ERROR
 
 
