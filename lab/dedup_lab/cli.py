@@ -28,6 +28,7 @@ from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
+from dedup_lab.commands.options import Format
 from dedup_lab.commands.probe import probe
 from dedup_lab.terminal import streams
 from dedup_lab.terminal.consoles import console as _console
@@ -42,11 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 class Listing(StrEnum):

@@ -21,6 +21,7 @@ from dedup_lab.exploring.folders import VISITS, Folder
 from dedup_lab.exploring.visits import PREFIX, Ground
 from dedup_lab.systems import kafka, labs
 from dedup_runners import admins
+from dedup_runners.interposer.speeches import SPEECHES
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -73,7 +74,8 @@ def test_a_producer_without_idempotence_is_caught_and_the_witness_is_one_message
     cancelled = Event()
     with admins.connect(system) as admin:
         treatment, control = grounds.variants_of(experiment, "seeded")
-        ground = Ground(experiment, treatment, control, system, grounds.addresses_of(system), admin, cancelled)
+        brokers = SPEECHES[system.system].brokers(system.client_bootstrap)
+        ground = Ground(experiment, treatment, control, system, brokers, admin, cancelled)
         folder = Folder(tmp_path)
         crew = Crew(worker(ground), folder.visits, 8, cancelled)
         try:

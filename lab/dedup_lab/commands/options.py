@@ -1,11 +1,18 @@
-"""Options that several commands have: how a running system is reached."""
+"""Options that several commands have: how a running system is reached, and what is printed."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dedup.experiment.deployments import SaslMechanism
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
 
 Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
 Ca = Annotated[

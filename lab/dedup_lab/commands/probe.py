@@ -1,19 +1,12 @@
 """The command `dedup probe`: what it takes, and the help that teaches it."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Format, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
-
-
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
 
 Url = Annotated[
     str,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dedup.errors import SpecificationError
-from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.endpoints import Security
 from dedup.experiment.plans import deduplicates
 from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant, load, parse
 from dedup_lab import caches, java, targets
@@ -20,6 +20,7 @@ from dedup_lab.systems import labs
 from dedup_lab.systems.running import RunningSystem
 from dedup_runners import admins, clients
 from dedup_runners.interposer.protocols import Address
+from dedup_runners.interposer.speeches import SPEECHES
 
 COMMAND: Final = "dedup explore"
 SCHEME: Final = "kafka://"
@@ -69,7 +70,7 @@ def standing(
             check(experiment, target)
             running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
             endpoints, admin, dead = running.endpoints, running.admin, running.dead
-            given = addresses_of(endpoints)
+            given = SPEECHES[endpoints.system].brokers(endpoints.client_bootstrap)
         experiment, settings = stepped(experiment)
         ground = Ground(experiment, *variants_of(experiment, target), endpoints, given, admin, cancelled, dead)
         yield Site(ground, settings, notes)
@@ -163,12 +164,6 @@ def _started(system: System, logs: Path, note: Callable[[str], None]) -> Iterato
         yield running
     finally:
         running.close()
-
-
-def addresses_of(endpoints: Endpoints) -> list[Address]:
-    """Where a client finds the brokers."""
-    pairs = (each.rpartition(":") for each in endpoints.client_bootstrap.split(","))
-    return [Address(host, int(port)) for host, _, port in pairs]
 
 
 def _wrong(where: str, got: str, rule: str, todo: str) -> SpecificationError:

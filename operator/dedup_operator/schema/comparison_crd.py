@@ -3,11 +3,9 @@
 from typing import Any, Final
 
 from dedup.experiment.comparisons import ComparisonSpec, json_schema
-from dedup.experiment.spec import Metadata
 from dedup_operator.comparison_statuses import ComparisonStatus
 from dedup_operator.schema import crd
 from dedup_operator.schema.models import structural
-from dedup_operator.schema.rules import matching, written
 
 KIND: Final = "DedupComparison"
 PLURAL: Final = "dedupcomparisons"
@@ -33,19 +31,7 @@ def definition() -> dict[str, Any]:
 def schema() -> dict[str, Any]:
     """The structural schema of the whole resource."""
     definitions = json_schema()["$defs"]
-    name = definitions[Metadata.__name__]["properties"]["name"]
-    reported = ComparisonStatus.model_json_schema(by_alias=True)
-    return {
-        "description": _DESCRIPTION,
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "metadata": {"type": "object", "properties": {"name": name}},
-            "spec": structural(ComparisonSpec, definitions),
-            "status": structural(ComparisonStatus, reported["$defs"] | {ComparisonStatus.__name__: reported}),
-        },
-        **written([matching(name["pattern"], "metadata.name")]),
-    }
+    return crd.resource(_DESCRIPTION, definitions, structural(ComparisonSpec, definitions), ComparisonStatus)
 
 
 def _column(name: str, path: str, description: str, kind: str = "string") -> dict[str, str]:

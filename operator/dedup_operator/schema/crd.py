@@ -4,9 +4,11 @@
 hand: what `dedup run` accepts and what `kubectl apply` accepts would drift apart.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
+from pydantic import BaseModel
 
 from dedup.experiment.spec import Metadata, Spec, json_schema
 from dedup_operator.schema.models import structural
@@ -65,17 +67,24 @@ def schema() -> dict[str, Any]:
     """The structural schema of the whole resource."""
     definitions = json_schema()["$defs"]
     spec = structural(Spec, definitions)
+    return resource(_DESCRIPTION, definitions, spec | {"description": f"{spec['description']} {_SPEC}"}, Status)
+
+
+def resource(
+    description: str, definitions: Mapping[str, Any], spec: Mapping[str, Any], status: type[BaseModel]
+) -> dict[str, Any]:
+    """The structural schema of a resource. `definitions`: those of its model's JSON schema; `spec`: structural."""
     name = definitions[Metadata.__name__]["properties"]["name"]
-    reported = Status.model_json_schema(by_alias=True)
+    reported = status.model_json_schema(by_alias=True)
     return {
-        "description": _DESCRIPTION,
+        "description": description,
         "type": "object",
         "required": ["spec"],
         "properties": {
             # The API server has its own schema of metadata, and takes no words about it but for the name's bounds.
             "metadata": {"type": "object", "properties": {"name": name}},
-            "spec": spec | {"description": f"{spec['description']} {_SPEC}"},
-            "status": structural(Status, reported["$defs"] | {Status.__name__: reported}),
+            "spec": spec,
+            "status": structural(status, reported["$defs"] | {status.__name__: reported}),
         },
         **written([matching(name["pattern"], "metadata.name")]),
     }
