@@ -98,7 +98,7 @@ class Comparison(Part):
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
     def token(self, uid: str) -> str:
-        """The runToken of its experiments: by another one it is seen that people have begun another execution."""
+        """The runToken of its experiments. Another one in a cluster shows that a user began another execution there."""
         return hashlib.sha256(f"{uid}/{self.digest()}".encode()).hexdigest()[:_DIGITS]
 
     def experiment(self, uid: str, cluster: str) -> Experiment:
