@@ -7,6 +7,9 @@ last `producer.json`, the report. Rows of `sent` are on the disk *before* their 
 time: however a producer ends, what it did not write down it did not send. A report says `complete` only if every
 planned message was sent and has exactly one final outcome. SIGTERM stops the sending; what was sent still gets its
 outcome and its place in the history.
+
+Beside the clock it keeps histograms of latency, unless the client is a program: that sends by itself, and its frames do
+not say when.
 """
 
 import sys
@@ -39,6 +42,7 @@ from dedup_runners.configs import ProducerConfig
 from dedup_runners.metrics import served
 from dedup_runners.paces import Pace
 from dedup_runners.recording.journals import Journal, Observer, save_report, usage
+from dedup_runners.recording.latencies import Latencies
 from dedup_runners.recording.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Recorder
 from dedup_runners.triggers import TriggerClient
 
@@ -106,6 +110,7 @@ class Production:
 
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         self.clock, self.tally = Clock(), Tally()
+        self.latencies = Latencies(config.streams) if config.program is None else None
         self.first_send_ns = self.sent = self._ended = 0
         self._config, self._recorder, self._marks = config, recorder, marks
         self.client: ProducerClient = make_producer(config, self._record, observer)
@@ -121,6 +126,7 @@ class Production:
         self.stamp(Milestone.START, None)
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
+            self._note_sent(0, self.first_send_ns)
             for first, last in self._chunks():
                 self.intentions.cover(last)
                 if not self._send(chunk_of(first, last, self._config.streams)):
@@ -155,6 +161,7 @@ class Production:
         self.client.send(chunk_of(0, 0, self._config.streams))  # nothing is sent; outcomes that came are recorded
 
     def _send(self, chunk: Chunk) -> bool:
+        self._note_sent(self.sent, time.monotonic_ns())
         count = self.client.send(chunk)
         self.sent += count
         reached = [trigger for trigger in self._triggers if trigger.message == self.sent]
@@ -166,12 +173,20 @@ class Production:
             self.stamp(Milestone.MESSAGE, trigger.fault, requested=trigger.message)
         return count == len(chunk.payloads)
 
+    def _note_sent(self, sent: int, now_ns: int) -> None:
+        if self.latencies is not None:
+            self.latencies.sent(sent, now_ns)
+
     def _record(self, outcomes: Outcomes) -> None:
+        if self.latencies is not None:
+            self.latencies.ended(outcomes, time.monotonic_ns())
         self._recorder.write("outcomes", outcomes)
         self.tally.ended(outcomes)
         self._ended += len(outcomes.values)
         now_ns = time.monotonic_ns()
-        self.clock.tick(CLOCK_SENT, self.client.progress().sent, now_ns)  # a chunk may wait long for room
+        sent = self.client.progress().sent  # a chunk may wait long for room
+        self.clock.tick(CLOCK_SENT, sent, now_ns)
+        self._note_sent(sent, now_ns)
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
     def _on_event(self, line: FaultLine) -> None:
@@ -213,6 +228,8 @@ def produce(config: ProducerConfig) -> None:
         if production.progress().acked < production.sent:
             production.client.close()  # the last thing that can end what is left
         segments = (*recorder.close(), production.clock.save(config.folder))
+        if production.latencies is not None:
+            production.latencies.save(config.folder)
     save_report(config.folder / ProducerReport.FILE, _report(config, production, observer, segments))
 
 
