@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from dedup.history.histories import LATENCY
 from dedup.history.stores import Place, in_store, parquet, reached
-from dedup.judgement.latencies import Histogram
 from dedup.wire.manifests import Manifest
 
 NAME: Final = "latency.parquet"
@@ -34,7 +33,7 @@ def table_of(folder: Place, manifest: Manifest) -> pa.Table | None:
             return None
 
 
-def histogram_of(folder: Place, manifest: Manifest) -> Histogram | None:
+def histogram_of(folder: Place, manifest: Manifest) -> dict[int, int] | None:
     """How long all acknowledgements of a run took; None if that is not known."""
     rows = table_of(folder, manifest)
     if rows is None:

@@ -22,10 +22,10 @@ MS: Final = 1e6
 class Latency(Record):
     """How long acknowledgements took: from the hand-over to the client library until the client served the outcome."""
 
-    messages: int = Field(description="with outcome ok")
-    p50_ms: float
+    messages: int = Field(0, description="with outcome ok")
+    p50_ms: float = Field(description="to four digits, as all three: a bucket is no narrower")
     p99_ms: float
-    max_ms: float
+    max_ms: float = 0.0
 
 
 def latency_of(histogram: Histogram | None) -> Latency | None:
@@ -60,4 +60,4 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def _ms(latency_ns: int) -> float:
-    return round(latency_ns / MS, 3)
+    return float(f"{latency_ns / MS:.4g}")
