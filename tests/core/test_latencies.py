@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.builders import History, write_history
+from tests.builders import History, write_history, write_latencies
 
 from dedup.history import reports
-from dedup.history.histories import LATENCY, damages, parquet_writer, read_manifest, sha256_of
+from dedup.history.histories import LATENCY, MANIFEST, damages, read_manifest
 from dedup.history.latencies import NAME, histogram_of
 from dedup.judgement.latencies import Latency, latency_of, merged, percentile
-from dedup.wire.manifests import Segment
 
 MS = 1_000_000
 HISTORY = History(
@@ -33,19 +32,10 @@ def test_nothing_acknowledged_has_no_percentile() -> None:
     assert latency_of({}) is None and latency_of(None) is None
 
 
-def written(folder: Path, *, schema: pa.Schema = LATENCY, named: bool = True) -> Path:
-    """A run folder with the file, whose manifest names it or not."""
+def written(folder: Path, schema: pa.Schema = LATENCY) -> Path:
+    """A run folder with the file."""
     write_history(folder, HISTORY)
-    path = folder / NAME
-    with parquet_writer(path, schema) as writer:
-        columns = [
-            pa.array(column, type=field.type) for column, field in zip(zip(*ROWS, strict=True), schema, strict=True)
-        ]
-        writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-    manifest = read_manifest(folder)
-    segment = Segment(path=NAME, bytes=path.stat().st_size, sha256=sha256_of(path))
-    files = (*manifest.files, *([segment] if named else []))
-    (folder / "manifest.json").write_text(manifest.model_copy(update={"files": files}).model_dump_json())
+    write_latencies(folder, ROWS, schema)
     return folder
 
 
@@ -62,13 +52,16 @@ def test_an_older_history_has_none_and_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_manifest_does_not_name_is_none(tmp_path: Path) -> None:
-    folder = written(tmp_path / "run", named=False)
-    assert histogram_of(folder, read_manifest(folder)) is None
+    folder = tmp_path / "run"
+    before = write_history(folder, HISTORY).model_dump_json()
+    write_latencies(folder, ROWS)
+    (folder / MANIFEST).write_text(before)
+    assert (folder / NAME).exists() and histogram_of(folder, read_manifest(folder)) is None
 
 
 def test_a_file_with_other_columns_is_none(tmp_path: Path) -> None:
     strange = pa.schema([("a", pa.int32()), *list(LATENCY)[1:]])
-    folder = written(tmp_path / "run", schema=strange)
+    folder = written(tmp_path / "run", strange)
     assert histogram_of(folder, read_manifest(folder)) is None
 
 
