@@ -221,7 +221,7 @@ def produce(config: ProducerConfig) -> None:
         leaving.enter_context(
             served(
                 "producer", config.folder, config.run_id, config.metrics_host, config.metrics_port,
-                lambda: _metrics(production.progress()),
+                lambda: _metrics(production.progress()), production.latencies,
             )
         )  # fmt: skip
         production.run()

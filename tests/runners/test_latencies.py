@@ -4,13 +4,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dedup.history.histories import LATENCY
 from dedup.history.latencies import NAME
+from dedup.wire.files import METRICS, Listening
 from dedup_runners.clients import Outcome, Outcomes
+from dedup_runners.metrics import served
 from dedup_runners.recording.latencies import BUCKETS, LONGEST_NS, SHORTEST_NS, Latencies, bounds_ns
 
 MS = 1_000_000
@@ -76,6 +80,27 @@ def test_seconds_are_those_of_the_outcome_and_errors_are_apart(tmp_path: Path) -
     assert [(row["second"], row["outcome"]) for row in found] == [(0, 0), (2, 0), (2, 2)]
     total, sum_ns = counted.total()
     assert (total.sum(), sum_ns) == (2, 5 * MS + 2 * S)
+
+
+def test_prometheus_gets_wider_buckets(tmp_path: Path) -> None:
+    counted = Latencies(streams=1)
+    counted.sent(0, 0)
+    counted.ended(drain(0, 1, 2), 4 * MS)
+    counted.ended(drain(3), 70 * S)
+    with served("producer", tmp_path, "r1", "127.0.0.1", 0, dict, counted):
+        port = Listening.model_validate_json((tmp_path / METRICS.format("producer")).read_bytes()).port
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10, trust_env=False).text
+    (family,) = text_string_to_metric_families(text)
+    found = {sample.labels.get("le", sample.name.rpartition("_")[2]): sample.value for sample in family.samples}
+    assert (family.name, family.type) == ("dedup_acknowledgement_seconds", "histogram")
+    assert {le: found[le] for le in ("0.0025", "0.005", "60.0", "+Inf", "count")} == {
+        "0.0025": 0,
+        "0.005": 3,
+        "60.0": 3,
+        "+Inf": 4,
+        "count": 4,
+    }
+    assert found["sum"] == pytest.approx(70.012)
 
 
 def test_nothing_sent_is_an_empty_table(tmp_path: Path) -> None:
