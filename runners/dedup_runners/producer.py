@@ -20,7 +20,7 @@ import numpy as np
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
 from dedup.wire.clients import Mark, Metric, Milestone
-from dedup.wire.faults import FaultEvent, FaultLine
+from dedup.wire.faults import COUNTED, FaultLine
 from dedup.wire.manifests import ProducerReport, Segment
 from dedup_runners import programs
 from dedup_runners.clients import (
@@ -175,8 +175,7 @@ class Production:
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
     def _on_event(self, line: FaultLine) -> None:
-        counted = line.event in (FaultEvent.INJECTING, FaultEvent.INJECTED)
-        struck = {"in_flight": self.client.in_flight(line.detail.partition)} if counted else {}
+        struck = {"in_flight": self.client.in_flight(line.detail.partition)} if line.event in COUNTED else {}
         self.stamp(line.event, line.fault, detail=line.detail.said(), **struck)
 
 
