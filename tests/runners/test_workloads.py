@@ -10,9 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup.history.histories import same_columns
+from dedup.payloads import unpacked
 from dedup.wire.manifests import ProducerReport
 from dedup_runners.clients import Outcome
 from dedup_runners.configs import ProducerConfig
+from dedup_runners.interposer.proxies import Interposer
+from dedup_runners.interposer.rules import Act, Match, Rule
+from dedup_runners.interposer.speeches import SPEECHES
 from dedup_runners.producer import produce
 
 STREAMS: Final = 4  # the mock cluster's topics have four partitions
@@ -99,3 +103,43 @@ def test_a_closed_producer_leaves_nothing_to_send_again(config: Make, tmp_path: 
     assert [(session.ended, session.open_sends) for session in report.sessions] == [("closed", 0), ("closed", 0)]
     assert (report.sent, report.ok, report.unknown) == (MESSAGES, MESSAGES, 0)
     assert [row["session"] for row in sent] == [0] * AT + [1] * (MESSAGES - AT)
+
+
+@pytest.fixture
+def stalled(bootstrap: str) -> Iterator[str]:
+    """The brokers behind an interposer that holds one reply for longer than a client waits for it."""
+    known = SPEECHES["kafka"]
+    rule = Rule("hold", Match("Produce"), Act.STALL_REPLY, nth=2, deadline_s=60.0)
+    with Interposer(known.speech(), [rule]) as interposer:
+        yield known.bootstrap(interposer.bootstrap("producer", known.brokers(bootstrap)))
+
+
+@pytest.mark.parametrize("partition", ["Same", "Other"])
+def test_what_has_failed_is_sent_again_and_stored_again(
+    config: Make, stalled: str, bootstrap: str, tmp_path: Path, partition: str
+) -> None:
+    resend = {"delivery_timeout_s": "1s", "partition": partition}
+    endpoints = {"system": "kafka", "client_bootstrap": stalled, "direct_bootstrap": stalled, "brokers": []}
+    few = {"batch.num.messages": "20"}
+    produce(config(resend=resend, endpoints=endpoints, messages=400, properties=few))
+    report, sent, outcomes = report_of(tmp_path), rows(tmp_path, "sent"), rows(tmp_path, "outcomes")
+    assert report.complete, report.problems
+    assert [(session.ended, session.open_sends) for session in report.sessions] == [("closed", 0)]
+    again = [row for row in sent if row["attempt"]]
+    assert report.sent == len(sent) == len(outcomes) == 400 + len(again) > 400
+    assert report.ok == 400 and report.unknown == len(again)
+    failed = {(row["stream"], row["value"]) for row in outcomes if row["outcome"] == Outcome.UNKNOWN}
+    assert failed == {(row["stream"], row["value"]) for row in again}
+    told = {(each.stream, each.value, each.attempt) for each in map(unpacked, stored(bootstrap, tmp_path.name)) if each}
+    twice = {(stream, value) for stream, value, attempt in told if attempt and (stream, value, 0) in told}
+    assert twice, "the reply that was held was to what had been stored"
+    moved = {(row["partition"] - row["stream"]) % STREAMS for row in outcomes if row["attempt"] and row["entry"] >= 0}
+    assert moved == ({0} if partition == "Same" else {1})
+
+
+def test_nothing_fails_and_nothing_is_sent_again(config: Make, tmp_path: Path) -> None:
+    produce(config(resend={"delivery_timeout_s": "10s"}, messages=400))
+    report = report_of(tmp_path)
+    assert report.complete, report.problems
+    assert (report.sent, report.ok) == (400, 400)
+    assert {row["attempt"] for row in rows(tmp_path, "sent")} == {0}
