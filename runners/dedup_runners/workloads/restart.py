@@ -1,8 +1,9 @@
 """`restart`: the producer's process ends at a message, and another process goes on as another session.
 
-The client of each session is a process of its own (sessions.py); what it says is taken down here, so that all that was
-recorded of a killed session is kept. Sends of which a killed session had told no outcome are unknown. Both processes
-are started before the first message, so that the second one need not be waited for.
+The client of each session is a process of its own (session_program.py). What it says is taken down here, so that all
+that was recorded of a killed session is kept. Sends of which a killed session had told no outcome are unknown. Both
+processes are started before the first message, so that the second one need not be waited for; and the first message is
+acknowledged before the others are sent, so that the session that ends is one at work.
 
 The next session goes on from the first message of each stream without an acknowledgement: an application that remembers
 its acknowledgements knows no better. Under its old name (Pulsar) it goes on after the last sequence id that the broker
@@ -27,6 +28,9 @@ from dedup_runners.workloads.sessions import SessionClient, start
 
 FIRST: Final = 0
 SECOND: Final = 1
+WARM_S: Final = 60.0
+"""How long the first message may take to have its outcome before the others are sent all the same."""
+LOOK_S: Final = 0.002
 
 
 class Restarting(Sends):
@@ -72,7 +76,7 @@ class Restarting(Sends):
     def _send_all(self) -> None:
         plan = np.arange(self._config.messages, dtype=np.int64)
         began_ns = time.monotonic_ns()
-        if not self._send_session(plan[: self._restart.at.message]):
+        if not self._send_session(plan[: self._restart.at.message], warm=True):
             self.client.finish()
             return
         open_messages = self._end_first(began_ns)
@@ -88,9 +92,15 @@ class Restarting(Sends):
         """Sends without an outcome."""
         return self.sent - self._ended
 
-    def _send_session(self, messages: Int64s) -> bool:
+    def _send_session(self, messages: Int64s, *, warm: bool = False) -> bool:
         assert isinstance(self.client, SessionClient)
         self.client.plan(messages)
+        if warm:
+            sent = self.send_messages(messages[:1])
+            deadline = time.monotonic() + WARM_S
+            while not self._ended and not self._stopped and not self.client.problem and time.monotonic() < deadline:
+                self._wait(LOOK_S)
+            return sent and self.send_messages(messages[1:])
         return self.send_messages(messages)
 
     def _end_first(self, began_ns: int) -> Int64s:
