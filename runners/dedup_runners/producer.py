@@ -64,7 +64,7 @@ def _report(
         complete=not problems,
         library=config.library,
         library_version=production.client.library_version,
-        effective_config=production.client.effective_config,
+        effective_config=production.effective_config,
         sent=production.sent,
         sessions=production.sessions,
         intended=production.intended,

@@ -133,6 +133,11 @@ class Production:
         return self.intentions.written
 
     @property
+    def effective_config(self) -> dict[str, str]:
+        """The client's own settings, no secrets; of several sessions the first one's."""
+        return self.client.effective_config
+
+    @property
     def problem(self) -> str:
         """Why a client ended before its time, in words; empty if none did."""
         return self.client.problem

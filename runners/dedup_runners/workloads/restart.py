@@ -42,6 +42,7 @@ class Restarting(Sends):
         self._before = Progress(0, 0)  # of sessions that have ended
         self._finished = False
         self._next = start()
+        self._settings: dict[str, str] | None = None
         super().__init__(config, recorder, observer, marks)
 
     def chunk(self, messages: Int64s) -> Chunk:
@@ -54,6 +55,10 @@ class Restarting(Sends):
     def progress(self) -> Progress:
         own = self.client.progress()
         return Progress(self._before.sent + own.sent, self._before.acked + own.acked)
+
+    @property
+    def effective_config(self) -> dict[str, str]:
+        return super().effective_config if self._settings is None else self._settings
 
     def lack(self) -> str:
         return super().lack() or ("" if self._finished else "it stopped before everything was sent")
@@ -130,7 +135,7 @@ class Restarting(Sends):
             stored = self.values_of(left) <= known[self.streams_of(left)]
             self._record_without(left[stored], Outcome.OK)
             self._record_without(left[~stored], Outcome.UNKNOWN)
-        self._before = Progress(self.sent, self._ended)
+        self._before, self._settings = Progress(self.sent, self._ended), first.effective_config
         self._session, self.client = SECOND, second
         if self._stopped:
             second.stop()
