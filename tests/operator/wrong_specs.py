@@ -715,6 +715,11 @@ ACROSS: Final = (
         "so many messages take longer at workload.messagesPerSecond; send fewer or more of them in a second, or",
     ),
     Wrong(
+        "two kinds of workload",
+        (("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}), ("spec/workload/resend", {})),
+        "a workload has at most one of restart and resend; keep one of them",
+    ),
+    Wrong(
         "runs that would be called the same",
         (
             *((f"{KAFKA}/name", "a"), ("spec/systems/1/name", "a-b")),
