@@ -12,7 +12,7 @@ from dedup_lab.clients import franz_go, kafka_java
 from dedup_lab.systems.jars import locked_versions
 from dedup_runners import clients
 
-PROGRAMS = [(each.library, version) for each in CLIENTS.values() if each.is_program for version in each.versions]
+PROGRAMS = [(each.library, version) for each in CLIENTS.values() for version in each.versions]
 TAKEN = {"acks": "all", "compression.type": "lz4", "client.id": "c", "ProducerLinger": "5ms", "retries": "9"}
 """Values that libraries take; of all other settings they take 100000."""
 SINCE = {"compression.gzip.level": "3.8", "compression.lz4.level": "3.8", "compression.zstd.level": "3.8",
