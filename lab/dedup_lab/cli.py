@@ -423,6 +423,17 @@ def list_clients() -> None:
     _console(stderr=False).print(table)
 
 
+@listing.command("scenarios")
+def list_scenarios(
+    folder: Annotated[Path, typer.Argument(help="Where the experiments are.")] = Path("examples"),
+) -> None:
+    """List the examples: what each shows, and what is expected of it; known bugs with their pages and verdicts."""
+    from dedup_lab import scenarios
+    from dedup_lab.terminal import listings
+
+    listings.show_scenarios(scenarios.found(folder), folder, _console(stderr=False))
+
+
 def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
     """The command that ran this experiment; the user repeats it with --resume."""
     numbers = [f"--{name} {value}" for name, value in (("runs", runs), ("messages", messages)) if value is not None]
