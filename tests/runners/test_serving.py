@@ -3,6 +3,7 @@
 librdkafka's mock brokers take the messages, so the version that runs here is the one that is installed.
 """
 
+import importlib.metadata
 import io
 import json
 import queue
@@ -34,11 +35,12 @@ from dedup_runners.waiting import until
 
 LIBRARY: Final = "confluent-kafka"
 INSTALLED: Final = str(Path(ck.__file__).parents[1])
+VERSION: Final = importlib.metadata.version(LIBRARY)
 MESSAGES: Final = 30_000
 BOUND_S: Final = 30.0
 
 
-def program(version: str = ck.__version__, folder: str = INSTALLED) -> Program:
+def program(version: str = VERSION, folder: str = INSTALLED) -> Program:
     return Program(argv=(sys.executable, "-P", "-m", serving.__name__, LIBRARY, version, folder))
 
 
@@ -57,7 +59,7 @@ def config(tmp_path: Path) -> Callable[..., ProducerConfig]:
 
 def test_every_library_for_python_can_be_a_program_and_no_other() -> None:
     assert serving.PACKAGES.keys() == {each.library for each in CLIENTS.values() if each.is_installed}
-    assert ck.__version__ in CLIENTS[LIBRARY].versions, "make the lock of the version that is installed"
+    assert VERSION in CLIENTS[LIBRARY].versions, "make the lock of the version that is installed"
 
 
 @pytest.mark.long
@@ -69,7 +71,7 @@ def test_the_history_is_that_of_the_client_without_a_program(
     report = ProducerReport.model_validate_json((tmp_path / ProducerReport.FILE).read_bytes())
     assert report.complete and report.problems == ()
     assert (report.sent, report.ok) == (MESSAGES, MESSAGES)
-    assert report.library_version == f"confluent-kafka {ck.__version__}, librdkafka {ck.libversion()[0]}"
+    assert report.library_version == f"confluent-kafka {VERSION}, librdkafka {ck.libversion()[0]}"
     assert report.effective_config["linger.ms"] == "1" and report.effective_config["enable.idempotence"] == "true"
     outcomes = pq.ParquetDataset(tmp_path / "outcomes").read()
     rows = zip(*(outcomes[name].to_pylist() for name in ("stream", "value", "partition", "entry")), strict=True)
@@ -149,7 +151,7 @@ class Orders(io.RawIOBase):
     def __init__(self) -> None:
         self.lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
-    def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[bytes]:
         return iter(self.lines.get, b"")
 
 
@@ -223,7 +225,7 @@ def test_rows_are_read_as_they_were_written() -> None:
         np.arange(6, dtype=np.int32),
     )  # fmt: skip
     read = wire.outcomes(Frame(Kind.OUTCOMES, struct.pack(">Q", 6) + wire.rows_of(given)), 3)
-    assert all(np.array_equal(one, other) for one, other in zip(given, read, strict=True))
+    assert [column.tolist() for column in given] == [column.tolist() for column in read]
     assert read.outcomes.tolist() == [*Outcome] * 2
 
 
