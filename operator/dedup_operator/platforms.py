@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.clients import CLIENTS, speaking
+from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
@@ -329,13 +329,13 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 def _check_client(system: System) -> None:
     """PlatformError if the system's client is a program: there is no image of it yet."""
-    if CLIENTS[system.library].is_program:
+    if is_program(system.library, system.client_version):
         raise PlatformError(
             where=f"system {system.name}: client.library",
-            got=f"{system.library}, a program",
+            got=f"{system.library} {system.client_version}, a program",
             rule="only `dedup run` can start it; there is no image of it for pods yet",
-            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if not each.is_program)}, "
-            "or use `dedup run` on one machine",
+            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
+            "without a version, or use `dedup run` on one machine",
         )
 
 

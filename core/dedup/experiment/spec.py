@@ -20,7 +20,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, refused_version, speaking
+from dedup.experiment.clients import CLIENTS, Library, choices, chosen, libraries, refused, refused_version, speaking
 from dedup.experiment.deployments import STRIMZI, Deploy, Existing
 from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
 from dedup.experiment.variants import Expectation as Expectation
@@ -60,7 +60,7 @@ class Client(Part):
     """Which client library sends and reads, and the settings to give it, under its own names."""
 
     library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
-    version: Version | None = Field(None, description="of a library that has several; its newest if left out")
+    version: Version | None = Field(None, description="one that the library has; its default if left out")
     properties: Annotated[
         dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
     ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
@@ -166,7 +166,7 @@ class System(Part):
     @property
     def client_version(self) -> str:
         """The version of the library that the experiment names, or its default; empty: the one that is installed."""
-        return self.client.version or next(iter(CLIENTS[self.library].versions), "")
+        return chosen(self.library, self.client.version)
 
 
 class Timeouts(Part):

@@ -26,10 +26,12 @@ from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
 
+PROGRAMS: Final = "dedup_runners.clients.programs"
+"""The module of every client that is started as a program, also of another version of a library that is installed."""
 MODULES: Final[Mapping[Library, str]] = {
     "confluent-kafka": "dedup_runners.clients.confluent_kafka",
-    "franz-go": "dedup_runners.clients.programs",
-    "kafka-java": "dedup_runners.clients.programs",
+    "franz-go": PROGRAMS,
+    "kafka-java": PROGRAMS,
     "pulsar-client": "dedup_runners.clients.pulsar",
 }
 """The module of each client: its classes `Producer` and `Consumer` and its function `check`, as described below.
@@ -264,7 +266,8 @@ def _identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:
 
 def make_producer(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> ProducerClient:
     """The producer client of `config.library`; SpecificationError if it refuses its properties."""
-    return _module(config.library).Producer(config, record, witnesses)  # type: ignore[no-any-return]
+    module = _module(config.library) if config.program is None else importlib.import_module(PROGRAMS)
+    return module.Producer(config, record, witnesses)  # type: ignore[no-any-return]
 
 
 def make_consumer(config: ConsumerConfig, witnesses: Witnesses) -> ConsumerClient:
@@ -284,8 +287,10 @@ def check(
     Raises SpecificationError with the library's own message, verbatim: an unknown property, `acks: 1` with idempotence.
     `program`: of a client that is one.
     """
-    own = {} if program is None else {"program": program}
-    _module(library).check(properties, deduplication, in_flight, **own)
+    if program is not None:
+        importlib.import_module(PROGRAMS).check(properties, deduplication, in_flight, program)
+    else:
+        _module(library).check(properties, deduplication, in_flight)
 
 
 def refuse(properties: dict[str, str], reserved: dict[str, str]) -> None:

@@ -201,7 +201,7 @@ class Producer:
     def in_flight(self, partition: int | None) -> int:
         with self._serving:  # librdkafka takes all reports before it calls back with the first: nobody is at it now
             sent = self._sent
-            self._client.poll(0)  # the sending thread does so once a chunk only
+            self._survive(self._client.poll, 0)  # the sending thread does so once a chunk only
         with self._counting:
             served, _ = self._form.decode(b"".join(map(_VALUE, self._reported)))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
@@ -245,8 +245,15 @@ class Producer:
 
     def _serve(self, serve: Callable[[float], object], for_s: float) -> None:
         with self._serving:
-            serve(for_s)
+            self._survive(serve, for_s)
         self._drain()
+
+    def _survive(self, serve: Callable[[float], object], for_s: float) -> None:
+        """Serve what has come. An error that is fatal to the client is raised here, once: then it ends all messages."""
+        try:
+            serve(for_s)
+        except ck.KafkaException as error:
+            self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {error.args[0].str()}")
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
         self._witnesses.disturbed(Noticed.ERROR, f"produce refused: {error}")

@@ -102,6 +102,9 @@ def document(config: ProducerConfig) -> dict[str, Any]:
         "messages": config.messages,
         "client_name": config.producer_name,
         "delivery_timeout_ms": round(config.delivery_timeout_s * 1000),
+        "folder": str(config.folder),
+        "listener": config.endpoints.listener_name,
+        "brokers": {each.id: each.proxy_port or each.client_port for each in config.endpoints.brokers},
     }
 
 
@@ -167,6 +170,15 @@ def outcomes(frame: Frame, streams: int) -> Outcomes:
         native["entry"],
         native["batch"],
     )
+
+
+def rows_of(outcomes: Outcomes) -> bytes:
+    """Outcomes as the rows of a frame OUTCOMES, as `outcomes` reads them."""
+    rows = np.empty(len(outcomes.values), ROW)
+    rows["message"] = outcomes.streams.astype(np.uint64) << np.uint64(VALUE_BITS) | outcomes.values.astype(np.uint64)
+    for name, column in zip(ROW.names[1:] if ROW.names else (), outcomes[2:], strict=True):
+        rows[name] = column
+    return rows.tobytes()
 
 
 def ready(frame: Frame) -> Ready:
