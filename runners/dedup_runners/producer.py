@@ -6,6 +6,9 @@ What is written, in this order: history segments as they fill, `clock.parquet`, 
 However a producer ends, what it did not write down it did not send. A report says `complete` only if every planned
 message was sent and every send has exactly one final outcome. SIGTERM stops the sending; what was sent still gets its
 outcome and its place in the history.
+
+Beside the clock it keeps histograms of latency, unless the client is a program (that sends by itself, and its frames do
+not say when) or messages are sent more than once.
 """
 
 import sys
@@ -38,13 +41,15 @@ def produce(config: ProducerConfig) -> None:
         leaving.enter_context(
             served(
                 "producer", config.folder, config.run_id, config.metrics_host, config.metrics_port,
-                lambda: _metrics(production.progress()),
+                lambda: _metrics(production.progress()), production.latencies,
             )
         )  # fmt: skip
         production.run()
         if production.progress().acked < production.sent:
             production.client.close()  # the last thing that can end what is left
         segments = (*recorder.close(), production.clock.save(config.folder))
+        if production.latencies is not None:
+            production.latencies.save(config.folder)
     save_report(config.folder / ProducerReport.FILE, _report(config, production, observer, segments))
 
 

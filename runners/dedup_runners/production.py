@@ -32,6 +32,7 @@ from dedup_runners.clients import (
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.paces import Pace
 from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.latencies import Latencies
 from dedup_runners.recording.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Columns, Recorder
 from dedup_runners.triggers import TriggerClient
 
@@ -99,6 +100,8 @@ class Production:
 
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         self.clock, self.tally = Clock(), Tally()
+        once = config.program is None and not config.sends
+        self.latencies = Latencies(config.streams) if once else None
         self.first_send_ns = self.sent = self._ended = 0
         self._config, self._recorder, self._marks, self._observer = config, recorder, marks, observer
         self.client = self._opened()
@@ -114,6 +117,7 @@ class Production:
         self.stamp(Milestone.START, None)
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
+            self._note_sent(0, self.first_send_ns)
             self._send_all()
         self.stamp(Milestone.FINISHED, None)
         for trigger in self._triggers:
@@ -189,6 +193,7 @@ class Production:
         self.client.send(chunk_of(0, 0, self._config.streams))  # nothing is sent; outcomes that came are recorded
 
     def _send(self, chunk: Chunk) -> bool:
+        self._note_sent(self.sent, time.monotonic_ns())
         count = self.client.send(chunk)
         self.sent += count
         reached = [trigger for trigger in self._triggers if trigger.message == self.sent]
@@ -200,12 +205,20 @@ class Production:
             self.stamp(Milestone.MESSAGE, trigger.fault, requested=trigger.message)
         return count == len(chunk.payloads)
 
+    def _note_sent(self, sent: int, now_ns: int) -> None:
+        if self.latencies is not None:
+            self.latencies.sent(sent, now_ns)
+
     def _record(self, outcomes: Outcomes) -> None:
+        if self.latencies is not None:
+            self.latencies.ended(outcomes, time.monotonic_ns())
         self._recorder.write("outcomes", self._rows(outcomes))
         self.tally.ended(outcomes)
         self._ended += len(outcomes.values)
         now_ns = time.monotonic_ns()
-        self.clock.tick(CLOCK_SENT, self.progress().sent, now_ns)  # a chunk may wait long for room
+        sent = self.progress().sent  # a chunk may wait long for room
+        self.clock.tick(CLOCK_SENT, sent, now_ns)
+        self._note_sent(sent, now_ns)
         self.clock.tick(CLOCK_ACKNOWLEDGED, self._ended, now_ns)
 
     def _rows(self, outcomes: Outcomes) -> Columns:

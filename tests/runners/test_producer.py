@@ -122,6 +122,18 @@ def test_the_clock_covers_sends_and_acknowledgements_to_the_last(
     assert report_of(tmp_path).last_acknowledgement_ns >= report_of(tmp_path).first_send_ns > 0
 
 
+def test_every_acknowledgement_is_in_the_histogram_of_latencies(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    began_ns = time.monotonic_ns()
+    produce(config(messages=5000))
+    took_ns = time.monotonic_ns() - began_ns
+    rows = pq.read_table(tmp_path / "latency.parquet").to_pylist()
+    assert sum(row["count"] for row in rows) == 5000
+    assert {row["outcome"] for row in rows} == {Outcome.OK}
+    assert all(0 < row["lower_ns"] < row["upper_ns"] < 1.01 * took_ns for row in rows)
+
+
 @pytest.mark.long
 def test_at_most_in_flight_messages_are_unacknowledged(production: Callable[..., Production], tmp_path: Path) -> None:
     made = production(in_flight=50)

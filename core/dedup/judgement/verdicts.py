@@ -116,6 +116,7 @@ class Evidence(Record):
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
     engine: Engine | None = Field(None, description="which was asked beside the oracle; None: the one that answered")
     pace: Pace | None = Field(None, description="None: it has no clock, or one that cannot be read")
+    latencies: dict[int, int] | None = Field(None, description="of acknowledgements (judgement.latencies), if known")
     bare: bool = Field(
         False,
         description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
