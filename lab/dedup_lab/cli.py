@@ -414,13 +414,24 @@ def list_clients() -> None:
     """List the client libraries: each one's systems, and the settings that an experiment may give it."""
     from rich.table import Table
 
-    from dedup.experiment.clients import CLIENTS, products
+    from dedup.experiment.clients import CLIENTS, products, versions_of
 
     table = Table("client", "speaks to", "what it is", "versions", "settings")
     for client in CLIENTS.values():
-        versions, settings = ", ".join(client.versions), ", ".join(sorted(client.allowed))
-        table.add_row(client.library, products(client), client.words, versions, settings)
+        settings = ", ".join(sorted(client.allowed))
+        table.add_row(client.library, products(client), client.words, versions_of(client), settings)
     _console(stderr=False).print(table)
+
+
+@listing.command("scenarios")
+def list_scenarios(
+    folder: Annotated[Path, typer.Argument(help="Where the experiments are.")] = Path("examples"),
+) -> None:
+    """List the examples: what each shows, and what is expected of it; known bugs with their pages and verdicts."""
+    from dedup_lab import scenarios
+    from dedup_lab.terminal import listings
+
+    listings.show_scenarios(scenarios.found(folder), folder, _console(stderr=False))
 
 
 def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:

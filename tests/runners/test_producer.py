@@ -28,7 +28,8 @@ from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.metrics import served
-from dedup_runners.producer import Intentions, Production, Tally, chunks, produce
+from dedup_runners.producer import produce
+from dedup_runners.production import Intentions, Production, Tally, chunks
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.triggers import TriggerServer

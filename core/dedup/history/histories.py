@@ -73,6 +73,11 @@ def schemas(version: int) -> dict[str, pa.Schema]:
     return SCHEMAS if version == SCHEMA_VERSION else SCHEMAS_WITH_SESSIONS
 
 
+def version_of(sends: bool) -> int:
+    """The schema version of a run, by whether its payloads name their sends."""
+    return WITH_SESSIONS if sends else SCHEMA_VERSION
+
+
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer with the settings every segment has: delta-encoded integers under zstd.
 
