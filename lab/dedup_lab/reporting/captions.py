@@ -9,7 +9,10 @@ from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import SILENCE_S, Rates
 
-NO_LATENCIES = "Latencies were not recorded: an older dedup did not, nor does a client that is a program."
+NO_LATENCIES = (
+    "Latencies were not recorded: an older dedup did not, nor do clients that are programs and producers that send "
+    "messages again."
+)
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
