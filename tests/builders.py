@@ -28,7 +28,7 @@ from typing import Any, Final
 import pyarrow as pa
 import yaml
 
-from dedup.history import histories
+from dedup.history import histories, latencies
 from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment, Session
 
 GOLDEN: Final = Path(__file__).parent / "histories"
@@ -260,3 +260,20 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         deduplication=Deduplication(asked=True, in_force=True, proof="made by hand"),
         files=(*producer.segments, *consumer.segments),
     )
+
+
+def write_latencies(folder: Path, rows: Sequence[tuple[int, ...]], schema: pa.Schema = histories.LATENCY) -> Manifest:
+    """Put the optional file of latencies beside a history, and name it in its manifest.
+
+    A row: second, outcome, lower_ns, upper_ns, count.
+    """
+    path = folder / latencies.NAME
+    with histories.parquet_writer(path, schema) as writer:
+        columns = zip(zip(*rows, strict=True), schema, strict=True)
+        arrays = [pa.array(column, type=field.type) for column, field in columns]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    made = histories.read_manifest(folder)
+    segment = Segment(path=latencies.NAME, bytes=path.stat().st_size, sha256=histories.sha256_of(path))
+    made = made.model_copy(update={"files": (*made.files, segment)})
+    (folder / histories.MANIFEST).write_text(made.model_dump_json(indent=1))
+    return made

@@ -391,12 +391,12 @@ def list_clients() -> None:
     """List the client libraries: each one's systems, and the settings that an experiment may give it."""
     from rich.table import Table
 
-    from dedup.experiment.clients import CLIENTS, products
+    from dedup.experiment.clients import CLIENTS, products, versions_of
 
     table = Table("client", "speaks to", "what it is", "versions", "settings")
     for client in CLIENTS.values():
-        versions, settings = ", ".join(client.versions), ", ".join(sorted(client.allowed))
-        table.add_row(client.library, products(client), client.words, versions, settings)
+        settings = ", ".join(sorted(client.allowed))
+        table.add_row(client.library, products(client), client.words, versions_of(client), settings)
     _console(stderr=False).print(table)
 
 

@@ -10,12 +10,16 @@ from typing import Final, NamedTuple
 from dedup.judgement.anomalies import OrderEvent, Witness
 from dedup.judgement.counts import COUNTS, S0_COUNTS
 from dedup.judgement.findings import BLOCK, Overview, Sum
+from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells
 from dedup.judgement.verdicts import Code, Reason, Verdict, is_treatment
 
 SUMS: Final = "sums over all runs"
 RUN_COLUMNS: Final = {heading: name for name in S0_COUNTS if (heading := COUNTS[name].run_heading)}
 """The counts in a table of runs: heading -> name of the count."""
+LATENCIES: Final = {"p50 of acknowledgement, ms": "p50_ms", "p99, ms": "p99_ms", "longest, ms": "max_ms"}
+"""The rows of latency: heading -> field of `Latency`."""
+DASH: Final = "-"
 KINDS: Final = {BLOCK: "in duplicate blocks"} | {name: each.finding or each.words for name, each in COUNTS.items()}
 
 
@@ -41,8 +45,21 @@ def sums(groups: Sequence[GroupRow]) -> list[Row]:
     return [
         Row("effective runs", tuple(map(_effective, groups))),
         Row("runs with duplicates", tuple(str(group.runs_with_copies) for group in groups), last=True),
-        *counted,
+        *counted[:-1],
+        *(each._replace(last=True) for each in counted[-1:]),
+        *_latencies(groups),
     ]
+
+
+def _latencies(groups: Sequence[GroupRow]) -> Iterator[Row]:
+    """Percentiles over all acknowledgements of a variant; no row if none has any."""
+    if any(group.latency for group in groups):
+        for heading, name in LATENCIES.items():
+            yield Row(heading, tuple(DASH if each.latency is None else _ms(each.latency, name) for each in groups))
+
+
+def _ms(latency: Latency, name: str) -> str:
+    return f"{getattr(latency, name):,}"
 
 
 def _effective(group: GroupRow) -> str:

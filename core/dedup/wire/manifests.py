@@ -55,6 +55,7 @@ class Session(Record):
     ended: str = Field(description="closed, killed, fenced, or empty: it does not say")
     began_ns: int | None = None
     ended_ns: int | None = None
+    open_sends: int | None = Field(None, description="sends without an outcome when it ended; None: it does not say")
 
 
 class ProducerReport(Record):

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from dedup.judgement.summaries import RunRow
 from dedup_lab.reporting.drawings import COLUMNS, ROWS
+from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import SILENCE_S, Rates
 
+NO_LATENCIES = "Latencies were not recorded: an older dedup did not, nor does a client that is a program."
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
-def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
+def of_timeline(rates: Rates, latencies: Latencies | None, run: RunRow) -> Iterator[str]:
     """How long it took, the longest silence, and how long after each fault acknowledgements flowed again."""
     yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome, noted every 10 ms or 10,000 messages."
     if (longest := rates.longest) is None:
@@ -30,7 +32,19 @@ def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
         else:
             ended = f"ended {each.seconds:.2f} s after its injection"
             yield f"Fault {each.fault}: the last silence that began before it had healed {ended}."
+    yield of_latencies(latencies)
     yield from _reading(run)
+
+
+def of_latencies(latencies: Latencies | None) -> str:
+    """The percentiles of the whole run, or why there are none."""
+    if latencies is None:
+        return NO_LATENCIES
+    whole = latencies.whole
+    return (
+        f"Acknowledgements took {whole.p50_ms:,} ms (p50), {whole.p99_ms:,} ms (p99) and at most {whole.max_ms:,} ms, "
+        "from the hand-over to the client library; below, those of each second."
+    )
 
 
 def _reading(run: RunRow) -> Iterator[str]:

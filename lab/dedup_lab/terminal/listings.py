@@ -1,6 +1,7 @@
 """What an experiment can ask for, as tables in a terminal."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,12 +22,17 @@ def show_faults(rows: Iterable[Row], console: Console) -> None:
     console.print(table)
 
 
-def show_scenarios(rows: Iterable[Scenario], console: Console) -> None:
-    """A table of the examples; the whole comment is in the file."""
+def show_scenarios(found: Iterable[Scenario], folder: Path, console: Console) -> None:
+    """A table of examples; a known bug has the verdict that each system must come to, and its page."""
     table = Table(show_lines=True)
-    for heading in ("file", "what it shows", "expect"):
+    for heading in ("file", "what it shows", "expected"):
         table.add_column(heading, overflow="fold")
-    for row in rows:
-        about = ", ".join((*row.systems, *row.faults, *row.seeds))
-        table.add_row(f"{escape(row.file)}\n[dim]{escape(about)}[/]", escape(row.shows), escape(row.expect))
+    for each in found:
+        expected = each.outcome
+        if each.bug is not None:
+            verdicts = "\n".join(f"{system}: {verdict}" for system, verdict in each.bug.expected.items())
+            expected = f"{verdicts}\n{each.bug.issue}"
+        about = ", ".join((*each.systems, *each.faults, *each.seeds))
+        name = f"{escape(str(each.path.relative_to(folder)))}\n[dim]{escape(about)}[/]"
+        table.add_row(name, escape(each.shows), escape(expected))
     console.print(table)
