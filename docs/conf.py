@@ -22,8 +22,9 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Build on it": (
         *("docs/design", "docs/history", "docs/write-a-client", "docs/kubernetes", "docs/campaign", "CONTRIBUTING"),
-        *("CHANGELOG", "docs/decisions/README", "bench/*/README", "docs/decisions/0*"),
+        *("CHANGELOG", "bench/*/README"),
     ),
+    "Decisions": ("docs/decisions/README", "docs/decisions/0*"),
 }
 """What the pages are listed under; a page that stands in no section is a warning, and so an error."""
 

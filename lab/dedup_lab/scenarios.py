@@ -27,6 +27,7 @@ EXPECT: Final = "dedup.dev/expect"
 SIGN: Final = "dedup.dev/sign"
 LOG: Final = "producer.log"
 """Where a client's own words are, in the folder of an attempt."""
+SEED: Final = re.compile(r"\bS\d\b")
 _KIND: Final = re.compile(r"^kind: DedupExperiment$", re.MULTILINE)
 
 
@@ -46,11 +47,21 @@ class Scenario(NamedTuple):
     path: Path
     name: str
     systems: tuple[str, ...]
+    faults: tuple[str, ...]
+    """Their kinds, in order."""
+    seeds: tuple[str, ...]
+    """The seed documents that its comment names: S0, S1, …"""
     shows: str
     """The first sentence of its comment."""
     outcome: str
     """What comes out, in its own words."""
     bug: Bug | None
+
+
+def here() -> Path:
+    """The examples of this clone; else those below the working folder."""
+    beside = Path(__file__).parents[2] / "examples"
+    return beside if beside.is_dir() else Path("examples")
 
 
 def read(path: Path) -> Scenario:
@@ -61,6 +72,8 @@ def read(path: Path) -> Scenario:
         path=path,
         name=experiment.name,
         systems=tuple(system.name for system in experiment.spec.systems),
+        faults=tuple(dict.fromkeys(fault.kind for fault in experiment.spec.faults)),
+        seeds=tuple(sorted(set(SEED.findall(opening)))),
         shows=re.split(r"\.\s", shows, maxsplit=1)[0].rstrip("."),
         outcome=rest.partition("  ")[0],
         bug=bug_of(experiment),

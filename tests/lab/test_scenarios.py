@@ -1,10 +1,12 @@
 """What examples say of themselves, and the catalogue of known bugs: complete, and each file in order."""
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from tests.lab.conftest import Command
 from typer.testing import CliRunner
 
 from dedup.errors import SpecificationError
@@ -69,6 +71,19 @@ def test_all_examples_are_listed_and_a_folder_without_any_is_refused(tmp_path: P
     assert all(each.bug.issue in result.output for each in scenarios.found(EXAMPLES) if each.bug)
     with pytest.raises(SpecificationError, match="no file with kind: DedupExperiment"):
         scenarios.found(tmp_path)
+
+
+def test_every_example_says_what_it_shows_and_what_to_expect() -> None:
+    assert not [each.path for each in scenarios.found(EXAMPLES) if not (each.shows and each.outcome)]
+
+
+def test_they_are_listed_for_programs_and_pages_with_their_seeds_and_faults(dedup: Command) -> None:
+    rows = {row["file"]: row for row in json.loads(dedup("list", "scenarios", "--format", "json").out)}
+    assert len(rows) == len(scenarios.found(EXAMPLES))
+    kill = rows["kafka-kill-leader.yaml"]
+    assert (kill["seeds"], kill["systems"], kill["faults"], kill["issue"]) == (["S0"], ["kafka"], ["kill"], None)
+    page = dedup("list", "scenarios", EXAMPLES / "explore", "--format", "markdown").out.splitlines()
+    assert page[0].startswith("| file | seeds |") and len(page) == 4
 
 
 @pytest.mark.parametrize("path", BUGS, ids=lambda path: path.stem)

@@ -80,6 +80,6 @@ def _impossible(
         rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
     for name, protocol, library in systems:
-        if wrong := kind.impossible_with(protocol, library, CLIENTS[library].is_program):
+        if wrong := kind.impossible_with(protocol, library, not CLIENTS[library].is_installed):
             return wrong._replace(rule=f"system {name}: {wrong.rule}")
     return kind.impossible(workload.messages, workload.partitions)

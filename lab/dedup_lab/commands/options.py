@@ -14,6 +14,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Listing(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+Open = Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")]
 Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
 Ca = Annotated[
     Path | None,

@@ -15,7 +15,7 @@ from dedup.history.reports import recall
 from dedup.judgement import tables
 from dedup.judgement.summaries import RunRow, histogram
 from dedup.wire.manifests import Manifest
-from dedup_lab.reporting import captions, drawings, orders
+from dedup_lab.reporting import captions, diagrams, drawings, orders
 from dedup_lab.reporting.drawings import Drawing
 from dedup_lab.reporting.latencies import latencies_of
 from dedup_lab.reporting.orders import Jumps
@@ -89,6 +89,7 @@ class Sections:
             ),
             Figure("Order", drawings.order(grid, jumps), tuple(captions.of_order(grid, jumps))),
             *_blocks(run),
+            *(Figure("The struck frame", *each) for each in diagrams.of_run(folder)),
         )
         warning = None if run.counts is None else orders.differs(grid, jumps, run.counts)
         return Section(run, where, manifest, None, warning, figures)

@@ -32,5 +32,7 @@ def show_scenarios(found: Iterable[Scenario], folder: Path, console: Console) ->
         if each.bug is not None:
             verdicts = "\n".join(f"{system}: {verdict}" for system, verdict in each.bug.expected.items())
             expected = f"{verdicts}\n{each.bug.issue}"
-        table.add_row(*map(escape, (str(each.path.relative_to(folder)), each.shows, expected)))
+        about = ", ".join((*each.systems, *each.faults, *each.seeds))
+        name = f"{escape(str(each.path.relative_to(folder)))}\n[dim]{escape(about)}[/]"
+        table.add_row(name, escape(each.shows), escape(expected))
     console.print(table)
