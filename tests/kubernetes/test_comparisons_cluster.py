@@ -204,6 +204,11 @@ def test_from_kubectl_apply_to_the_table_and_nothing_left(
     assert all(each.startswith(f"{RUNS} of {RUNS}") for each in row(table, "effective runs")[1:]), table
     assert row(table, "with copies")[1].startswith(f"{RUNS} of {RUNS}"), table
 
+    code, said, problem = harness.dedup(
+        "results", NAME, *pair.here.told(), "--format", "markdown", environment=api_servers.direct()
+    )
+    assert (code, said.startswith(table.rstrip())) == (0, True), problem
+
     # One execution of one experiment in each, though the operator that had asked for them was killed.
     folders = {}
     for name, side in (("here", pair.here), ("cloud", pair.cloud)):

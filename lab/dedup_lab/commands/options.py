@@ -14,6 +14,18 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Shown(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def only_of_comparisons(shown: Shown) -> None:
+    """A wrong command line if Markdown is asked of an experiment."""
+    if shown is Shown.MARKDOWN:
+        raise typer.BadParameter("of an experiment dedup report --markdown writes it", param_hint="--format markdown")
+
+
 Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
 Ca = Annotated[
     Path | None,
