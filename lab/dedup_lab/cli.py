@@ -28,7 +28,7 @@ from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
-from dedup_lab.commands.options import Format, Listing, Open
+from dedup_lab.commands.options import Format, Listing, Open, Shown, only_of_comparisons
 from dedup_lab.commands.probe import probe
 from dedup_lab.commands.report import report
 from dedup_lab.commands.scenarios import scenarios
@@ -221,15 +221,17 @@ def results(
         str,
         typer.Argument(
             metavar="NAME|FOLDER",
-            help="A DedupExperiment in a cluster; or a results folder here: one that holds a summary.json or an "
-            "experiment.json, or any name written as a path (./NAME).",
+            help="A DedupExperiment or a DedupComparison in a cluster; or a results folder here: one that holds a "
+            "summary.json or an experiment.json, or any name written as a path (./NAME).",
             show_default=False,
         ),
     ],
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
-    output_format: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
+    output_format: Annotated[
+        Shown, typer.Option("--format", help="What to print. markdown: of comparisons.")
+    ] = Shown.TEXT,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Fetch the results from S3 into this folder.", show_default=False),
@@ -240,7 +242,7 @@ def results(
     ] = False,
     open_page: Open = False,
 ) -> None:
-    """Show the result of an experiment, here or in a cluster, and fetch a cluster's artifacts.
+    """Show the result of an experiment, here or in a cluster, or of a comparison; fetch a cluster's artifacts.
 
     The exit code is the verdict's; without a verdict yet it is 3, or 4 if the experiment cannot go on.
 
@@ -252,7 +254,7 @@ def results(
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
     from dedup_lab.cluster import access as clusters
-    from dedup_lab.cluster import following, resources
+    from dedup_lab.cluster import comparisons, following, resources
     from dedup_lab.reporting import opening
     from dedup_lab.results import Results, is_local
     from dedup_lab.terminal import reports
@@ -268,7 +270,8 @@ def results(
         if given := [option for option, value in of_clusters.items() if value is not None]:
             raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
         here = Results(Path(name))
-        as_json = output_format is Output.JSON
+        only_of_comparisons(output_format)
+        as_json = output_format is Shown.JSON
         code = reports.show_json(here) if as_json else reports.show(here, _console(stderr=False))
         if open_page:
             opening.show_results(here, _console())
@@ -276,8 +279,15 @@ def results(
     if output is None and (histories or open_page):
         raise typer.BadParameter("needs --output", param_hint="--histories" if histories else "--open")
     cluster = clusters.connected(kubeconfig, context, namespace)
-    as_json = output_format is Output.JSON
-    wait = partial(following.follow, console=_console(stderr=as_json)) if follow else None
+    as_json = output_format is Shown.JSON
+    wait = partial(following.follow, console=_console(stderr=output_format is not Shown.TEXT)) if follow else None
+    if comparisons.is_comparison(cluster, name):
+        if open_page:
+            raise typer.BadParameter("a comparison has no page", param_hint="--open")
+        wait = wait and partial(wait, find=clusters.comparison_of)
+        show = partial(comparisons.results, cluster, name, shown=output_format.value, follow=wait)
+        raise typer.Exit(show(output=output, console=_console(stderr=False)))
+    only_of_comparisons(output_format)
     ask = partial(resources.results, cluster, name, as_json=as_json, follow=wait)
     code = ask(output=output, histories=histories, console=_console(stderr=False))
     if open_page and output is not None:

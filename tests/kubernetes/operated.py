@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +32,7 @@ from dedup_operator.clusters import path_of
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner
 from dedup_operator.objects.runs import RUN
 from dedup_operator.objects.settings import Settings
-from dedup_operator.schema import crd
+from dedup_operator.schema import comparison_crd, crd
 from dedup_runners.waiting import until
 
 Document = dict[str, Any]
@@ -42,7 +42,10 @@ READY_S: Final = 600.0
 VERDICT_S: Final = 1500.0
 LEFT_S: Final = 60.0
 """Issue 6: after this nothing of a deleted experiment is left."""
-DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
+DEFINITIONS: Final = tuple(
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each}.{crd.GROUP}"
+    for each in (crd.PLURAL, comparison_crd.PLURAL)
+)
 PASSING: Final = ("events", "events.events.k8s.io", "pods.metrics.k8s.io", "leases.coordination.k8s.io")
 """Kinds that come and go by themselves."""
 
@@ -151,11 +154,14 @@ class Operated:
         """The operator's own."""
         return self.helm.namespace
 
-    def install(self, watch: Document | None = None) -> None:
-        """The operator's chart as a release, whose pod is ready. It watches this namespace, or as is said."""
+    def install(self, watch: Document | None = None, **more: Any) -> None:
+        """The operator's chart as a release, whose pod is ready. It watches this namespace, or as is said.
+
+        `more` are further values.
+        """
         settings = self.place.settings
         watched = watch or {"namespaces": [settings.namespace]}
-        self.helm.upgrade({"watch": watched, "settings": {"charts": settings.charts}})
+        self.helm.upgrade({"watch": watched, "settings": {"charts": settings.charts}, **more})
         until(lambda: self.ready() == 1, READY_S, "the operator is ready", 0.5)
 
     def ready(self) -> int:
@@ -219,24 +225,29 @@ def condition(status: Document, kind: str) -> str | None:
 
 
 @contextmanager
-def at(cluster: Cluster, home: Path) -> Iterator[Operated]:
-    """A namespace for experiments, one for the operator; both go at the end, and the definition if it was not there."""
+def at(
+    cluster: Cluster, home: Path, kinds: Iterable[str] = tuple(whole_runs.IMAGES), **more: Any
+) -> Iterator[Operated]:
+    """A namespace for experiments on these kinds of systems, one for the operator, whose chart gets the values `more`.
+
+    Both go at the end, and the definitions that were not there.
+    """
     settings = _settings(f"lab-{uuid4().hex[:8]}")
     cluster.load(images.archive(images.OPERATOR))
-    with whole_runs.at(cluster, settings, home, whole_runs.IMAGES) as place:
-        known, _ = ask(place.client, "GET", DEFINITION)
+    with whole_runs.at(cluster, settings, home, kinds) as place:
+        new = [each for each in DEFINITIONS if ask(place.client, "GET", each)[0] == 404]
         namespace = f"{settings.namespace}-operator"
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         core = CoreV1Api(place.client)
         core.create_namespace({"metadata": {"name": namespace, "labels": labels}})
         made = Operated(place, Helm(CHARTS / "dedup-operator", RELEASE, namespace, home, cluster.kubeconfig))
         try:
-            made.install()
+            made.install(**more)
             yield made
         finally:
             ask(place.client, "DELETE", f"/api/v1/namespaces/{namespace}")
-            if known == 404:
-                forget(place.client, DEFINITION)
+            for each in new:
+                forget(place.client, each)
 
 
 def _settings(namespace: str) -> Settings:

@@ -97,7 +97,7 @@ def of_csv(results: Results) -> Numbers:
 def test_all_reports_have_the_same_sums(results: Results) -> None:
     wanted = of_json(results)
     assert wanted["duplicates"] == [200, 0] and wanted["missing"] == [0, 1] and wanted["received"] == [2_200, 1_999]
-    assert wanted["p50 of acknowledgement, ms"] == [2.5, 2] and wanted["longest, ms"] == [3_300, 3_200]
+    assert wanted["ack p50, ms"] == [2.5, 2] and wanted["ack longest, ms"] == [3_300, 3_200]
     for said in (of_terminal, of_page, of_markdown, of_junit):
         assert said(results) == wanted, said.__name__
     assert of_csv(results) == {heading: wanted[heading] for heading in of_csv(results)}

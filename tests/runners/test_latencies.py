@@ -33,7 +33,8 @@ def rows(counted: Latencies, folder: Path) -> list[dict[str, Any]]:
     counted.save(folder)
     table = pq.read_table(folder / NAME)
     assert table.schema.equals(LATENCY)
-    return table.to_pylist()
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def holding(row: dict[str, Any], latency_ns: int) -> bool:

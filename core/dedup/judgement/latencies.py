@@ -1,8 +1,8 @@
 """Latencies of acknowledgements: percentiles from histograms, of one run or of many.
 
 A histogram is a mapping from a latency in nanoseconds to the number of acknowledgements that took so long. The runner
-counts in buckets (docs/history.md), and a bucket stands here by its upper bound: no percentile is below the true one,
-and none more than 1 % above it for the bucket's sake. Histograms are added, percentiles never are.
+counts in buckets (docs/history.md, Latencies), and a bucket stands here by its upper bound: no percentile is below the
+true one, and none more than 1 % above it for the sake of the bucket. Histograms are added, percentiles never are.
 """
 
 from collections import Counter

@@ -17,7 +17,7 @@ from dedup.judgement.verdicts import Code, Reason, Verdict, is_treatment
 SUMS: Final = "sums over all runs"
 RUN_COLUMNS: Final = {heading: name for name in S0_COUNTS if (heading := COUNTS[name].run_heading)}
 """The counts in a table of runs: heading -> name of the count."""
-LATENCIES: Final = {"p50 of acknowledgement, ms": "p50_ms", "p99, ms": "p99_ms", "longest, ms": "max_ms"}
+LATENCIES: Final = {"ack p50, ms": "p50_ms", "ack p99, ms": "p99_ms", "ack longest, ms": "max_ms"}
 """The rows of latency: heading -> field of `Latency`."""
 DASH: Final = "-"
 KINDS: Final = {BLOCK: "in duplicate blocks"} | {name: each.finding or each.words for name, each in COUNTS.items()}
@@ -59,7 +59,12 @@ def _latencies(groups: Sequence[GroupRow]) -> Iterator[Row]:
 
 
 def _ms(latency: Latency, name: str) -> str:
-    return f"{getattr(latency, name):,}"
+    return milliseconds(getattr(latency, name))
+
+
+def milliseconds(latency_ms: float) -> str:
+    """A latency of four digits as tables and captions show it, without its unit."""
+    return f"{latency_ms:,.0f}" if latency_ms >= 1_000 else f"{latency_ms:g}"
 
 
 def _effective(group: GroupRow) -> str:

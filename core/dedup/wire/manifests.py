@@ -187,6 +187,11 @@ class Manifest(Record):
         None,
         description="the partition that each stream is sent to, by its number; None: not known, as in old manifests",
     )
+    resent_partitions: tuple[int, ...] | None = Field(
+        None,
+        description="the partition that each stream's messages are sent to again, in attempts after the first; "
+        "None: where they were sent at first",
+    )
     topic: str
     versions: dict[str, str] = Field(description="of the broker, the clients, this tool")
     producer: ProducerReport

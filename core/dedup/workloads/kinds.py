@@ -38,8 +38,6 @@ class WorkloadKind(Part):
     """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
     words: ClassVar[str]
     """That cause, in words."""
-    misplaces: ClassVar[bool] = False
-    """It can send a message to another partition than the one of its stream."""
 
     @property
     def leaves_unknown(self) -> bool:

@@ -50,7 +50,6 @@ class Resend(WorkloadKind):
     varies = ("sequence", "partition")
     cause = "copied_by_resend"
     words = "by the application's resend"
-    misplaces = True
 
     @property
     def elsewhere(self) -> bool:

@@ -18,7 +18,9 @@ SILENCE_S: Final = 3600
 """How long a followed log may be silent."""
 GROUP: Final = "dedup.dev"
 EXPERIMENTS: Final = "/apis/dedup.dev/v1alpha1/namespaces/{}/dedupexperiments"
+COMPARISONS: Final = "/apis/dedup.dev/v1alpha1/namespaces/{}/dedupcomparisons"
 PODS: Final = "/api/v1/namespaces/{}/pods"
+CONFIG_MAPS: Final = "/api/v1/namespaces/{}/configmaps"
 
 
 class Answered(Exception):
@@ -141,6 +143,14 @@ def experiment_of(cluster: Cluster, name: str) -> Object:
         raise refused(answer, f"DedupExperiment {cluster.namespace}/{name}", "dedup") from None
 
 
+def comparison_of(cluster: Cluster, name: str) -> Object:
+    """The DedupComparison of that name; SpecificationError if there is none."""
+    try:
+        return cluster.get(f"{COMPARISONS.format(cluster.namespace)}/{name}")
+    except Answered as answer:
+        raise refused(answer, f"DedupComparison {cluster.namespace}/{name}", "dedupcmp") from None
+
+
 def pods_of(cluster: Cluster, **labels: str) -> list[Object]:
     """The pods with these labels below dedup.dev/."""
     wanted = ",".join(f"{GROUP}/{key}={value}" for key, value in labels.items())
@@ -156,7 +166,7 @@ def refused(answer: Answered, where: str, what: str) -> DedupError:
         case 404 if "page not found" in answer.words:
             return EnvironmentError_(
                 where=where,
-                got="a cluster that does not know the kind DedupExperiment",
+                got=f"a cluster that does not know the kind {where.split()[0]}",
                 rule="its definition must be installed",
                 todo="install charts/dedup-operator, or choose another --context",
             )

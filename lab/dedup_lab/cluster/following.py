@@ -1,13 +1,15 @@
-"""`dedup results NAME --follow`: shows how far an experiment in a cluster is, until it has its end.
+"""`dedup results NAME --follow`: shows how far an experiment in a cluster, or a comparison, is, until it has its end.
 
-The API server is asked every two seconds. At a terminal a bar shows the finished runs and the time left; elsewhere each
-change of the status is one line. An API server that does not answer is asked again, for five minutes.
+The API server is asked every two seconds. At a terminal a bar shows the finished runs and the time left (of a
+comparison the finished clusters); elsewhere each change of the status is one line. An API server that does not answer
+is asked again, for five minutes.
 """
 
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
@@ -22,7 +24,8 @@ from dedup_lab.cluster.access import Cluster, Object, Unanswered, experiment_of
 ASK_AGAIN_S: Final = 2.0
 SILENCE_S: Final = 300.0
 """How long the API server may fail to answer."""
-_RUNS: Final = re.compile(r"(\d+)/(\d+) runs")
+_RUNS: Final = re.compile(r"(\d+)/(\d+) (?:runs|clusters)")
+Find = Callable[[Cluster, str], Object]
 
 
 class Seen(NamedTuple):
@@ -36,7 +39,7 @@ class Seen(NamedTuple):
 
     @property
     def runs(self) -> tuple[int, int]:
-        """How many runs are finished, and of how many; (0, 0) if that is not known yet."""
+        """How many runs (or clusters) are finished, and of how many; (0, 0) if that is not known yet."""
         found = _RUNS.search(self.progress)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -53,10 +56,14 @@ def seen_of(made: Object) -> Seen:
     current = status.get("observedGeneration") == made["metadata"].get("generation")
     stalled = said.get("Stalled", {}).get("status") == "True"
     words = said.get("Stalled" if stalled else "Reconciling", {}).get("message", "")
+    words = words.removeprefix(f"{status.get('progress')}: ")
     if not current:
         words = "the operator has not seen the newest spec yet" if status else "the operator has not seen it yet"
     return Seen(
-        status.get("phase") or "", status.get("progress") or "", words, current and finished.get("status") == "True"
+        status.get("phase") or status.get("outcome") or "",
+        status.get("progress") or "",
+        words,
+        current and finished.get("status") == "True",
     )
 
 
@@ -66,8 +73,9 @@ def follow(
     console: Console,
     now_s: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
+    find: Find = experiment_of,
 ) -> None:
-    """Show every change until the experiment has its end.
+    """Show every change until the experiment has its end; or the comparison, if `find` finds one.
 
     A stalled experiment is followed too: it goes on when its obstacle is gone. SpecificationError if there is no such
     experiment, or if it is deleted meanwhile; the API server's failure after `SILENCE_S`.
@@ -75,7 +83,7 @@ def follow(
     began_s = now_s()
     with _bar(console) as show:
         before: Seen | None = None
-        for made in _asked(cluster, name, console, now_s, wait):
+        for made in _asked(partial(find, cluster, name), console, now_s, wait):
             seen, at_s = seen_of(made), now_s() - began_s
             show(seen, at_s)
             if seen != before:
@@ -86,14 +94,14 @@ def follow(
 
 
 def _asked(
-    cluster: Cluster, name: str, console: Console, now_s: Callable[[], float], wait: Callable[[float], None]
+    find: Callable[[], Object], console: Console, now_s: Callable[[], float], wait: Callable[[float], None]
 ) -> Iterator[Object]:
     """The experiment, again and again. A first request that fails is not repeated: the address may be wrong."""
     answered_s: float | None = None
     said = False
     while True:
         try:
-            made = experiment_of(cluster, name)
+            made = find()
         except Unanswered as error:
             if answered_s is None or now_s() - answered_s > SILENCE_S:
                 raise
@@ -127,7 +135,7 @@ def _bar(console: Console) -> Iterator[Callable[[Seen, float], None]]:
     def show(seen: Seen, at_s: float) -> None:
         nonlocal first
         finished, runs = seen.runs
-        if runs and first is None:
+        if runs and first is None and "runs" in seen.progress:
             first = (at_s, finished)
         left = ""
         if first is not None and finished > first[1]:

@@ -20,7 +20,20 @@ class Listing(StrEnum):
     MARKDOWN = "markdown"
 
 
+class Shown(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def only_of_comparisons(shown: Shown) -> None:
+    """A wrong command line if Markdown is asked of an experiment."""
+    if shown is Shown.MARKDOWN:
+        raise typer.BadParameter("of an experiment dedup report --markdown writes it", param_hint="--format markdown")
+
+
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")]
+
 Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
 Ca = Annotated[
     Path | None,

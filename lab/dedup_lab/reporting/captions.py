@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 
 from dedup.judgement.summaries import RunRow
+from dedup.judgement.tables import milliseconds
 from dedup_lab.reporting.drawings import COLUMNS, ROWS
 from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import SILENCE_S, Rates
 
-NO_LATENCIES = "Latencies were not recorded: an older dedup did not, nor does a client that is a program."
+NO_LATENCIES = (
+    "Latencies were not recorded: an older dedup did not, nor do clients that are programs and producers that send "
+    "messages again."
+)
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
@@ -41,9 +45,10 @@ def of_latencies(latencies: Latencies | None) -> str:
     if latencies is None:
         return NO_LATENCIES
     whole = latencies.whole
+    p50, p99, longest = map(milliseconds, (whole.p50_ms, whole.p99_ms, whole.max_ms))
     return (
-        f"Acknowledgements took {whole.p50_ms:,} ms (p50), {whole.p99_ms:,} ms (p99) and at most {whole.max_ms:,} ms, "
-        "from the hand-over to the client library; below, those of each second."
+        f"Acknowledgements took {p50} ms (p50), {p99} ms (p99) and at most {longest} ms, from the hand-over to the "
+        "client library; below, the percentiles of each second."
     )
 
 

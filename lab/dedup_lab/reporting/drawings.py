@@ -98,7 +98,7 @@ def _latencies(axes: Axes, rates: Rates, latencies: Latencies, until: float) -> 
     _shade(axes, rates, until)
     edges = np.minimum(np.arange(len(latencies.p50_ms) + 1), until)
     for values, name, colour, style in (
-        (latencies.p99_ms, "p99", PURPLE, (0, (3, 1))),
+        (latencies.p99_ms, "p99", "black", (0, (3, 1))),
         (latencies.p50_ms, "p50", GREEN, "-"),
     ):
         axes.stairs(values, edges, baseline=None, color=colour, linewidth=1.2, linestyle=style, label=name)
@@ -107,7 +107,7 @@ def _latencies(axes: Axes, rates: Rates, latencies: Latencies, until: float) -> 
     axes.set_ylim(np.nanmin(found) / 1.6, np.nanmax(found) * 1.6)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.nanmax(found) < 50 * np.nanmin(found) else (1,)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_xlabel("seconds from the first send", labelpad=1)
     axes.set_ylabel("latency, ms", labelpad=2)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.95), ncols=2, frameon=False, fontsize=7, handlelength=2)

@@ -82,7 +82,11 @@ class Sections:
             return Section(run, where, manifest, _words(error), None, tuple(_blocks(run)))
         said = tuple(captions.of_timeline(rates, latencies, run)) if rates else (captions.NO_TIMES,)
         figures = (
-            Figure("Rates", drawings.timeline(rates, latencies) if rates else None, said),
+            Figure(
+                "Rates and latency" if latencies else "Rates",
+                drawings.timeline(rates, latencies) if rates else None,
+                said,
+            ),
             Figure("Order", drawings.order(grid, jumps), tuple(captions.of_order(grid, jumps))),
             *_blocks(run),
             *(Figure("The struck frame", *each) for each in diagrams.of_run(folder)),

@@ -238,6 +238,7 @@ class Course:
         folder, run, experiment = self._.folder, self._.run, self._.experiment
         producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
+        homes = tuple(range(experiment.spec.workload.partitions))
         elsewhere = self._kind is not None and self._kind.elsewhere
         return Manifest(
             schema_version=version_of(self._kind is not None),
@@ -252,7 +253,8 @@ class Course:
             seed=run.seed,
             messages=experiment.spec.workload.messages,
             streams=experiment.spec.workload.partitions,
-            stream_partitions=None if elsewhere else tuple(range(experiment.spec.workload.partitions)),
+            stream_partitions=homes,
+            resent_partitions=(*homes[1:], homes[0]) if elsewhere else None,
             topic=self._topic,
             versions={
                 **self._.admin.versions(),
