@@ -14,7 +14,7 @@ LINK: Final = re.compile(r"\[([^\[\]]+)\]\(([^)\s:#]+)\)")
 START: Final = "docs/index"
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Learn": ("README", "docs/first-verdict", "docs/read-a-result", "docs/counts", "docs/restarts", "docs/glossary"),
-    "Test": ("docs/experiment", "docs/faults", "docs/verdicts", "docs/report", "docs/compare"),
+    "Test": ("docs/experiment", "docs/faults", "docs/verdicts", "docs/report", "docs/compare", "docs/known-bugs"),
     "Ask a broker": ("docs/probes", "docs/explore", "docs/interposer"),
     "In Kubernetes": (
         *("docs/install", "docs/operations", "docs/operator-chart", "docs/resource", "docs/charts", "docs/gitops"),

@@ -50,4 +50,3 @@ def test_a_link_to_a_page_a_heading_or_a_file_that_is_not_there_is_an_error_and_
     assert built.returncode != 0
     for named in ("nowhere.md", "no-such-heading", "nothing.py", "stray.md"):
         assert named in built.stderr
-    assert len(built.stderr.strip().splitlines()) == 4, "and nothing else is wrong"

@@ -14,7 +14,12 @@ pytestmark = pytest.mark.long
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the browser was given."""
     found: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: found.append(address) or True)
+
+    def browse(address: str) -> bool:
+        found.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", browse)
     return found
 
 

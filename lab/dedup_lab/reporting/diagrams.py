@@ -6,7 +6,7 @@ red, what was sent again is orange and thick. The same is said in words beside i
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib
 import pyarrow as pa
@@ -91,7 +91,11 @@ def _arrow(axes: Axes, found: Exchanges, frame: Frame, y: float) -> None:
         if not gone:
             axes.annotate("", (end, y), (INTERPOSER, y), arrowprops={"arrowstyle": "-|>", "linestyle": "--", **line})
     words = exchanges.said(frame) + (f": {fate}" if fate else "")
-    inked = {"fontsize": LABEL, "va": "center", "bbox": {"facecolor": "white", "linewidth": 0, "pad": 0.5}}
+    inked: dict[str, Any] = {
+        "fontsize": LABEL,
+        "va": "center",
+        "bbox": {"facecolor": "white", "linewidth": 0, "pad": 0.5},
+    }
     axes.text(PRODUCER + 0.015, y - 0.08, words, color=colour if colour == RED else "black", **inked)
     if len(found.brokers) > 1:
         axes.text(BROKER - 0.015, y - 0.08, found.broker(frame), color=GREY, ha="right", **inked)

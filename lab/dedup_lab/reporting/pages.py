@@ -30,7 +30,8 @@ NOT_RECORDED: Final = (
     "dedup, of clients that are programs, and of producers that send messages again have none.",
     "The time at which a message was read: reading begins after all faults have healed. So there is no curve of "
     "reading, only an average.",
-    "What brokers and clients said to each other, and the times at which brokers appended.",
+    "What brokers and clients said to each other (but for runs in which one frame was struck), and the times at which "
+    "brokers appended.",
 )
 
 
