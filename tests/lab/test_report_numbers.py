@@ -43,7 +43,7 @@ def text(results: Results, name: str) -> str:
     return (results.root / name).read_text()
 
 
-def numbers(cells: list[str]) -> list[int]:
+def numbers(cells: list[str]) -> list[float]:
     return [float(cell.replace(",", "")) for cell in cells]
 
 
