@@ -120,9 +120,8 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    homes = {run: manifest.stream_partitions or () for run, (_, manifest) in enumerate(folders)}
+    homes, resent = _places(folders)
     recorded = tuple(run for run, (_, manifest) in enumerate(folders) if manifest.schema_version >= WITH_SESSIONS)
-    resent = {run: again for run, (_, manifest) in enumerate(folders) if (again := manifest.resent_partitions)}
     for run, part in workers.judge(carry(notes, homes, recorded, resent), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
@@ -165,6 +164,13 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     for note in notes:
         listed[note.run].append(note)
     return listed
+
+
+def _places(folders: Sequence[tuple[Place, Manifest]]) -> tuple[dict[int, Sequence[int]], dict[int, Sequence[int]]]:
+    """By run, the partition that each stream is sent to, and the one that it is sent again to, where they are named."""
+    manifests = [manifest for _, manifest in folders]
+    homes = {run: each.stream_partitions or () for run, each in enumerate(manifests)}
+    return homes, {run: each.resent_partitions or () for run, each in enumerate(manifests)}
 
 
 def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:

@@ -1,15 +1,16 @@
 """`make campaign`: tries every point and writes a table of the results (docs/campaign.md).
 
-First on the fake cluster, then on a real API server, each point until it is on the calm course again; then on a whole
-cluster. This takes hours. `--fake` leaves out all but the first, `--no-cluster` the last; `--to-the-end` follows
-each point to its end before the fake cluster (hours more); `--sample N` tries N points before the API server, chosen by
-DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere
-(DEDUP_CAMPAIGN=1, `--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page
-has what was tried until then. The exit code is 1 when a point led elsewhere than a calm course, or a test on the
-cluster failed.
+First on the fake cluster, then the hub of a comparison (hubs.py), then on a real API server, each point until it is on
+the calm course again; then on a whole cluster. This takes hours. `--fake` leaves out all but the first two,
+`--no-cluster` the last; `--hub` does the hub's part alone and prints it, or writes it to `--out`; `--to-the-end`
+follows each point to its end before the fake cluster (hours more); `--sample N` tries N points before the API server,
+chosen by DEDUP_SEED; `--report` takes the tests on the cluster from what pytest wrote elsewhere (DEDUP_CAMPAIGN=1,
+`--junitxml=FILE -o junit_family=xunit1`); `--out` names the page. Ctrl-C ends a part, and the page has what was tried
+until then. The exit code is 1 when a point led elsewhere than a calm course, or a test on the cluster failed.
 """
 
 import argparse
+import logging
 import os
 import platform
 import subprocess
@@ -24,11 +25,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from testbed.campaign import points, servers, whole
+from testbed.campaign import hubs, points, servers, whole
 from testbed.campaign.points import Calm, Outcome, Point
 from testbed.campaign.servers import Server
 from testbed.campaign.stories import STORIES, Story
-from testbed.campaign.tables import Part, written
+from testbed.campaign.tables import Part, section, written
 from testbed.campaign.whole import Case
 
 OUT: Final = Path(__file__).parents[2] / "docs" / "campaign.md"
@@ -125,6 +126,18 @@ def calm_in(namespaces: Callable[[], Server], story: Story) -> Calm:
     return points.calm_on(server, server.namespace, story)
 
 
+def of_a_hub(out: Path) -> int:
+    """The hub's part alone: its section of the page, on standard output or in the file; the exit code."""
+    logging.disable(logging.CRITICAL)  # the operator warns of clusters that are away: they are meant to be
+    found = hubs.part(collected)
+    lines = "\n".join(section(found))
+    if out == OUT:
+        print(lines)
+    else:
+        out.write_text(f"{lines}\n", encoding="utf-8")
+    return 0 if all(outcome.good for outcome in found.outcomes) else 1
+
+
 def on_a_whole_cluster() -> list[Case]:
     with tempfile.TemporaryDirectory() as folder:
         return whole.on_a_cluster(Path(folder))
@@ -143,6 +156,7 @@ def main() -> int:
         prog="python -m testbed.campaign", description="break every request, once each way"
     )
     parser.add_argument("--fake", action="store_true", help="the fake cluster only")
+    parser.add_argument("--hub", action="store_true", help="the hub of a comparison only; prints its section")
     parser.add_argument("--no-cluster", action="store_true", help="not what needs a cluster with pods")
     parser.add_argument("--to-the-end", action="store_true", help="each point before the fake cluster: hours more")
     parser.add_argument(
@@ -157,8 +171,9 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="the page; docs/campaign.md unless given")
     asked = parser.parse_args()
-    said = f"Commit {commit()}, Python {platform.python_version()}"
-    parts = [on_the_fake(to_the_end=asked.to_the_end)]
+    if asked.hub:
+        return of_a_hub(asked.out)
+    parts = [on_the_fake(to_the_end=asked.to_the_end), hubs.part(collected)]
     if not asked.fake:
         parts.append(on_an_api_server(asked.sample))
     said = f"Commit {commit()}, Python {platform.python_version()}" + (

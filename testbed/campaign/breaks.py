@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 from urllib3.exceptions import ProtocolError
@@ -126,6 +127,8 @@ class Way:
     asked: list[Request] = field(default_factory=list)
     installing: str = ""
     """The kind of system that Helm is at work on, while it is."""
+    answers: Callable[[Any], Cluster] = LiveCluster
+    """What makes something of a broken answer: the operator's own client of that API server."""
     before: Callable[[], None] = lambda: None
     """Called before each request: an operator that shares the cluster waits here for its turn."""
 
@@ -188,7 +191,7 @@ class Way:
             getattr(self.others, how.afterwards)()
         if how.crashes:
             raise Crash
-        return said if how.answer is None else do(LiveCluster(_Answers(how.answer)))
+        return said if how.answer is None else do(self.answers(_Answers(how.answer)))
 
 
 def _effect(made: Object) -> Effect:
@@ -214,9 +217,14 @@ class _Answers:
     def getheader(self, _name: str) -> str | None:
         return None
 
+    @property
+    def response(self) -> BytesIO:
+        """The same as a body that comes in parts."""
+        return BytesIO(self.read())
+
     def read(self) -> bytes:
         reason, words = _WORDS[self.status]
-        said = {"kind": "Status", "reason": reason, "message": words, "details": {"name": "a"}}
+        said = {"kind": "Status", "metadata": {}, "reason": reason, "message": words, "details": {"name": "a"}}
         return json.dumps(said).encode()
 
 

@@ -21,20 +21,26 @@ class Part(NamedTuple):
     of: int
     """How many points there are."""
     took_s: float
+    stages: Sequence[str] = STAGES
 
 
 def written(parts: Iterable[Part], *, head: str) -> str:
     """The page, in Markdown."""
     lines = [head]
     for part in parts:
-        lines += ["", f"## {part.title}", "", part.how, "", *_summary(part), "", *_sums(part), "", *_stages(part)]
-        lines += _wrongs(part)
+        lines += ["", *section(part)]
     return "\n".join(lines) + "\n"
+
+
+def section(part: Part) -> list[str]:
+    """One part's lines of the page."""
+    lines = [f"## {part.title}", "", part.how, "", *_summary(part), "", *_sums(part), "", *_stages(part)]
+    return [*lines, *_wrongs(part)]
 
 
 def _summary(part: Part) -> Iterator[str]:
     good = sum(outcome.good for outcome in part.outcomes)
-    took = f"in {part.took_s / 60:.0f} minutes"
+    took = f"in {part.took_s / 60:.0f} minutes" if part.took_s >= 90 else f"in {part.took_s:.0f} seconds"
     yield f"{len(part.outcomes):,} of {part.of:,} points {took}; {good:,} led where a calm course leads."
 
 
@@ -62,7 +68,7 @@ def _stages(part: Part) -> Iterator[str]:
     wrong = Counter(
         (outcome.point.how.name, outcome.point.request.stage) for outcome in part.outcomes if not outcome.good
     )
-    stages = [stage for stage in STAGES if any(at == stage for _, at in points)]
+    stages = [stage for stage in part.stages if any(at == stage for _, at in points)]
     yield "Points by stage (and how many of them were not as in a calm course):"
     yield ""
     yield "| what breaks | " + " | ".join(stages) + " |"

@@ -116,6 +116,18 @@ def test_all_reports_have_the_same_numbers_of_each_run(results: Results, summary
         assert numbers([line.rpartition(" ")[2] for line in said]) == wanted
 
 
+def test_the_page_has_the_latencies_of_each_run_that_it_draws_in_full(results: Results, summary: Summary) -> None:
+    """The page reads them from the history, and the summary has had them from the judges' evidence."""
+    said = re.findall(
+        r"Acknowledgements took (\S+) ms \(p50\), (\S+) ms \(p99\) and at most (\S+) ms",
+        Page(text(results, "report.html")).words,
+    )
+    known = [run.latency for run in summary.runs if run.latency is not None]
+    assert [run.run_id for run in summary.runs if run.latency is None] == ["kafka-control-002"]
+    drawn = {tuple(numbers(list(each))) for each in said}
+    assert drawn == {(each.p50_ms, each.p99_ms, each.max_ms) for each in known} and len(drawn) == 2
+
+
 def test_all_reports_give_the_same_verdicts_and_reasons(results: Results, summary: Summary) -> None:
     held = io.StringIO()
     show_summary(summary, Console(file=held, width=200))

@@ -58,9 +58,10 @@ def restart(end: str, identity: str = "New") -> dict[str, Any]:
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found = pq.ParquetDataset(folder / table).read()
+    found: Any = pq.ParquetDataset(folder / table).read()
     assert same_columns(found.schema, table, 2)
-    return found.to_pylist()
+    listed: list[dict[str, Any]] = found.to_pylist()
+    return listed
 
 
 def report_of(folder: Path) -> ProducerReport:
@@ -74,7 +75,7 @@ def stored(bootstrap: str, topic: str) -> list[bytes]:
     reader.assign([ck.TopicPartition(topic, partition, 0) for partition in range(STREAMS)])
     found: list[bytes] = []
     while len(found) < sum(ends.values()):
-        found += [message.value() for message in reader.consume(1000, 1.0)]
+        found += [message.value() or b"" for message in reader.consume(1000, 1.0)]
     reader.close()
     return found
 

@@ -66,15 +66,7 @@ class Naive:
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
             "failed_but_received": fail & self.copies.keys(),
-            "misplaced": {
-                (stream, value)
-                for (stream, value), places in self.copies.items()
-                if stream < len(homes)
-                and any(
-                    place[0] != (resent if attempt else homes)[stream]
-                    for place, attempt in zip(places, self.attempts[stream, value], strict=True)
-                )
-            },
+            "misplaced": {message for message in self.copies if self._is_misplaced(*message, homes, resent)},
             "send_backwards": {
                 (stream, value)
                 for (_, stream), read in self.lanes.items()
@@ -144,6 +136,12 @@ class Naive:
             if again:
                 open_.append(place)
         yield from closed()
+
+    def _is_misplaced(self, stream: int, value: int, homes: Sequence[int], resent: Sequence[int]) -> bool:
+        told = zip(self.copies[stream, value], self.attempts[stream, value], strict=True)
+        return stream < len(homes) and any(
+            place[0] != (resent if attempt else homes)[stream] for place, attempt in told
+        )
 
     def _ranges(self, anomaly: str) -> Iterator[Row]:
         left = sorted(self.anomalies[anomaly])

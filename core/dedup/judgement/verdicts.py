@@ -415,8 +415,8 @@ def _doubts(
     evidence: Evidence, manifest: Manifest, counts: Counts, demand: Demand, witnessed: bool
 ) -> Iterator[Reason]:
     """Why intact evidence may prove nothing."""
-    for why in demand.workload.untested(manifest) if demand.workload is not None else ():
-        yield _inconclusive(Code.WORKLOAD_VACUOUS, why)
+    for idle in demand.workload.untested(manifest) if demand.workload is not None else ():
+        yield _inconclusive(Code.WORKLOAD_VACUOUS, idle)
     for why in evidence.vacuous.values():
         if why is not None:
             yield _inconclusive(Code.FAULT_VACUOUS, why)

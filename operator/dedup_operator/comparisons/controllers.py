@@ -214,12 +214,15 @@ class Comparer:
             self.cluster.patch("ConfigMap", meta["namespace"], made["metadata"]["name"], {"data": dict(data)})
 
     def _release(self, live: Object, left: tuple[str, ...]) -> None:
-        """Let Kubernetes delete the comparison. The Event comes first: afterwards there is nothing to tell it of."""
+        """Let Kubernetes delete the comparison. The Event comes first: afterwards there is nothing to tell it of.
+
+        So it is written again if it was not (ClusterError), unless the API server will not have it.
+        """
         meta = live["metadata"]
         if left:
             words = f"its experiments may still be in: {', '.join(left)}; delete them there"
             log.warning("%s/%s: deleted; %s", meta["namespace"], meta["name"], words)
-            with suppress(Conflict, Unreachable, Refused):
+            with suppress(Refused):
                 self.cluster.create(reports.event(meta, "LeftBehind", words, self._today()))
         finalizers = [each for each in meta.get("finalizers") or () if each != FINALIZER]
         change = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": finalizers}}

@@ -250,7 +250,7 @@ class Form(NamedTuple):
         """The streams and values of payloads of this form, laid end to end."""
         return decoded_sends(payloads) if self.sends else decoded(payloads)
 
-    def read(self, payloads: bytes) -> tuple[Int32s, ...]:
+    def read(self, payloads: bytes) -> tuple[Any, ...]:
         """The columns of `Rows` that a payload has: stream and value, and where it names them session and attempt."""
         columns = self.decode(payloads)
         if not self.sends:

@@ -84,7 +84,7 @@ class Sends(Production):
 
     def _size(self, most: int) -> int:
         """How many may be sent at once: no more than up to the next trigger's message."""
-        borders = [each.message - self.sent for each in self._triggers if (each.message or 0) > self.sent]
+        borders = [left for each in self._triggers if (left := (each.message or 0) - self.sent) > 0]
         return min(most, CHUNK if self._pace is None else min(CHUNK, self._pace.chunk), *borders)
 
     def _rows(self, outcomes: Outcomes) -> Columns:

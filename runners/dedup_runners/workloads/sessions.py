@@ -54,14 +54,15 @@ class SessionClient(Producer):
         self.was_killed = self._process.wait(LEAVE_S) == -signal.SIGKILL and not self.problem
         self._end()
         self._drain()
-        return self._plan[self._under_way.left(self._asked)]
+        left: Int64s = self._plan[self._under_way.left(self._asked)]
+        return left
 
     def _document(self, config: ProducerConfig) -> dict[str, Any]:
         return config.model_dump(mode="json")
 
     def _numbers(self, outcomes: Outcomes) -> Int64s:
         messages = (outcomes.values - 1) * self._streams + outcomes.streams
-        places = np.searchsorted(self._plan, messages)
+        places: Int64s = np.searchsorted(self._plan, messages)
         if (places >= len(self._plan)).any() or (self._plan[places] != messages).any():
             raise wire.Garbled("an outcome of a message that is not of this session")
         return places
