@@ -7,6 +7,7 @@ from tests.builders import GOLDEN, parse_golden
 from dedup.judgement.counts import COUNTS
 
 
+@pytest.mark.long
 def test_they_are_what_the_golden_histories_say_today() -> None:
     stale = [path.name for path, text in drawings.made().items() if not path.is_file() or path.read_text() != text]
     assert not stale, f"make drawings: {', '.join(stale)}"

@@ -32,6 +32,7 @@ from dedup_lab.commands.options import Format, Listing, Open, Shown, only_of_com
 from dedup_lab.commands.probe import probe
 from dedup_lab.commands.report import report
 from dedup_lab.commands.scenarios import scenarios
+from dedup_lab.commands.workloads import workloads
 from dedup_lab.terminal import streams
 from dedup_lab.terminal.consoles import console as _console
 
@@ -394,6 +395,7 @@ def list_faults(
 
 
 listing.command("scenarios")(scenarios)
+listing.command("workloads")(workloads)
 
 
 @listing.command("clients")

@@ -169,7 +169,7 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
 def _places(folders: Sequence[tuple[Place, Manifest]]) -> tuple[dict[int, Sequence[int]], dict[int, Sequence[int]]]:
     """By run, the partition that each stream is sent to, and the one that it is sent again to, where they are named."""
     manifests = [manifest for _, manifest in folders]
-    homes = {run: each.stream_partitions or () for run, each in enumerate(manifests)}
+    homes: dict[int, Sequence[int]] = {run: each.stream_partitions or () for run, each in enumerate(manifests)}
     return homes, {run: each.resent_partitions or () for run, each in enumerate(manifests)}
 
 

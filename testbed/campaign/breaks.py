@@ -205,6 +205,8 @@ class _Answers:
 
     def __init__(self, status: int) -> None:
         self.status = status
+        self.response = BytesIO(b"" if status == LOST else self.read())
+        """The same as a body that comes in parts."""
 
     def param_serialize(self, *request: Any, **_more: Any) -> tuple[Any, ...]:
         return request
@@ -216,11 +218,6 @@ class _Answers:
 
     def getheader(self, _name: str) -> str | None:
         return None
-
-    @property
-    def response(self) -> BytesIO:
-        """The same as a body that comes in parts."""
-        return BytesIO(self.read())
 
     def read(self) -> bytes:
         reason, words = _WORDS[self.status]

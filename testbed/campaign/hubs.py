@@ -12,9 +12,10 @@ would not stay there.
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +45,7 @@ HOW: Final = (
     "A `DedupComparison` of the hub's own cluster with another, from its creation to its table and to its deletion. "
     "Both clusters are stores of objects; what their operators do is scripted. The other cluster goes away and comes "
     "back, or never does, or was never there; people delete the experiment there, or give it another runToken. "
+    "What is deleted at any request is the comparison. "
     "A second effect is an experiment made twice. What stays in a cluster that is never reached again is no orphan if "
     "it stays in a calm course, too: an Event names that cluster."
 )
@@ -52,11 +54,12 @@ ALL: Final = (*BREAKS, DELETED, LEFT)
 KEY: Final = (NAMESPACE, "c")
 HERE: Final = "here"
 CLOUD: Final = "cloud"
-LOOK_S: Final = 60.0
-"""Between two looks. The operator looks every 20 seconds; here a deadline comes with fewer requests before it."""
+LOOK_S: Final = 20.0
+WAITS_S: Final = 300.0
+"""Between looks in tales that wait for a deadline."""
 MAX_LOOKS: Final = 200
 AWAY_LOOKS: Final = 3
-DEADLINE: Final = "10m"
+DEADLINE: Final = "30m"
 
 
 class Tale(NamedTuple):
@@ -68,13 +71,15 @@ class Tale(NamedTuple):
     never_there: bool = False
     by_hand: str = ""
     """What people do to the experiment there: a method of the course."""
+    look_s: float = LOOK_S
+    """Between two looks. Longer ones have fewer requests before a deadline, all of one kind."""
 
 
 TALES: Final = (
     Tale("calm"),
     Tale("it goes away and comes back", goes_away=True),
-    Tale("it goes away and never comes back", goes_away=True, away=None),
-    Tale("it is never there", never_there=True),
+    Tale("it goes away and never comes back", goes_away=True, away=None, look_s=WAITS_S),
+    Tale("it is never there", never_there=True, look_s=WAITS_S),
     Tale("its experiment is deleted there", by_hand="remove"),
     Tale("its experiment gets another runToken there", by_hand="renew"),
 )
@@ -136,15 +141,34 @@ class Course:
     deleted: bool = False
     told: dict[str, Any] = field(default_factory=dict)
     """What the comparison said before it was deleted."""
+    clusters: dict[str, Place] = field(default_factory=dict)
+    before: list["Course"] = field(default_factory=list)
+    """The course before each of its looks."""
 
     def __post_init__(self) -> None:
-        self.clusters = {name: Place(clock=lambda: self.now_s, name=name) for name in (HERE, CLOUD)}
-        self.hub, self.cloud = self.clusters[HERE], self.clusters[CLOUD]
+        for name in (HERE, CLOUD):
+            self.clusters[name] = replace(self.clusters.get(name, Place(name=name)), clock=lambda: self.now_s)
+        if self.hub.objects:
+            return
         meta = {"name": CLOUD, "namespace": NAMESPACE, "labels": {"dedup.dev/use": "true"}}
         data = {"kubeconfig": base64.b64encode(json.dumps(_kubeconfig()).encode()).decode()}
         self.hub.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
         self.hub.create(document())
         self.cloud.away = self.tale.never_there
+
+    @property
+    def hub(self) -> Place:
+        return self.clusters[HERE]
+
+    @property
+    def cloud(self) -> Place:
+        return self.clusters[CLOUD]
+
+    def fork(self, breaks: Breaks) -> "Course":
+        """The same from here on, in clusters of its own. Their objects are never changed in place."""
+        clusters = {name: replace(each, objects=dict(each.objects)) for name, each in self.clusters.items()}
+        asked, told = list(self.asked), dict(self.told)
+        return replace(self, breaks=breaks, asked=asked, told=told, clusters=clusters, before=[])
 
     # What the operator does.
 
@@ -153,6 +177,7 @@ class Course:
         while self.live is not None:
             if self.looks == MAX_LOOKS:
                 raise Unending(f"it goes on for ever: {self.live.get('status')}")
+            self.before.append(self.fork(self.breaks))
             self._look()
             if self.live is not None and "outcome" in self.status and not self.deleted:
                 self.told = self.findings()
@@ -162,7 +187,7 @@ class Course:
 
     def _look(self) -> None:
         self.looks += 1
-        self.now_s += LOOK_S
+        self.now_s += self.tale.look_s
         try:
             Comparer(self._way(HERE), self._remote, lambda: self.now_s).look(KEY)
         except (ClusterError, Crash):
@@ -263,12 +288,13 @@ class Course:
         """What people and tools read of a comparison that has its outcome."""
         status = self.status
         home = self.hub.get("ConfigMap", NAMESPACE, "c-comparison") or {"data": {}}
+        said = [
+            [each["type"], each["status"], each["reason"], _plain(each["message"])] for each in status["conditions"]
+        ]
         return {
             "outcome": status["outcome"],
             "steps": {each["name"]: each["step"] for each in status["clusters"]},
-            "conditions": [
-                [each[key] for key in ("type", "status", "reason", "message")] for each in status["conditions"]
-            ],
+            "conditions": said,
             "table": home["data"].get("comparison.md"),
         }
 
@@ -290,6 +316,11 @@ class Course:
 
 
 UID: Final = "0c4e"
+
+
+def _plain(message: str) -> str:
+    """Without the words of the last request that did not reach a cluster: any may be the last before the deadline."""
+    return re.sub(r"(is Unreachable): .*", r"\1", message)
 
 
 def _kubeconfig() -> Object:
@@ -403,7 +434,8 @@ def points_of(calm: Course, breaks: Sequence[Break] = ALL) -> Iterator[Point]:
 
 def tried(point: Point, calm: Course) -> Outcome:
     """The point to its end, held against the calm course."""
-    course = Course(calm.tale, at(point.number, point.how))
+    start = [each for each in calm.before if len(each.asked) < point.number][-1]
+    course = start.fork(at(point.number, point.how))
     try:
         course.play()
     except Unending as error:

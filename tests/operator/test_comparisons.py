@@ -351,6 +351,24 @@ def test_a_deletion_gives_up_on_a_cluster_that_is_away_and_says_so() -> None:
     assert event["message"] == "its experiments may still be in: edge; delete them there"
 
 
+def test_an_event_that_did_not_get_through_is_written_again() -> None:
+    """The campaign found it: a connection that broke just then, and nobody was told of what stays in the cloud."""
+
+    def left_behind(at: int = 0) -> World:
+        world = World(breaks=Breaks(at=at), changes=TWO, stopped=True)
+        world.run(until=lambda status: bool(world.experiments("cloud")))
+        world.breaks.away = {"cloud"}
+        world.delete()
+        world.leave()
+        return world
+
+    calm = left_behind()
+    event, before_the_release = calm.hub.list("Event", NAMESPACE, ""), calm.breaks.asked - 1
+    broken = left_behind(before_the_release)
+    assert [each["message"] for each in broken.hub.list("Event", NAMESPACE, "")] == [event[0]["message"]]
+    assert broken.breaks.asked > calm.breaks.asked, "the break was at that request"
+
+
 def test_a_deletion_does_not_look_at_what_others_put_in_the_way_of_a_table() -> None:
     world = under_way()
     made = {"kind": "ConfigMap", "metadata": {"name": "c-comparison", "namespace": NAMESPACE}, "data": {}}

@@ -1,6 +1,7 @@
 """Restarts and resends, from the first send to the report, against librdkafka's own mock cluster, without a broker."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +9,7 @@ from typing import Any, Final
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.pulsar_stand_in import stand_in
 
 from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
@@ -24,6 +26,7 @@ MESSAGES: Final = 2000
 AT: Final = 1000
 SLOW_MS: Final = 200
 BOUND_S: Final = 20.0
+pytestmark = pytest.mark.long
 Make = Callable[..., ProducerConfig]
 
 
@@ -144,3 +147,43 @@ def test_nothing_fails_and_nothing_is_sent_again(config: Make, tmp_path: Path) -
     assert report.complete, report.problems
     assert (report.sent, report.ok) == (400, 400)
     assert {row["attempt"] for row in rows(tmp_path, "sent")} == {0}
+
+
+FEW, FEW_AT, SILENT_FROM = 40, 30, 21
+OPEN = range(SILENT_FROM, FEW_AT + 1)
+"""The values of which a producer that is killed has heard nothing; the broker has them."""
+
+
+@pytest.mark.parametrize(
+    ("identity", "deduplication"),
+    [("Same", True), ("New", False), ("Same", False)],
+    ids=["old name", "new name", "old name, and the broker has no last sequence id"],
+)
+def test_a_name_that_the_broker_knows_goes_on_after_its_last_sequence_id(
+    config: Make, tmp_path: Path, identity: str, deduplication: bool
+) -> None:
+    with stand_in(deduplication=deduplication, silent_from=SILENT_FROM) as broker:
+        url = f"pulsar://{broker.address}"
+        endpoints = {"system": "pulsar", "client_bootstrap": url, "direct_bootstrap": url, "brokers": []}
+        asked = {"at": {"message": FEW_AT}, "end": "Kill", "identity": identity}
+        produce(
+            config(
+                restart=asked, endpoints=endpoints, messages=FEW, streams=1, library="pulsar-client",
+                properties={"batching_enabled": "false"}, messages_per_second=100,
+            )
+        )  # fmt: skip
+        report, outcomes = report_of(tmp_path), rows(tmp_path, "outcomes")
+        assert report.complete, report.problems
+    first, second = report.sessions
+    left = [row["value"] for row in outcomes if row["session"] == 0 and row["entry"] == -1]
+    assert {*OPEN} <= {*left} and first.open_sends == len(left)
+    assert (first.ended, second.ended) == ("killed", "closed")
+    assert (first.identity == second.identity) == (identity == "Same")
+    assert ("last sequence ids" in second.began) == deduplication
+    twice = [value for value, copies in Counter(broker.stored).items() if copies > 1]
+    assert {*broker.stored} == {*range(1, FEW + 1)}
+    assert {*twice} <= {*left} and bool(twice) != deduplication
+    ok = [row["value"] for row in outcomes if row["outcome"] == Outcome.OK and row["value"] in left]
+    assert sorted(ok) == left, "one copy or the other is acknowledged, or the broker's word is"
+    sent = [row["value"] for row in rows(tmp_path, "sent") if row["session"] == 1]
+    assert sent == list(range(min(sent), FEW + 1)) and (min(sent) > SILENT_FROM) == deduplication
