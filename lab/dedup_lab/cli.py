@@ -26,9 +26,10 @@ from dedup.judgement import schemas
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.schemas import Document
 from dedup.process import machines
+from dedup_lab.commands import results as results_of
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
-from dedup_lab.commands.options import Format, Listing, Open, Shown, only_of_comparisons
+from dedup_lab.commands.options import Format, Listing, Open, Shown
 from dedup_lab.commands.probe import probe
 from dedup_lab.commands.report import report
 from dedup_lab.commands.scenarios import scenarios
@@ -255,10 +256,7 @@ def results(
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
     from dedup_lab.cluster import access as clusters
-    from dedup_lab.cluster import comparisons, following, resources
-    from dedup_lab.reporting import opening
-    from dedup_lab.results import Results, is_local
-    from dedup_lab.terminal import reports
+    from dedup_lab.results import is_local
 
     if is_local(name):
         of_clusters = {
@@ -270,30 +268,11 @@ def results(
         }
         if given := [option for option, value in of_clusters.items() if value is not None]:
             raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
-        here = Results(Path(name))
-        only_of_comparisons(output_format)
-        as_json = output_format is Shown.JSON
-        code = reports.show_json(here) if as_json else reports.show(here, _console(stderr=False))
-        if open_page:
-            opening.show_results(here, _console())
-        raise typer.Exit(code)
+        raise typer.Exit(results_of.here(Path(name), output_format, open_page))
     if output is None and (histories or open_page):
         raise typer.BadParameter("needs --output", param_hint="--histories" if histories else "--open")
     cluster = clusters.connected(kubeconfig, context, namespace)
-    as_json = output_format is Shown.JSON
-    wait = partial(following.follow, console=_console(stderr=output_format is not Shown.TEXT)) if follow else None
-    if comparisons.is_comparison(cluster, name):
-        if open_page:
-            raise typer.BadParameter("a comparison has no page", param_hint="--open")
-        wait = wait and partial(wait, find=clusters.comparison_of)
-        show = partial(comparisons.results, cluster, name, shown=output_format.value, follow=wait)
-        raise typer.Exit(show(output=output, console=_console(stderr=False)))
-    only_of_comparisons(output_format)
-    ask = partial(resources.results, cluster, name, as_json=as_json, follow=wait)
-    code = ask(output=output, histories=histories, console=_console(stderr=False))
-    if open_page and output is not None:
-        opening.show_results(Results(output), _console())
-    raise typer.Exit(code)
+    raise typer.Exit(results_of.there(cluster, name, output_format, output, histories, follow, open_page))
 
 
 @app.command()
