@@ -126,6 +126,7 @@ def test_pulsars_outcomes_wait_ten_milliseconds_at_most(monkeypatch: pytest.Monk
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     producer._record, producer._witnesses = rows.append, Seen()
     producer._ended, producer._acked, producer._drained_s = [], 0, now_s
+    producer._elsewhere = {}
     producer._counting, producer._ended_in = threading.Lock(), np.zeros(1, np.int64)
     producer._elsewhere = {}
     ended: list[Any] = producer._ended
@@ -169,6 +170,7 @@ def test_a_pulsar_partition_that_was_read_to_its_end_is_not_waited_for_until_it_
     consumer = object.__new__(pulsar.Consumer)
     parts = [Exhausted(1), Exhausted(0), Exhausted(50)]
     consumer._consumers, consumer._turn, consumer._ended, consumer.foreign = parts, 0, {}, []
+    consumer._form = Form(sends=False)
     consumer._last = dict.fromkeys(range(3), (-1, -1, -1))
     consumer._form = Form(sends=False)
 
