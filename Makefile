@@ -83,6 +83,13 @@ tables: setup ## Write the tables of docs/verdicts.md again, from the records of
 probes: setup ## Ask Kafka and Pulsar, started here, for each rule of `dedup probe`, and write docs/probes.md again (minutes)
 	$(PYTHON) -m dedup_lab.probe_pages docs
 
+docs: setup ## The pages of docs/ as a site in build/site; a link that leads nowhere is an error
+	$(PYTHON) -m sphinx --quiet --fail-on-warning --keep-going -c docs -b html -d build/doctrees . build/site
+	@echo "docs: build/site/index.html"
+
+drawings: setup ## Write docs/drawings/ and the page of the counts again, from the golden histories
+	$(PYTHON) -m tests.drawings
+
 schemas: setup ## Write schemas/ again, from the models of the files that other programs read
 	$(PYTHON) -m dedup.judgement.schemas schemas
 
@@ -115,4 +122,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: images image-parts probes schemas tables test-strimzi lock clean
+.PHONY: docs drawings images image-parts probes schemas tables test-strimzi lock clean

@@ -28,7 +28,7 @@ from typing import Any, Final
 import pyarrow as pa
 import yaml
 
-from dedup.history import histories
+from dedup.history import histories, latencies
 from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment, Session
 
 GOLDEN: Final = Path(__file__).parent / "histories"
@@ -49,6 +49,7 @@ class History:
     """The rows of one run, as the columns of a history name them; `ends` None: the end is what was read.
 
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
+    `resent`: where it is sent again, if that is another one.
     `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
     """
 
@@ -58,6 +59,7 @@ class History:
     ends: Mapping[int, Mapping[int, int]] | None = None
     clock: Sequence[tuple[int, int, int]] | None = None
     partitions: tuple[int, ...] | None = None
+    resent: tuple[int, ...] | None = None
     sessions: int = 0
 
     @property
@@ -109,12 +111,13 @@ def parse_golden(path: Path) -> Golden:
     sent: list[tuple[int, ...]] = [
         (stream, value, *send) for _, stream, value, _, send in _messages(_text(document.get("sent")))
     ]
-    partitions = tuple(document["partitions"]) if "partitions" in document else None
+    partitions, resent = (tuple(document[key]) if key in document else None for key in ("partitions", "resent"))
     sessions = 1 + max((row[-2] for rows in (sent, outcomes, received) for row in rows), default=0)
     if "#" not in path.read_text():
         sessions, sent = 0, [row[:-2] for row in sent]
         outcomes, received = [row[:-2] for row in outcomes], [row[:-2] for row in received]
-    history = History(sent, outcomes, received, document.get("ends"), partitions=partitions, sessions=sessions)
+    ends = document.get("ends")
+    history = History(sent, outcomes, received, ends, partitions=partitions, resent=resent, sessions=sessions)
     return Golden(path.stem, document["story"], history, document["expect"])
 
 
@@ -253,6 +256,7 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         messages=len({row[:2] for row in history.sent}),
         streams=max((row[0] for row in history.sent), default=0) + 1,
         stream_partitions=history.partitions,
+        resent_partitions=history.resent,
         topic="t",
         versions={},
         producer=producer,
@@ -260,3 +264,20 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         deduplication=Deduplication(asked=True, in_force=True, proof="made by hand"),
         files=(*producer.segments, *consumer.segments),
     )
+
+
+def write_latencies(folder: Path, rows: Sequence[tuple[int, ...]], schema: pa.Schema = histories.LATENCY) -> Manifest:
+    """Put the optional file of latencies beside a history, and name it in its manifest.
+
+    A row: second, outcome, lower_ns, upper_ns, count.
+    """
+    path = folder / latencies.NAME
+    with histories.parquet_writer(path, schema) as writer:
+        columns = zip(zip(*rows, strict=True), schema, strict=True)
+        arrays = [pa.array(column, type=field.type) for column, field in columns]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    made = histories.read_manifest(folder)
+    segment = Segment(path=latencies.NAME, bytes=path.stat().st_size, sha256=histories.sha256_of(path))
+    made = made.model_copy(update={"files": (*made.files, segment)})
+    (folder / histories.MANIFEST).write_text(made.model_dump_json(indent=1))
+    return made

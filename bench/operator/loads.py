@@ -64,7 +64,7 @@ def measured(server: ApiServer, cluster: PlayedCluster, namespace: str, asked: a
         lasted_s = time.monotonic() - began
         share = (watched.cpu_s() - took) / lasted_s
         sums = watched.sums()
-    looks, look_s = (sums[name] - before[name] for name in ("looks_total", "look_seconds_total"))
+    looks, look_s = (sums[name] - before[name] for name in ("look_seconds_count", "look_seconds_sum"))
     peak_mib = watched.peak_bytes / (1 << 20)
     rows = (
         ("peak memory", f"{peak_mib:.0f} MiB", f"{MEMORY_MIB} MiB", peak_mib < MEMORY_MIB),

@@ -28,8 +28,11 @@ from dedup.judgement.schemas import Document
 from dedup.process import machines
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
-from dedup_lab.commands.options import Format, Shown, only_of_comparisons
+from dedup_lab.commands.options import Format, Listing, Open, Shown, only_of_comparisons
 from dedup_lab.commands.probe import probe
+from dedup_lab.commands.report import report
+from dedup_lab.commands.scenarios import scenarios
+from dedup_lab.commands.workloads import workloads
 from dedup_lab.terminal import streams
 from dedup_lab.terminal.consoles import console as _console
 
@@ -43,12 +46,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-class Listing(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "markdown"
 
 
 class FailOn(StrEnum):
@@ -244,6 +241,7 @@ def results(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show how far it is in the cluster, and wait for its end.")
     ] = False,
+    open_page: Open = False,
 ) -> None:
     """Show the result of an experiment, here or in a cluster, or of a comparison; fetch a cluster's artifacts.
 
@@ -251,12 +249,14 @@ def results(
 
         dedup results results/kafka-kill-tcp-20261121-120000
         dedup results kafka-kill-tcp --namespace lab --follow
-        dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories
+        dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories --open
 
+    The page that --open shows is drawn of what was fetched: words and numbers, and with --histories drawings.
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
     from dedup_lab.cluster import access as clusters
     from dedup_lab.cluster import comparisons, following, resources
+    from dedup_lab.reporting import opening
     from dedup_lab.results import Results, is_local
     from dedup_lab.terminal import reports
 
@@ -273,19 +273,27 @@ def results(
         here = Results(Path(name))
         only_of_comparisons(output_format)
         as_json = output_format is Shown.JSON
-        raise typer.Exit(reports.show_json(here) if as_json else reports.show(here, _console(stderr=False)))
-    if histories and output is None:
-        raise typer.BadParameter("needs --output", param_hint="--histories")
+        code = reports.show_json(here) if as_json else reports.show(here, _console(stderr=False))
+        if open_page:
+            opening.show_results(here, _console())
+        raise typer.Exit(code)
+    if output is None and (histories or open_page):
+        raise typer.BadParameter("needs --output", param_hint="--histories" if histories else "--open")
     cluster = clusters.connected(kubeconfig, context, namespace)
     as_json = output_format is Shown.JSON
     wait = partial(following.follow, console=_console(stderr=output_format is not Shown.TEXT)) if follow else None
     if comparisons.is_comparison(cluster, name):
+        if open_page:
+            raise typer.BadParameter("a comparison has no page", param_hint="--open")
         wait = wait and partial(wait, find=clusters.comparison_of)
         show = partial(comparisons.results, cluster, name, shown=output_format.value, follow=wait)
         raise typer.Exit(show(output=output, console=_console(stderr=False)))
     only_of_comparisons(output_format)
     ask = partial(resources.results, cluster, name, as_json=as_json, follow=wait)
-    raise typer.Exit(ask(output=output, histories=histories, console=_console(stderr=False)))
+    code = ask(output=output, histories=histories, console=_console(stderr=False))
+    if open_page and output is not None:
+        opening.show_results(Results(output), _console())
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -356,38 +364,7 @@ def compare(
     raise typer.Exit(asked(fail_on_worse=fail_on is not None, console=_console(stderr=False), log=_console()))
 
 
-@app.command()
-def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RESULTS", help="A results folder of `dedup run`, or a fetched one.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=r"The page.  \[default: RESULTS/report.html]", show_default=False),
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, too: a case a run and one a variant.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a summary in Markdown, too, for a pull request.")
-    ] = None,
-) -> None:
-    """Draw the results of an experiment: one page of HTML, which needs no network and no script.
-
-    It is made from summary.json and the histories and judges nothing again. The exit code is the verdict's.
-
-        dedup report results/kafka-kill-tcp-20261121-120000 --junit junit.xml --markdown summary.md
-    """
-    from dedup_lab import reporting
-    from dedup_lab.results import Results
-
-    code, written = reporting.write(Results(folder), page=out, junit=junit, markdown=markdown)
-    for each in written:
-        print(each)
-    raise typer.Exit(code)
+app.command()(report)
 
 
 @app.command()
@@ -417,17 +394,21 @@ def list_faults(
         print(rows if output is Listing.JSON else tables.markdown())
 
 
+listing.command("scenarios")(scenarios)
+listing.command("workloads")(workloads)
+
+
 @listing.command("clients")
 def list_clients() -> None:
     """List the client libraries: each one's systems, and the settings that an experiment may give it."""
     from rich.table import Table
 
-    from dedup.experiment.clients import CLIENTS, products
+    from dedup.experiment.clients import CLIENTS, products, versions_of
 
     table = Table("client", "speaks to", "what it is", "versions", "settings")
     for client in CLIENTS.values():
-        versions, settings = ", ".join(client.versions), ", ".join(sorted(client.allowed))
-        table.add_row(client.library, products(client), client.words, versions, settings)
+        settings = ", ".join(sorted(client.allowed))
+        table.add_row(client.library, products(client), client.words, versions_of(client), settings)
     _console(stderr=False).print(table)
 
 

@@ -27,6 +27,7 @@ from dedup_operator.comparisons.controllers import Comparer
 from dedup_operator.comparisons.remotes import connected
 from dedup_operator.fences import FencedCluster, FencedReleases
 from dedup_operator.leases import Alone, Holding, Lease
+from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.reconciliations import Reconciler
 from dedup_operator.releases import HelmReleases
@@ -115,10 +116,12 @@ def main() -> int:
         print(error, file=sys.stderr)
         return EXIT_ERROR
     api = client()
-    lease, cluster = lease_of(asked, api), LiveCluster(api)
+    metrics = Metrics()
+    lease = lease_of(asked, api)
+    cluster = LiveCluster(api, took=lambda method, seconds: metrics.add("request_seconds", seconds, method))
     releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
     fenced = FencedCluster(cluster, lease.held)
-    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace)
+    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics)
     workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
     comparer = Comparer(fenced, connected, cluster.now, lease.held) if asked.comparisons else None
     serve(reconciler, lease, workers=workers, namespaces=asked.namespace, port=asked.port, comparer=comparer)

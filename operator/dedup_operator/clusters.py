@@ -12,13 +12,14 @@ ClusterError
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from dedup_operator import clocks
 from dedup_operator.clocks import ServerClock
 
 Object = dict[str, Any]
@@ -131,10 +132,15 @@ def path_of(kind: str, namespace: str, name: str = "") -> str:
 
 
 class LiveCluster:
-    """The API server itself. Every read goes there: what a cache says may be the past. `now` is its clock."""
+    """The API server itself. Every read goes there: what a cache says may be the past. `now` is its clock.
 
-    def __init__(self, client: ApiClient, timeout_s: float = TIMEOUT_S) -> None:
-        self._client, self._timeout_s = client, timeout_s
+    `took` is told of each request its method and how many seconds it took, answered or not.
+    """
+
+    def __init__(
+        self, client: ApiClient, timeout_s: float = TIMEOUT_S, took: Callable[[str, float], None] = lambda *_: None
+    ) -> None:
+        self._client, self._timeout_s, self._took = client, timeout_s, took
         self.now = ServerClock()
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -183,12 +189,15 @@ class LiveCluster:
             body=body,
             auth_settings=["BearerToken"],
         )
+        began_s = clocks.elapsed()
         try:
             response = self._client.call_api(*request, _request_timeout=self._timeout_s)
             self.now.heard(response.getheader("Date"))
             return int(response.status), self._body(response).decode(errors="replace")
         except (HTTPError, ApiException, OSError) as error:
             raise Unreachable(f"{method} {path}: {error}") from None
+        finally:
+            self._took(method, clocks.elapsed() - began_s)
 
     def _body(self, response: Any) -> bytes:
         return response.read() or b""

@@ -5,9 +5,13 @@ experiments is counted when this process has written a status that says so, from
 one before. So an operator that starts anew counts from 0, which Prometheus expects, and counts no verdict again that it
 finds written. It is healthy while all its threads live, and ready while it watches experiments: both
 also while it waits for the lease.
+
+How long something takes is a histogram: of a mean nobody learns that one in a hundred takes a minute.
 """
 
+import math
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,20 +29,34 @@ class Family(NamedTuple):
     told: str
     label: str = ""
     values: tuple[str, ...] = ("",)
+    bounds: tuple[float, ...] = ()
+    """Of a histogram: the upper bounds of its buckets but the last, which has none."""
 
 
 _VERDICTS: Final = tuple(each.value for each in Judgement)
 _STAGES: Final = tuple(each.value for each in Stage)
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_MINUTES: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200)
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 FAMILIES: Final[Mapping[str, Family]] = {
     "verdicts_total": Family("counter", "executions of experiments that came to this verdict", "verdict", _VERDICTS),
     "runs_total": Family("counter", "runs that are over, well or not"),
     "task_failures_total": Family("counter", "tasks that failed, such as a run or the readiness of a system"),
     "duplicates_total": Family("counter", "values read more than once, in controls too, as reports told them"),
     "lost_total": Family("counter", "values acknowledged and never read, as reports told them"),
-    "stages_total": Family("counter", "stages that were begun and are over", "stage", _STAGES),
-    "stage_seconds_total": Family("counter", "seconds that they took, failed ones too", "stage", _STAGES),
-    "looks_total": Family("counter", "looks at an experiment (reconciliations), each one step at most"),
-    "look_seconds_total": Family("counter", "seconds that they took"),
+    "stage_seconds": Family(
+        "histogram", "how long stages took that were begun and are over, failed ones too", "stage", _STAGES, _MINUTES
+    ),
+    "look_seconds": Family(
+        "histogram", "how long looks at an experiment took (reconciliations), each one step at most", bounds=_SECONDS
+    ),
+    "request_seconds": Family(
+        "histogram",
+        "how long requests to the API server took, unanswered ones too; but for its watches and its lease",
+        "method",
+        METHODS,
+        _SECONDS,
+    ),
     "conflicts_total": Family("counter", "looks in which somebody else had written the experiment"),
     "fenced_total": Family("counter", "looks that the end of the lease cut short"),
     "api_errors_total": Family("counter", "requests that the API server or Helm refused or did not answer"),
@@ -55,10 +73,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock, self._sums = threading.Lock(), Counter[tuple[str, str]]()
+        self._fallen = Counter[tuple[str, str, int]]()
 
     def add(self, name: str, amount: float = 1, value: str = "") -> None:
-        """`value` is of the family's label, if it has one."""
+        """`value` is of the family's label, if it has one. To a histogram one observation of that amount is added."""
+        bounds = FAMILIES[name].bounds
         with self._lock:
+            if bounds:
+                self._fallen[name, value, bisect_left(bounds, amount)] += 1
             self._sums[name, value] += amount  # type: ignore[assignment]
 
     def count(self, before: Status, after: Status, tasks: Sequence[Task], now_unix_s: float) -> None:
@@ -70,15 +92,33 @@ class Metrics:
         """As Prometheus reads it. What never happened is told too, as 0, so that a first time is seen as a change."""
         with self._lock:
             sums: dict[tuple[str, str], float] = {**self._sums, **{(name, ""): each for name, each in gauges.items()}}
-        return "".join(line for name, family in FAMILIES.items() for line in _lines(name, family, sums))
+            fallen = dict(self._fallen)
+        return "".join(line for name, family in FAMILIES.items() for line in _lines(name, family, sums, fallen))
 
 
-def _lines(short: str, family: Family, sums: Mapping[tuple[str, str], float]) -> Iterator[str]:
+def _lines(
+    short: str, family: Family, sums: Mapping[tuple[str, str], float], fallen: Mapping[tuple[str, str, int], int]
+) -> Iterator[str]:
     name = f"dedup_operator_{short}"
     yield f"# HELP {name} {family.told}\n# TYPE {name} {family.kind}\n"
     for value in family.values:
-        label = f'{{{family.label}="{value}"}}' if family.label else ""
-        yield f"{name}{label} {float(sums.get((short, value), 0))!r}\n"
+        labels = [f'{family.label}="{value}"'] if family.label else []
+        total = sums.get((short, value), 0)
+        if not family.bounds:
+            yield _line(name, labels, total)
+            continue
+        seen = 0
+        for number, bound in enumerate((*map(float, family.bounds), math.inf)):
+            seen += fallen.get((short, value, number), 0)
+            most = "+Inf" if math.isinf(bound) else repr(bound)
+            yield _line(f"{name}_bucket", [*labels, f'le="{most}"'], seen)
+        yield _line(f"{name}_sum", labels, total)
+        yield _line(f"{name}_count", labels, seen)
+
+
+def _line(name: str, labels: Sequence[str], value: float) -> str:
+    told = f"{{{','.join(labels)}}}" if labels else ""
+    return f"{name}{told} {float(value)!r}\n"
 
 
 def measured(
@@ -99,8 +139,7 @@ def _of_stages(old: State, new: State, tasks: tuple[Task, ...], now_unix_s: floa
     over = new.cursor > old.cursor or (old.provisioning and not new.provisioning)
     if over and old.intended:
         stage = current(tasks, old)[0].stage.value
-        yield "stages_total", 1, stage
-        yield "stage_seconds_total", max(0.0, now_unix_s - old.since_unix_s), stage
+        yield "stage_seconds", max(0.0, now_unix_s - old.since_unix_s), stage
     yield "runs_total", max(0, runs_over(tasks, new.cursor) - runs_over(tasks, old.cursor)), ""
     yield "task_failures_total", new.failures - old.failures, ""
 

@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.clients import CLIENTS, speaking
+from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
-from dedup.experiment.spec import Experiment, System
+from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
 from dedup.faults.kinds import Platform
 from dedup_operator import sights
@@ -130,6 +130,7 @@ class KubernetesPlatform:
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             _check_client(system)
+        _check_workload(self._experiment.spec)
         for way in ways.values():
             way.check()
         if not is_local(self._experiment):
@@ -328,11 +329,22 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 def _check_client(system: System) -> None:
     """PlatformError if the system's client is a program: there is no image of it yet."""
-    if CLIENTS[system.library].is_program:
+    if is_program(system.library, system.client_version):
         raise PlatformError(
             where=f"system {system.name}: client.library",
-            got=f"{system.library}, a program",
+            got=f"{system.library} {system.client_version}, a program",
             rule="only `dedup run` can start it; there is no image of it for pods yet",
-            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if not each.is_program)}, "
-            "or use `dedup run` on one machine",
+            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
+            "without a version, or use `dedup run` on one machine",
+        )
+
+
+def _check_workload(spec: Spec) -> None:
+    """PlatformError if the workload has sessions that end: pods have one producer, which sends each message once."""
+    if spec.workload.given is not None:
+        raise PlatformError(
+            where=f"spec.workload.{spec.workload.given.key}",
+            got=f"a workload with {spec.workload.given.key}",
+            rule="only `dedup run` can do it; producers in pods send each message once, in one session",
+            todo="take it out, or use `dedup run` on one machine",
         )

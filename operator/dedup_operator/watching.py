@@ -161,8 +161,7 @@ def work(queue: WorkQueue[Key], reconciler: Looks, metrics: Metrics, lease: Hold
         except Exception:
             metrics.add("crashes_total")
             log.exception("%s/%s: a step crashed; it is tried again", *key)
-        metrics.add("looks_total")
-        metrics.add("look_seconds_total", time.monotonic() - began)
+        metrics.add("look_seconds", time.monotonic() - began)
         queue.done(key, failed=failed)
 
 

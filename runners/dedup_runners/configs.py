@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
+from dedup.workloads.resend import Resend
+from dedup.workloads.restart import Restart
 
 C = TypeVar("C", bound="RunnerConfig")
 
@@ -55,7 +57,18 @@ class RunnerConfig(BaseModel):
     properties: dict[str, str] = Field(default_factory=dict, description="the client's own settings, by its own names")
     streams: int = Field(1, ge=1, le=1024, description="one a partition")
     metrics_port: int | None = Field(None, description="Prometheus metrics over HTTP; 0 = any free port, None = none")
+    sends: bool = Field(False, description="payloads name their send, and tables have sessions and attempts (schema 2)")
     metrics_host: str = Field("127.0.0.1", description="the address that the metrics are served on")
+
+
+class Life(BaseModel):
+    """Which session of the producer a client is, where that matters to the client itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session: int = 0
+    resumes: bool = Field(False, description="it comes back under a name that it had: a send has no time-out (Pulsar)")
+    after: tuple[int, ...] = Field((), description="of each stream the last value that it need not send; none: all")
 
 
 class ProducerConfig(RunnerConfig):
@@ -68,6 +81,9 @@ class ProducerConfig(RunnerConfig):
     messages_per_second: int | None = Field(None, ge=1, description="the most that are sent; None: as fast as it goes")
     triggers: tuple[Trigger, ...] = ()
     delivery_timeout_s: float = Field(300.0, gt=0, description="how long the client retries one message")
+    life: Life = Life()
+    restart: Restart | None = None
+    resend: Resend | None = None
     program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
 
 

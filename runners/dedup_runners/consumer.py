@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from dedup.errors import PlatformError
+from dedup.history.histories import version_of
 from dedup.wire.clients import Metric
 from dedup.wire.manifests import ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
@@ -73,7 +74,7 @@ class Consumption:
             return
         count = len(rows.values)
         arrivals = np.arange(self.received, self.received + count, dtype=np.int64)
-        self._recorder.write("received", (arrivals, *rows))
+        self._recorder.write("received", (arrivals, *rows.columns()))
         self._coverage.add(rows)
         self.received += count
 
@@ -97,7 +98,7 @@ class Consumption:
 def consume(config: ConsumerConfig) -> None:
     """Do the reading that `config` describes and leave its report; a DedupError if there can be none."""
     with ExitStack() as leaving:
-        recorder = Recorder(config.folder)
+        recorder = Recorder(config.folder, version=version_of(config.sends))
         observer = Observer(config.folder, "consumer")
         leaving.callback(observer.close)
         client = make_consumer(config, observer)

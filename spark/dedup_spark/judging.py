@@ -19,8 +19,8 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
   its stream; 0 if none was. Re-reads (all but the first arrival of identical rows) are dropped before all else.
 - A value is an `ack_mismatch` if any of its ok outcomes names a position at which it was not read, though it was
   read.
-- A value is `misplaced` if any copy of it was read in another partition than the manifest names for its stream. If it
-  names none, no value of the stream is misplaced.
+- A value is `misplaced` if any copy of it was read in another partition than the manifest names for its stream, or for
+  what the application sends again of it. If it names none, no value of the stream is misplaced.
 - `position_falls` counts the rows, re-reads dropped, whose position lies below that of the row before it in its
   partition: by ledger, entry, batch index.
 - An acknowledged position exists. So if an entry below the end was read in part, the batch indexes above the highest
@@ -120,9 +120,9 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    homes = {run: manifest.stream_partitions or () for run, (_, manifest) in enumerate(folders)}
+    homes, resent = _places(folders)
     recorded = tuple(run for run, (_, manifest) in enumerate(folders) if manifest.schema_version >= WITH_SESSIONS)
-    for run, part in workers.judge(carry(notes, homes, recorded), wrong.keys(), tables):
+    for run, part in workers.judge(carry(notes, homes, recorded, resent), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
@@ -164,6 +164,13 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     for note in notes:
         listed[note.run].append(note)
     return listed
+
+
+def _places(folders: Sequence[tuple[Place, Manifest]]) -> tuple[dict[int, Sequence[int]], dict[int, Sequence[int]]]:
+    """By run, the partition that each stream is sent to, and the one that it is sent again to, where they are named."""
+    manifests = [manifest for _, manifest in folders]
+    homes: dict[int, Sequence[int]] = {run: each.stream_partitions or () for run, each in enumerate(manifests)}
+    return homes, {run: each.resent_partitions or () for run, each in enumerate(manifests)}
 
 
 def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:

@@ -29,6 +29,8 @@ class History:
 
     homes: dict[int, int]
     """The partition that each stream is sent to, if the manifest names it."""
+    resent: dict[int, int]
+    """The same of attempts after the first, where the application sends them to another one."""
     tells_sends: bool = False
     """Whether it says of which send a message read is: schema 2."""
     sends: dict[Message, set[Send]] = field(default_factory=dict)
@@ -176,12 +178,13 @@ def ack_mismatch(history: History) -> Set[Message]:
 @counts_messages
 def misplaced(history: History) -> Set[Message]:
     """Read in another partition than the one that its stream is sent to."""
-    return {
-        (stream, value)
-        for (partition, stream), rows in history.lanes.items()
-        if history.homes.get(stream, partition) != partition
-        for _, value in rows
-    }
+    found = set[Message]()
+    for (stream, value), sends in history.copies.items():
+        for (partition, *_), (_, attempt) in zip(_places((stream, value), history), sends, strict=True):
+            home = history.homes.get(stream, partition)
+            if stream in history.homes and partition != (history.resent.get(stream, home) if attempt else home):
+                found.add((stream, value))
+    return found
 
 
 @counts_messages
@@ -310,7 +313,8 @@ def position_falls(history: History) -> int:
 
 def _history(folder: Path) -> History:
     manifest = read_manifest(folder)
-    history = History(homes=dict(enumerate(manifest.stream_partitions or ())), tells_sends=manifest.schema_version == 2)
+    homes, resent = (dict(enumerate(named or ())) for named in (manifest.stream_partitions, manifest.resent_partitions))
+    history = History(homes=homes, resent=resent, tells_sends=manifest.schema_version == 2)
     for row, (stream, value, session, attempt) in enumerate(_rows(folder, "sent", history.tells_sends)):
         history.sent.setdefault((stream, value), row)
         history.sends.setdefault((stream, value), set()).add((session, attempt))

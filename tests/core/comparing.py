@@ -13,6 +13,7 @@ from dedup.judgement.summaries import Summary, summarise
 from dedup.judgement.verdicts import Evidence
 from dedup.wire.manifests import Machine
 
+MS: Final = 1_000_000
 LAPTOP: Final = Machine(host="laptop", os="Linux-6.12", java="17.0.12")
 
 
@@ -30,9 +31,11 @@ def gathered(
     day: int = 1,
     machine: Machine = LAPTOP,
     settings: dict[str, str] | None = None,
+    latency: int | None = None,
 ) -> list[Evidence]:
     """Evidence of every run. The first `failed` runs of each treatment have copies, and the first `with_copies` of each
-    control (all, if it is not given). Run number n acknowledges `rate` + n messages a second."""
+    control (all, if it is not given). Run number n acknowledges `rate` + n messages a second. `latency`: the median, in
+    ms; p99 is 100 + n times that."""
     versions = {system.name: system.version for system in made.spec.systems}
     found = []
     for run in plan(made):
@@ -52,7 +55,8 @@ def gathered(
         producer = each.manifest.producer.model_copy(update={"effective_config": config})
         pace = Pace(acknowledged_per_second=rate + run.number, longest_pause_s=2.0 + run.number / 10)
         manifest = each.manifest.model_copy(update={"producer": producer})
-        found.append(each.model_copy(update={"pace": pace, "manifest": manifest}))
+        latencies = latency and {latency * MS: 98, latency * (100 + run.number) * MS: 2}
+        found.append(each.model_copy(update={"pace": pace, "manifest": manifest, "latencies": latencies}))
     return found
 
 

@@ -12,6 +12,7 @@ from dedup.experiment.comparisons import MOST_RUNS
 from dedup.judgement.abridgements import MOST_CHARACTERS, Sealed, abridged, opened, sealed
 from dedup.judgement.comparisons import compare
 from dedup.judgement.counts import Counts
+from dedup.judgement.latencies import Latency
 from dedup.judgement.paces import Pace
 from dedup.judgement.summaries import Summary
 
@@ -47,6 +48,7 @@ def test_the_most_runs_fit_whatever_came_of_them() -> None:
                 "pace": Pace(
                     acknowledged_per_second=round(chance.random() * 1e5, 1), longest_pause_s=round(chance.random(), 3)
                 ),
+                "latency": Latency(messages=chance.randrange(10**6), **_random_percentiles(chance)),
                 "recorded_at": f"2026-11-25T12:{chance.randrange(60):02}:{chance.randrange(60):02}Z",
             }
         )
@@ -55,6 +57,10 @@ def test_the_most_runs_fit_whatever_came_of_them() -> None:
     found = sealed(whole.model_copy(update={"runs": runs}))
     assert found is not None
     assert MOST_CHARACTERS // 2 < len(found.packed) <= MOST_CHARACTERS
+
+
+def _random_percentiles(chance: random.Random) -> dict[str, float]:
+    return {name: float(f"{chance.random() * 1e4:.4g}") for name in ("p50_ms", "p99_ms", "max_ms")}
 
 
 def test_what_does_not_fit_is_not_sealed() -> None:

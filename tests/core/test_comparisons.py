@@ -8,8 +8,9 @@ from tests.core.comparing import kafka, result, summary
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation
 from dedup.experiment.statistics import fisher_two_sided, rate_bound
+from dedup.judgement.comparison_texts import sections
 from dedup.judgement.comparisons import Comparison, Rate, Row, compare
-from dedup.judgement.conditions import Result
+from dedup.judgement.conditions import UNKNOWN, Result
 from dedup.judgement.endings import Kind, Repetition
 from dedup.judgement.verdicts import Verdict
 
@@ -155,6 +156,23 @@ def test_speeds_are_ratios_with_an_interval() -> None:
     pause = comparison.contrasts[1].longest_pause_s
     assert pause is not None and (pause.low < 1 < pause.high)
     assert row(comparison, "old").acknowledged_per_second == 2_005.5
+
+
+def test_latencies_are_ratios_with_an_interval() -> None:
+    comparison = compare([result("new", latency=2), result("old", OLD, latency=6, day=2)])
+    contrast = comparison.contrasts[1]
+    assert str(contrast.latency_p50_ms) == "3.00 × (3.00 to 3.00)"
+    assert contrast.latency_p99_ms is not None and contrast.latency_p99_ms.middle == pytest.approx(3, abs=0.1)
+    assert row(comparison, "old").latency_p99_ms == 6 * 105.5
+    table = dict(sections(comparison)[1].rows)
+    assert table["p50 of acknowledgement"] == ["2.0 ms", "6.0 ms = 3.00 × (3.00 to 3.00)"]
+
+
+def test_a_side_without_latencies_has_none_and_two_have_no_row() -> None:
+    half = compare([result("new", latency=2), result("old", OLD, day=2)])
+    assert half.contrasts[1].latency_p99_ms is None
+    assert dict(sections(half)[1].rows)["p99 of acknowledgement"][1] == UNKNOWN
+    assert "p99 of acknowledgement" not in dict(sections(compare([result("new"), result("old", OLD, day=2)]))[1].rows)
 
 
 def test_of_two_runs_the_range_is_told_and_called_no_interval() -> None:

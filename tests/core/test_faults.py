@@ -48,6 +48,14 @@ STAMPED = [mark("message", 51, 40), mark("injected", 60, 45), mark("healed", 70,
 JOURNAL = journal(activity("wait-for-message"), activity("reset-connections"))
 
 
+def strikes(first: int, *later: tuple[int, int]) -> Lines:
+    """The producer's counts of what is in flight, before the first strike, and before and after each later one."""
+    stamps = [mark("injecting", 55, 55 - first, in_flight=first), mark("injected", 60, 45, in_flight=15)]
+    for before, after in later:
+        stamps += [mark("repeating", 60, 45, in_flight=before), mark("repeated", 60, 45, in_flight=after)]
+    return stamps
+
+
 def record(
     lines: Lines = TOLD,
     marks: Lines = STAMPED,
@@ -105,10 +113,10 @@ def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
         (record(marks=[mark("injected", 60, 60)]), "no message was unacknowledged"),
         (record(marks=[mark("injected", MESSAGES, 60)]), "every message had been sent"),
         (record(marks=[mark("injected", 60, 45, in_flight=0)]), "no message was in flight to what it struck"),
-        (
-            record(marks=[mark("injecting", 55, 55, in_flight=0), mark("injected", 60, 45, in_flight=15)]),
-            "no message was in flight to what it struck",
-        ),
+        (record(marks=strikes(0)), "no message was in flight to what it struck"),
+        (record(marks=strikes(0, (0, 9), (9, 0))), "no message was in flight to what it struck"),
+        (record(marks=strikes(0, (9, 9))[:-1]), "no message was in flight to what it struck"),
+        (record(marks=[*strikes(0, (9, 9))[:-1], *strikes(0, (0, 9))[-2:]]), "no message was in flight to what it"),
         (record(marks=[mark("message", 51, 40)]), "did not stamp"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
@@ -124,7 +132,8 @@ def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:
         record(marks=[mark("injected", 60, 59)]),
         record(marks=[mark("injected", MESSAGES - 1, 60)]),
         record(marks=[mark("injected", 60, 45, in_flight=1)]),
-        record(marks=[mark("injecting", 55, 54, in_flight=1), mark("injected", 60, 45, in_flight=15)]),
+        record(marks=strikes(1)),
+        record(marks=strikes(0, (0, 9), (3, 9))),
         record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"touched": ["2", "1"]}})),
     ],
 )

@@ -15,6 +15,8 @@ from testbed.specs import ABSENT, changed
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import parse
 
+WORKLOAD: Final = "messages, inFlight, partitions, messagesPerSecond, restart, resend"
+
 
 def where(place: str) -> str:
     """A place of `changed`, in the words of a refusal."""
@@ -91,8 +93,7 @@ NOTHING: Final = "write a value or take the key out"
         (
             "spec/workload",
             [1],
-            "got [1]; this must be a mapping; "
-            "write keys and values below it, of messages, inFlight, partitions, messagesPerSecond",
+            f"got [1]; this must be a mapping; write keys and values below it, of {WORKLOAD}",
         ),
         ("metadata/labels", "x", 'got "x"; this must be a mapping; write keys and values below it'),
         ("spec/faults", None, f"got no value; this key has no value, and a list is required; {NOTHING}"),
@@ -150,11 +151,19 @@ def test_values_outside_what_is_known(place: str, value: object, said: str) -> N
 @pytest.mark.parametrize(
     ("place", "known", "advice"),
     [
-        ("spec/workload/mesages", "messages, inFlight, partitions, messagesPerSecond", 'did you mean "messages"?'),
-        ("spec/workload/in_flight", "messages, inFlight, partitions, messagesPerSecond", 'did you mean "inFlight"?'),
+        (
+            "spec/workload/mesages",
+            WORKLOAD,
+            'did you mean "messages"?',
+        ),
+        (
+            "spec/workload/in_flight",
+            WORKLOAD,
+            'did you mean "inFlight"?',
+        ),
         (
             "spec/workload/colour",
-            "messages, inFlight, partitions, messagesPerSecond",
+            WORKLOAD,
             "take it out (dedup schema lists every key)",
         ),
         ("spec/faults/0/killTCP/duration_s", "target, duration", 'did you mean "duration"?'),

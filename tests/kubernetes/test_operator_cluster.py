@@ -269,7 +269,7 @@ def test_a_fault_that_cannot_bite_is_inconclusive(operator: Operated, tmp_path: 
     before = metrics(operator)
     status = carried_out(operator, document, tmp_path / "fetched", tell)
     after = metrics(operator)
-    counted = ('verdicts_total{verdict="Inconclusive"}', 'stages_total{stage="Verify"}', "runs_total")
+    counted = ('verdicts_total{verdict="Inconclusive"}', 'stage_seconds_count{stage="Verify"}', "runs_total")
     assert {name: after[name] - before[name] for name in counted} == dict.fromkeys(counted, 1.0)
     assert (status["verdict"], condition(status, "Succeeded")) == ("Inconclusive", "False")
     assert condition(status, "FaultsInjected") == "False", words(status, "FaultsInjected")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.builders import History, write_history
+from tests.builders import History, write_history, write_latencies
 from tests.core.evidences import CUT, MESSAGES, experiment, manifest
 
 from dedup.experiment.plans import plan
@@ -45,10 +45,22 @@ TICKS: Final = [
     *((1, index, 3_120 * MS + index * MS) for index in range(200, MESSAGES + 1, 100)),
 ]
 """Sends and outcomes; from 80 ms to 3.32 s none is acknowledged."""
+LATENCIES: Final = {
+    "control": [
+        (0, 0, 9_990_000, 10_000_000, 120),
+        (3, 0, 3_299_000_000, 3_300_000_000, 80),
+        (4, 0, 1, 2_500_000, 800),
+    ],
+    "dedup": [(0, 0, 14_990_000, 15_000_000, 120), (3, 0, 3_199_000_000, 3_200_000_000, 10), (4, 0, 1, 2_000_000, 870)],
+}
+"""Rows of the optional file: in the second after the silence acknowledgements took three seconds."""
 
 
 def finish(root: Path, story: Mapping[str, Sequence[int]] = STORY, **spec: Any) -> Results:
-    """Write and judge each run as its id, or else its variant, tells; `spec` changes the experiment."""
+    """Write and judge each run as its id, or else its variant, tells; `spec` changes the experiment.
+
+    Run 2 of the control is as an older dedup wrote it: without latencies.
+    """
     made = experiment(**spec)
     folder = results.create(root, made)
     paths = [_write(folder, made, run, story.get(run.run_id, story.get(run.variant, CLEAN))) for run in plan(made)]
@@ -77,6 +89,8 @@ def _write(folder: Results, made: Experiment, run: Any, read: Sequence[int]) -> 
     settings = {"effective_config": base.producer.effective_config, "library_version": base.producer.library_version}
     told = written.model_copy(update={"producer": written.producer.model_copy(update=settings)})
     (path / MANIFEST).write_text(told.model_dump_json(indent=1))
+    if run.run_id != "kafka-control-002":
+        write_latencies(path, LATENCIES[run.variant])
     return path
 
 

@@ -47,7 +47,7 @@ def document(name: str, **workload: int) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
     loaded["spec"].pop("confidencePercent", None)
     loaded["spec"]["workload"] |= workload
-    for fault in loaded["spec"]["faults"]:
+    for fault in loaded["spec"].get("faults", []):
         for kind in SHORTER.keys() & fault.keys():
             fault[kind] |= SHORTER[kind]
     return loaded

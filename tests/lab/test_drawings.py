@@ -8,7 +8,9 @@ from xml.etree import ElementTree as xml
 import numpy as np
 import pytest
 
+from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import Bin
+from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import Rates, Span
 
@@ -38,6 +40,12 @@ def rates(name: str) -> Rates:
     edges, flat = np.linspace(0, 12, 121), np.ones(120)
     spans = (Span(name, 2.0, 4.0, False), Span("latency", 0.0, 12.0, True))
     return Rates(edges, flat, flat, flat, (), spans, (), {"retry": np.array([2.5])})
+
+
+def latencies() -> Latencies:
+    """Nothing was acknowledged in the second second."""
+    p50, p99 = np.array([2.0, np.nan, 4.0]), np.array([3.0, np.nan, 900.0])
+    return Latencies(p50, p99, Latency(messages=9, p50_ms=2.0, p99_ms=900.0, max_ms=901.0))
 
 
 def svg(drawing: Any) -> xml.Element:
@@ -72,13 +80,32 @@ def test_an_order_is_drawn_with_any_number_of_jumps(number: int, drawings: Modul
 
 @pytest.mark.parametrize("name", ["cut", "$x_1^", "<b>&amp;", "a\x00\u2028b", "\u4e2d\u6587", "n" * 200])
 def test_a_name_is_text(name: str, drawings: ModuleType) -> None:
-    assert svg(drawings.timeline(rates(name))).tag.endswith("svg")
+    assert svg(drawings.timeline(rates(name), None)).tag.endswith("svg")
+
+
+def test_latencies_lie_below_the_rates_with_the_fault_shaded_and_a_gap_where_there_are_none(
+    drawings: ModuleType,
+) -> None:
+    found = latencies()
+    figure = drawings.Figure()
+    axes = figure.add_subplot()
+    drawings._latencies(axes, rates("cut"), found, 12.0)
+    steps = [each for each in axes.patches if type(each).__name__ == "StepPatch"]
+    assert [each.get_label() for each in steps] == ["p99", "p50"]
+    assert all(np.isnan(each.get_data().values).tolist() == [False, True, False] for each in steps)
+    assert list(steps[1].get_data().edges) == [0, 1, 2, 3]
+    shaded = next(each for each in axes.patches if each not in steps)
+    assert (shaded.get_x(), shaded.get_width()) == (2.0, 2.0)
+    low, high = axes.get_ylim()
+    assert low < 2 and high > 900 and axes.get_yscale() == "log"
+    assert drawings.timeline(rates("cut"), found).height > drawings.timeline(rates("cut"), None).height
 
 
 def test_a_drawing_loads_nothing(drawings: ModuleType) -> None:
     blocks = (Bin(first=1, last=1, blocks=3), Bin(first=2, last=3, blocks=0))
     for drawing in (
-        drawings.timeline(rates("cut")),
+        drawings.timeline(rates("cut"), None),
+        drawings.timeline(rates("cut"), latencies()),
         drawings.order(grid(1), jumps(2)),
         drawings.blocks(blocks, blocks),
     ):

@@ -53,7 +53,8 @@ def test_it_loads_nothing_and_runs_nothing(dedup: Command, results: Results) -> 
 
 def test_every_run_has_its_drawings(dedup: Command, results: Results) -> None:
     found = page(dedup, results)
-    assert "Rates of kafka-control-001" in found.images and "Order of kafka-control-001" in found.images
+    assert {"Rates and latency of kafka-control-001", "Rates of kafka-control-002"} <= set(found.images)
+    assert "Order of kafka-control-001" in found.images
     assert "Order of kafka-dedup-001" in found.images and "Duplicate blocks of kafka-dedup-001" not in found.images
     assert "Order and acknowledgements of kafka-dedup-002" in found.images  # the other treatment run, in small
     assert "1,100 messages were read: 1,000 for the first time, 100 as copies." in found.words
@@ -63,6 +64,18 @@ def test_every_run_has_its_drawings(dedup: Command, results: Results) -> None:
     )
 
 
+def test_latencies_are_told_of_each_run_or_that_there_are_none(dedup: Command, results: Results) -> None:
+    found = page(dedup, results)
+    assert "Acknowledgements took 2.5 ms (p50), 3,300 ms (p99) and at most 3,300 ms" in found.words
+    assert found.words.count("Latencies were not recorded: an older dedup did not") == 1  # run 2 of the control
+    assert found.table("effective runs")["ack p99, ms"] == ["3,300", "15"]
+
+
+def test_where_no_run_has_latencies_there_is_no_row_of_them(dedup: Command, results: Results) -> None:
+    change(results, lambda document: [group.pop("latency") for group in document["systems"]])
+    assert "ack p99, ms" not in page(dedup, results).table("effective runs")
+
+
 def test_it_says_how_to_replay_what_was_in_force_and_what_is_not_recorded(dedup: Command, results: Results) -> None:
     found = page(dedup, results)
     assert "dedup run experiment.json --out replay" in found.words
@@ -70,7 +83,7 @@ def test_it_says_how_to_replay_what_was_in_force_and_what_is_not_recorded(dedup:
     assert found.table("enable.idempotence ≠")["enable.idempotence ≠"] == ["False", "True"]
     assert found.table("acks")["acks"] == ["all", "all"]
     assert found.table("client.id")["client.id"] == ["2 different values in 2 runs"] * 2
-    assert "no percentiles of the latency" in found.words
+    assert "Latencies are counted by second and bucket" in found.words
 
 
 def test_the_same_results_make_the_same_page(dedup: Command, results: Results) -> None:

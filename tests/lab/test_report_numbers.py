@@ -13,14 +13,15 @@ from tests.lab.pages import Page
 
 from dedup.judgement.counts import S0_COUNTS
 from dedup.judgement.summaries import COLUMNS, Summary
-from dedup.judgement.tables import RUN_COLUMNS
+from dedup.judgement.tables import LATENCIES, RUN_COLUMNS
 from dedup_lab import reporting
 from dedup_lab.results import Results
 from dedup_lab.terminal.reports import show_summary
 
 pytestmark = pytest.mark.long
 
-Numbers = dict[str, list[int]]
+HEADINGS = {*COLUMNS, *LATENCIES}
+Numbers = dict[str, list[float]]
 """By heading, a number a variant."""
 
 
@@ -43,12 +44,13 @@ def text(results: Results, name: str) -> str:
 
 
 def numbers(cells: list[str]) -> list[int]:
-    return [int(cell.replace(",", "")) for cell in cells]
+    return [float(cell.replace(",", "")) for cell in cells]
 
 
 def of_json(results: Results) -> Numbers:
     groups = json.loads(text(results, "summary.json"))["systems"]
-    return {heading: [group["sums"][name] for group in groups] for heading, name in COLUMNS.items()}
+    sums = {heading: [group["sums"][name] for group in groups] for heading, name in COLUMNS.items()}
+    return sums | {heading: [group["latency"][name] for group in groups] for heading, name in LATENCIES.items()}
 
 
 def of_terminal(results: Results) -> Numbers:
@@ -57,32 +59,33 @@ def of_terminal(results: Results) -> Numbers:
     rows = [
         [cell.strip() for cell in line.strip("│ \n").split("│")] for line in held.getvalue().splitlines() if "│" in line
     ]
-    return {heading: numbers(cells) for heading, *cells in rows if heading in COLUMNS}
+    return {heading: numbers(cells) for heading, *cells in rows if heading in HEADINGS}
 
 
 def of_page(results: Results) -> Numbers:
     rows = Page(text(results, "report.html")).table("effective runs")
-    return {heading: numbers(cells) for heading, cells in rows.items() if heading in COLUMNS}
+    return {heading: numbers(cells) for heading, cells in rows.items() if heading in HEADINGS}
 
 
 def of_markdown(results: Results) -> Numbers:
     rows = [line.strip("| ").split(" | ") for line in text(results, "summary.md").splitlines() if line.startswith("| ")]
-    return {heading: numbers(cells) for heading, *cells in rows if heading in COLUMNS}
+    return {heading: numbers(cells) for heading, *cells in rows if heading in HEADINGS}
 
 
 def of_junit(results: Results) -> Numbers:
     root = xml.fromstring(text(results, "junit.xml"))
-    found: Numbers = {heading: [] for heading in COLUMNS}
+    found: Numbers = {heading: [] for heading in HEADINGS}
     for case in root.iter("testcase"):
         if case.attrib["classname"] == "trial.kafka":
             for line in (case.findtext("system-out") or "").splitlines():
                 heading, _, number = line.rpartition(" ")
-                if heading in COLUMNS:
+                if heading in HEADINGS:
                     found[heading] += numbers([number])
     return found
 
 
 def of_csv(results: Results) -> Numbers:
+    """S0's columns, byte for byte: it has no latencies."""
     rows = list(csv.DictReader(io.StringIO(text(results, "trial_dedup_output.txt"))))
     headings = {name: heading for heading, name in COLUMNS.items()}
     return {
@@ -94,6 +97,7 @@ def of_csv(results: Results) -> Numbers:
 def test_all_reports_have_the_same_sums(results: Results) -> None:
     wanted = of_json(results)
     assert wanted["duplicates"] == [200, 0] and wanted["missing"] == [0, 1] and wanted["received"] == [2_200, 1_999]
+    assert wanted["ack p50, ms"] == [2.5, 2] and wanted["ack longest, ms"] == [3_300, 3_200]
     for said in (of_terminal, of_page, of_markdown, of_junit):
         assert said(results) == wanted, said.__name__
     assert of_csv(results) == {heading: wanted[heading] for heading in of_csv(results)}
@@ -110,6 +114,18 @@ def test_all_reports_have_the_same_numbers_of_each_run(results: Results, summary
         said = (cases[run.run_id].findtext("system-out") or "").splitlines()[-len(wanted) :]
         assert [line.rpartition(" ")[0] for line in said] == list(RUN_COLUMNS)
         assert numbers([line.rpartition(" ")[2] for line in said]) == wanted
+
+
+def test_the_page_has_the_latencies_of_each_run_that_it_draws_in_full(results: Results, summary: Summary) -> None:
+    """The page reads them from the history, and the summary has had them from the judges' evidence."""
+    said = re.findall(
+        r"Acknowledgements took (\S+) ms \(p50\), (\S+) ms \(p99\) and at most (\S+) ms",
+        Page(text(results, "report.html")).words,
+    )
+    known = [run.latency for run in summary.runs if run.latency is not None]
+    assert [run.run_id for run in summary.runs if run.latency is None] == ["kafka-control-002"]
+    drawn = {tuple(numbers(list(each))) for each in said}
+    assert drawn == {(each.p50_ms, each.p99_ms, each.max_ms) for each in known} and len(drawn) == 2
 
 
 def test_all_reports_give_the_same_verdicts_and_reasons(results: Results, summary: Summary) -> None:

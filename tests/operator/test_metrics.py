@@ -5,6 +5,7 @@ from typing import Final
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from testbed.worlds import NAMESPACE, TOLD, World, document, rests
 from tests.operator.gates import ROOT, table
 from tests.operator.test_reconciliations import applied, edit
@@ -16,18 +17,18 @@ from dedup_operator.reconciliations import Reconciler
 from dedup_operator.statuses import Judgement, Sums, SystemStatus, VariantStatus
 
 GAUGES: Final = {"queue_length": 1.0, "experiments_begun": 2.0, "experiments_waiting": 3.0}
-LINE: Final = re.compile(r'^dedup_operator_(\w+)(?:\{(\w+)="(\w+)"\})? (\S+)$')
+LINE: Final = re.compile(r'^dedup_operator_(\w+)(?:\{(?:(\w+)="(\w+)")?,?(?:le="([^"]+)")?\})? (\S+)$')
 COUNTS: Final = Sums(**dict.fromkeys(Sums.model_fields, 0)).model_copy(
     update={"values_with_duplicates": 5, "not_received": 2}
 )
 
 
 def read(metrics: Metrics) -> dict[tuple[str, str], float]:
-    """Samples by name and value of the label."""
+    """Samples by name and value of the label; of buckets, those without a bound alone."""
     lines = [line for line in metrics.text(GAUGES).splitlines() if not line.startswith("#")]
     found = [match.groups() for line in lines if (match := LINE.match(line))]
     assert len(found) == len(lines)
-    return {(name, value or ""): float(amount) for name, _, value, amount in found}
+    return {(name, value or ""): float(amount) for name, _, value, le, amount in found if le in (None, "+Inf")}
 
 
 def finish(world: World) -> Reconciler:
@@ -78,10 +79,32 @@ def test_another_execution_has_a_verdict_of_its_own() -> None:
 
 def test_stages_and_their_seconds_are_counted() -> None:
     counted = read(finish(applied()).metrics)
-    assert counted["stages_total", "Provision"] == counted["stages_total", "Verify"] == 1
-    assert counted["stages_total", "Prepare"] == 2
-    assert all(counted["stage_seconds_total", stage] >= counted["stages_total", stage] - 1 for stage in Stage)
-    assert 0 < sum(counted["stage_seconds_total", stage] for stage in Stage) < 60
+    assert counted["stage_seconds_count", "Provision"] == counted["stage_seconds_count", "Verify"] == 1
+    assert counted["stage_seconds_count", "Prepare"] == 2
+    assert all(counted["stage_seconds_sum", stage] >= counted["stage_seconds_count", stage] - 1 for stage in Stage)
+    assert 0 < sum(counted["stage_seconds_sum", stage] for stage in Stage) < 60
+
+
+def test_an_observation_falls_into_each_bucket_that_is_wide_enough() -> None:
+    metrics = Metrics()
+    for seconds in (0.004, 0.25, 0.3, 10_000.0):
+        metrics.add("request_seconds", seconds, "GET")
+    families = {each.name: each for each in text_string_to_metric_families(metrics.text(GAUGES))}
+    family = families["dedup_operator_request_seconds"]
+    asked = [sample for sample in family.samples if sample.labels["method"] == "GET"]
+    buckets = {sample.labels["le"]: sample.value for sample in asked if sample.name.endswith("_bucket")}
+    assert family.type == "histogram"
+    assert {le: buckets[le] for le in ("0.005", "0.1", "0.25", "0.5", "120.0", "+Inf")} == {
+        "0.005": 1,
+        "0.1": 1,
+        "0.25": 2,
+        "0.5": 3,
+        "120.0": 3,
+        "+Inf": 4,
+    }
+    assert list(buckets.values()) == sorted(buckets.values())
+    others = {sample.name.rpartition("_")[2]: sample.value for sample in asked if "le" not in sample.labels}
+    assert others == {"count": 4, "sum": 10_000.554}
 
 
 def test_failures_and_refusals_are_counted() -> None:
@@ -97,7 +120,8 @@ def test_every_name_has_its_meaning_and_is_there_from_the_start() -> None:
         assert f"# HELP dedup_operator_{name} {family.told}\n# TYPE dedup_operator_{name} {family.kind}\n" in text
         assert name.endswith("_total") == (family.kind == "counter")
     assert read(Metrics())["queue_length", ""] == 1
-    assert read(Metrics())["stage_seconds_total", "Provision"] == 0
+    assert read(Metrics())["stage_seconds_count", "Provision"] == 0
+    assert read(Metrics())["request_seconds_bucket", "GET"] == 0
 
 
 def test_the_page_has_every_name_and_no_other() -> None:
@@ -122,7 +146,9 @@ def test_large_sums_are_told_in_full() -> None:
 
 def test_only_what_has_a_name_is_counted() -> None:
     operator = finish(applied())
-    assert {name for name, _ in read(operator.metrics)} == set(FAMILIES)
+    parts = {"histogram": ("_bucket", "_sum", "_count")}
+    names = {f"{name}{part}" for name, family in FAMILIES.items() for part in parts.get(family.kind, ("",))}
+    assert {name for name, _ in read(operator.metrics)} == names
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ SELECTOR: Final = re.compile(r"(dedup_operator_\w+)(?:\{([^}]*)\})?")
 MATCHER: Final = re.compile(r'(\w+)(=~|=|!=|!~)"([^"]*)"')
 GROUPING: Final = re.compile(r"\bby \(([^)]*)\)")
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
-KNOWN: Final = {"sum", "max", "by", "rate", "increase", "absent", "and", "label_values"}
+QUANTILE: Final = re.compile(r"histogram_quantile\(([\d.]+), sum by \(([^)]*)\) \((?:rate|increase)\((\w+)")
+KNOWN: Final = {"histogram_quantile", "sum", "max", "by", "rate", "increase", "absent", "and", "label_values"}
 
 
 def has() -> dict[str, dict[str, set[str]]]:
@@ -62,8 +63,24 @@ def wrong(query: str) -> Iterator[str]:
             yield from (f"label {label.strip()} of {metric}" for metric in lacking)
     rest = re.sub(r"\[[^\]]*\]", "", GROUPING.sub("", SELECTOR.sub("", query)))
     yield from (f"word {word}" for word in WORD.findall(rest) if word not in {*KNOWN, *OF_TARGETS})
+    yield from _wrong_quantiles(query, {metric for metric, _ in named})
     if query.count("(") != query.count(")"):
         yield "brackets"
+
+
+def _wrong_quantiles(query: str, named: set[str]) -> Iterator[str]:
+    """A quantile is of a rate of buckets that keep their bounds; buckets are for nothing else."""
+    found = QUANTILE.findall(query)
+    if len(found) != query.count("histogram_quantile"):
+        yield "a quantile of something else"
+    for quantile, labels, metric in found:
+        if not 0 < float(quantile) < 1:
+            yield f"quantile {quantile}"
+        if "le" not in re.split(r"\W+", labels):
+            yield "no le"
+        if not metric.endswith("_bucket"):
+            yield f"a quantile of {metric}"
+    yield from (f"{metric} without a quantile" for metric in named if metric.endswith("_bucket") and not found)
 
 
 VARIABLES: Final = DASHBOARD["templating"]["list"]
@@ -91,6 +108,17 @@ def test_a_query_asks_for_what_the_operator_has(name: str) -> None:
         ("rated(dedup_operator_runs_total[5m])", "word rated"),
         ("sum(dedup_operator_runs_total", "brackets"),
         ("up == 0", "no metric"),
+        ("sum(dedup_operator_look_seconds_bucket)", "dedup_operator_look_seconds_bucket without a quantile"),
+        (
+            "histogram_quantile(0.5, sum by (stage) (rate(dedup_operator_stage_seconds_bucket[5m])))",
+            "no le",
+        ),
+        (
+            "histogram_quantile(0.5, sum by (le) (rate(dedup_operator_look_seconds_sum[5m])))",
+            "a quantile of dedup_operator_look_seconds_sum",
+        ),
+        ("histogram_quantile(95, sum by (le) (rate(dedup_operator_look_seconds_bucket[5m])))", "quantile 95"),
+        ("histogram_quantile(0.5, dedup_operator_look_seconds_bucket)", "a quantile of something else"),
     ],
 )
 def test_what_is_not_there_is_found(query: str, words: str) -> None:
@@ -98,7 +126,9 @@ def test_what_is_not_there_is_found(query: str, words: str) -> None:
 
 
 def test_every_metric_is_on_the_dashboard() -> None:
-    assert {metric for query in SHOWN.values() for metric, _ in SELECTOR.findall(query)} == has().keys()
+    parts = re.compile("_(bucket|sum|count)$")
+    shown = {parts.sub("", metric) for query in SHOWN.values() for metric, _ in SELECTOR.findall(query)}
+    assert shown == {parts.sub("", metric) for metric in has()}
 
 
 def test_every_alert_says_what_it_is_and_what_to_do() -> None:
@@ -106,7 +136,9 @@ def test_every_alert_says_what_it_is_and_what_to_do() -> None:
         assert rule["annotations"].keys() == {"summary", "description"}
         assert rule["labels"]["severity"] in ("info", "warning")
         used = re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))
-        assert all(f"by ({label})" in rule["expr"] for label in used), "a label that is summed away is empty"
+        assert all(re.search(rf"by \([^)]*\b{label}\b", rule["expr"]) for label in used), (
+            "a label that is summed away is empty"
+        )
 
 
 def test_panels_do_not_cover_each_other() -> None:

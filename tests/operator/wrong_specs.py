@@ -649,9 +649,10 @@ ACROSS: Final = (
         "it does not speak to pulsar; write pulsar-client, or take the key out",
     ),
     Wrong(
-        "a version of a client that has only the installed one",
-        ((f"{KAFKA}/client", {"version": "2.16.1"}),),
-        "confluent-kafka has the version that is installed; take client.version out",
+        "a version of a client for Python that nobody made ready",
+        ((f"{KAFKA}/client", {"version": "0.9.4"}),),
+        f"confluent-kafka has the versions {', '.join(CLIENTS['confluent-kafka'].versions)}; name one of them, "
+        "or take client.version out for the one that is installed",
     ),
     Wrong(
         "a version of a client that nobody made ready",
@@ -713,6 +714,11 @@ ACROSS: Final = (
         (("spec/workload/messagesPerSecond", 10), ("spec/timeouts", {"run": "100s"})),
         "so many messages take longer",
         "so many messages take longer at workload.messagesPerSecond; send fewer or more of them in a second, or",
+    ),
+    Wrong(
+        "two kinds of workload",
+        (("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}), ("spec/workload/resend", {})),
+        "a workload has at most one of restart and resend; keep one of them",
     ),
     Wrong(
         "runs that would be called the same",
@@ -798,6 +804,7 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "a version of a client": (
         (f"{KAFKA}/client", {"library": "kafka-java", "version": "2.8.2", "properties": {"linger.ms": "0"}}),
+        ("spec/systems/1/client", {"version": "3.4.0"}),
     ),
     "every property that may be given, as long as may be": (
         (f"{KAFKA}/client", {"properties": dict.fromkeys(CLIENTS["confluent-kafka"].allowed, "é" * 1024)}),

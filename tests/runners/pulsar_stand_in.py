@@ -41,9 +41,13 @@ def frame(name: str, content: Content, payload: bytes = b"") -> bytes:
 
 
 class StandIn:
-    """The broker. `stored`: the sequence ids, in the order of its one ledger."""
+    """The broker. `stored`: the sequence ids, in the order of its one ledger.
 
-    def __init__(self, deduplication: bool) -> None:
+    What the first producer sends from the sequence id `silent_from` on is stored, and never acknowledged.
+    """
+
+    def __init__(self, deduplication: bool, silent_from: int | None) -> None:
+        self._producers, self._silent_from = 0, silent_from
         self.address = Address("127.0.0.1", 0)
         self.stored: list[int] = []
         self._deduplication, self._storing = deduplication, threading.Lock()
@@ -68,11 +72,15 @@ class StandIn:
             case "LOOKUP":
                 return frame("LOOKUP_RESPONSE", {1: f"pulsar://{self.address}", 3: 1, 4: asked[2], 5: 1})
             case "PRODUCER":
-                return frame("PRODUCER_SUCCESS", {1: asked[3], 2: "p", 3: NONE, 4: b""})
+                self._producers += 1
+                last = max(self.stored, default=NONE) if self._deduplication else NONE
+                return frame("PRODUCER_SUCCESS", {1: asked[3], 2: "p", 3: last, 4: b""})
             case "CLOSE_PRODUCER":
                 return frame("SUCCESS", {1: asked[2]})
             case "SEND":
                 place = self._store(asked[2])
+                if self._producers == 1 and self._silent_from is not None and asked[2] >= self._silent_from:
+                    return b""
                 return frame("SEND_RECEIPT", {1: asked[1], 2: asked[2], 3: message(place)})
         return b""
 
@@ -85,9 +93,9 @@ class StandIn:
 
 
 @contextmanager
-def stand_in(*, deduplication: bool) -> Iterator[StandIn]:
+def stand_in(*, deduplication: bool, silent_from: int | None = None) -> Iterator[StandIn]:
     """A broker that listens."""
-    broker = StandIn(deduplication)
+    broker = StandIn(deduplication, silent_from)
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

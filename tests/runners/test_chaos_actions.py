@@ -77,9 +77,37 @@ def test_a_connection_that_is_no_longer_there_is_gone() -> None:
 def test_a_connection_that_could_not_be_looked_for_is_not_gone() -> None:
     play = Play(looks=[{"1": {connection(1), connection(2)}}, {}, {"1": {connection(1), connection(2)}}])
     seen = kill_tcp._Connections(play)  # type: ignore[arg-type]
-    assert seen._take() == set()
+    assert seen._take() == {}
     seen._take()
     assert seen.counts() == {"connections_before": {"1": 2}, "connections_gone": {"1": 0}}
+
+
+def test_a_strike_took_a_connection_only_where_one_that_it_found_is_gone() -> None:
+    here, new = {"1": {connection(1)}}, {"1": {connection(2)}}
+    play = Play(looks=[here, here, here, new])
+    assert kill_tcp._Connections(play).lose_all(BOUND_S) == {"1"}  # type: ignore[arg-type]
+    play = Play(looks=[here, here, {}])
+    assert kill_tcp._Connections(play).lose_all(BOUND_S) == set(), "nobody could look"  # type: ignore[arg-type]
+    play = Play(looks=[here, here, here])
+    assert kill_tcp._Connections(play).lose_all(0) == set()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_each_later_strike_is_told_before_it_and_after_it_if_the_leader_has_lost_a_connection_again(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the producer can count at each: when the first one came, nothing may have been in flight."""
+    first, second, third, last = ({"1": {connection(port)}} for port in range(4))
+    play = Play(looks=[first, first, *([second, second, third, third, *[last] * 199] if again else [second] * 199)])
+    now_s = [0.0]
+    clock = Object(monotonic=lambda: now_s[0], sleep=lambda wait_s: now_s.__setitem__(0, now_s[0] + wait_s))
+    monkeypatch.setattr(kill_tcp, "time", clock)
+    monkeypatch.setattr(kill_tcp, "triggered", lambda configuration: play)
+    guard = Object(proxies=["1"], protect=lambda bound_s: None, set=lambda kind, settings: None, unset=lambda: None)
+    monkeypatch.setattr(kill_tcp, "guarded", lambda session: guard)
+    kill_tcp.reset_connections(duration_s=1.0, pause_s=0.3, configuration={})
+    told = [(event, detail.get("strike")) for event, detail in play.said if event.startswith("repeat")]
+    assert told[:2] == ([("repeating", 2), ("repeated", 2)] if again else [("repeating", 2), ("repeating", 3)])
 
 
 def test_the_producer_stamps_at_the_first_sign_and_the_effect_is_told_when_it_is_proven() -> None:

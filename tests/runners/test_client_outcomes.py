@@ -52,6 +52,23 @@ def test_successes_and_failures_of_one_drain_keep_their_order() -> None:
     assert len(rows) == 1
 
 
+def test_a_client_that_gives_up_leaves_an_outcome_of_every_message() -> None:
+    """Python's librdkafka raises its fatal error while it is served, and reports the messages the next time."""
+    rows: list[Outcomes] = []
+    witnesses = Seen()
+    producer = kafka_producer(rows, witnesses)
+
+    def serve(_for_s: float) -> None:
+        if not witnesses.disturbances:
+            raise ck.KafkaException(ck.KafkaError(ck.KafkaError._INCONSISTENT, "Unable to reconstruct", True))
+        report(producer, 1, -1001, ck.KafkaError._PURGE_QUEUE)
+
+    producer._serve(serve, 0)
+    assert [detail for _, detail, _ in witnesses.disturbances] == ["the client has given up: Unable to reconstruct"]
+    producer._serve(serve, 0)
+    assert rows[0].outcomes.tolist() == [Outcome.UNKNOWN]
+
+
 @pytest.mark.parametrize(
     ("properties", "outcome"),
     [

@@ -17,7 +17,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners import clients
-from dedup_runners.clients import Outcome, chunk_of, decoded, librdkafka, pulsar
+from dedup_runners.clients import Outcome, chunk_of, decoded, librdkafka, pulsar, pulsar_log
 from dedup_runners.clients import confluent_kafka as kafka
 
 
@@ -206,23 +206,23 @@ def test_librdkafkas_errors_name_the_broker(text: str, broker: str | None) -> No
 def test_pulsars_log_lines_name_the_broker_by_the_clients_port(tmp_path: Path) -> None:
     brokers = [Broker(id="one:8080", client_port=6650, proxy_port=1001), Broker(id="two:8080", client_port=1002)]
     reached = Endpoints(system="pulsar", client_bootstrap="", direct_bootstrap="", brokers=brokers)
-    assert pulsar.brokers_by_port(reached) == {1001: "one:8080", 1002: "two:8080"}
+    assert pulsar_log.brokers_by_port(reached) == {1001: "one:8080", 1002: "two:8080"}
     alike = reached.model_copy(update={"brokers": [Broker(id=name, client_port=6650) for name in ("one", "two")]})
-    assert pulsar.brokers_by_port(alike) == {}
+    assert pulsar_log.brokers_by_port(alike) == {}
     seen, log = Seen(), tmp_path / "client.log"
     closed = "Connection closed with ConnectError"
     words = [f"[127.0.0.1:1 -> 127.0.0.1:{port}] {closed}\n" for port in (1001, 1003)]
     log.write_text("".join([*words, "[p-0] Schedule reconnection in 0.1 s\n"]))
-    pulsar._Watch(log, seen, pulsar.brokers_by_port(reached)).close()
+    pulsar_log.Watch(log, seen, pulsar_log.brokers_by_port(reached)).close()
     assert [broker for broker, _ in seen.about] == ["one:8080", None, None]
 
 
 def test_pulsars_log_lines_witness_lost_connections(tmp_path: Path) -> None:
     seen, log = Seen(), tmp_path / "client.log"
-    watch = pulsar._Watch(log, seen)
+    watch = pulsar_log.Watch(log, seen)
 
     def logged(*lines: str) -> None:
-        now = f"{datetime.now():{pulsar.LOG_TIME}}"[:-3]
+        now = f"{datetime.now():{pulsar_log.LOG_TIME}}"[:-3]
         with log.open("a") as file:
             file.writelines(f"{now} INFO  [7] C:1 | {line}\n" for line in lines)
 
@@ -239,7 +239,7 @@ def test_pulsars_log_lines_witness_lost_connections(tmp_path: Path) -> None:
 
 def test_half_a_line_of_pulsars_log_waits_for_its_other_half(tmp_path: Path) -> None:
     seen, log = Seen(), tmp_path / "client.log"
-    watch = pulsar._Watch(log, seen)
+    watch = pulsar_log.Watch(log, seen)
     with log.open("a") as file:
         for part, found in [("2026-01-31 23:59:59.999 INFO  [7] C:1 | Connection cl", 0), ("osed\n", 1)]:
             file.write(part)

@@ -28,7 +28,8 @@ from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.metrics import served
-from dedup_runners.producer import Intentions, Production, Tally, chunks, produce
+from dedup_runners.producer import produce
+from dedup_runners.production import Intentions, Production, Tally, chunks
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.triggers import TriggerServer
@@ -119,6 +120,18 @@ def test_the_clock_covers_sends_and_acknowledgements_to_the_last(
         assert mine[-1]["index"] == 20_000
         assert mine == sorted(mine, key=lambda tick: (tick["index"], tick["monotonic_ns"]))
     assert report_of(tmp_path).last_acknowledgement_ns >= report_of(tmp_path).first_send_ns > 0
+
+
+def test_every_acknowledgement_is_in_the_histogram_of_latencies(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    began_ns = time.monotonic_ns()
+    produce(config(messages=5000))
+    took_ns = time.monotonic_ns() - began_ns
+    rows = pq.read_table(tmp_path / "latency.parquet").to_pylist()
+    assert sum(row["count"] for row in rows) == 5000
+    assert {row["outcome"] for row in rows} == {Outcome.OK}
+    assert all(0 < row["lower_ns"] < row["upper_ns"] < 1.01 * took_ns for row in rows)
 
 
 @pytest.mark.long

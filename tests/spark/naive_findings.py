@@ -28,6 +28,8 @@ class Naive:
     def __init__(self, folder: Path) -> None:
         faults = read_manifest(folder).faults
         homes = read_manifest(folder).stream_partitions or ()
+        given = read_manifest(folder).resent_partitions or ()
+        resent = (*given, *homes[len(given) :])
         self.faults = [each for each in faults if each.requested_message is not None and each.injected_ns is not None]
         self.ticks = pq.read_table(folder / "clock.parquet").to_pylist()
         self.sent, self.told = dict[Message, int](), dict[Message, int]()
@@ -46,6 +48,7 @@ class Naive:
             if outcome == 0 and position[2] != -1:
                 acknowledged.setdefault((stream, value), []).append(tuple(position))
         self.copies = dict[Message, list[Row]]()
+        self.attempts = dict[Message, list[int]]()
         self.lanes = dict[tuple[int, int], list[tuple[int, int, Row]]]()
         read = set[Row]()
         for arrival, *told in _rows(folder, "received", self.version):
@@ -53,6 +56,7 @@ class Naive:
             if tuple(told) not in read:
                 read.add(tuple(told))
                 self.copies.setdefault((stream, value), []).append(tuple(position))
+                self.attempts.setdefault((stream, value), []).append(told[7] if len(told) > 7 else 0)
                 self.lanes.setdefault((position[0], stream), []).append((arrival, value, tuple(position[1:])))
         ok = {message for message, outcomes in self.outcomes.items() if 0 in outcomes}
         fail = {message for message, outcomes in self.outcomes.items() if outcomes == {1}}
@@ -62,11 +66,7 @@ class Naive:
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
             "failed_but_received": fail & self.copies.keys(),
-            "misplaced": {
-                (stream, value)
-                for (stream, value), places in self.copies.items()
-                if stream < len(homes) and any(place[0] != homes[stream] for place in places)
-            },
+            "misplaced": {message for message in self.copies if self._is_misplaced(*message, homes, resent)},
             "send_backwards": {
                 (stream, value)
                 for (_, stream), read in self.lanes.items()
@@ -136,6 +136,12 @@ class Naive:
             if again:
                 open_.append(place)
         yield from closed()
+
+    def _is_misplaced(self, stream: int, value: int, homes: Sequence[int], resent: Sequence[int]) -> bool:
+        told = zip(self.copies[stream, value], self.attempts[stream, value], strict=True)
+        return stream < len(homes) and any(
+            place[0] != (resent if attempt else homes)[stream] for place, attempt in told
+        )
 
     def _ranges(self, anomaly: str) -> Iterator[Row]:
         left = sorted(self.anomalies[anomaly])

@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -33,6 +34,7 @@ BATCHES, BATCH = 4, 525
 SIZES = ((1 << 20, 1 << 16), (14, 7), (40, 5), (64, 8), (1 << 20, 4), (12, 3), (30, 2), (25, 5))
 """Rows a segment, rows a row group."""
 
+RESENT = (None, (1, 2, 0), (1, 0))
 HOMES = (None, (0, 1, 2), (0,), (0, 1, 2), (2, 0, 1))
 """Which partition each stream is sent to: not known, right, known of the first only, or all wrong."""
 MOST_ROWS = 64
@@ -115,7 +117,8 @@ def test_all_three_say_the_same_of_generated_histories(
             empty = not number % EMPTY
             homes = HOMES[number % len(HOMES)]
             rows = {"segment_rows": segment_rows, "row_group_rows": group_rows}
-            write_history(folder, history, **rows, empty=empty, stream_partitions=homes)
+            places: dict[str, Any] = {"stream_partitions": homes, "resent_partitions": RESENT[number % len(RESENT)]}
+            write_history(folder, history, **rows, empty=empty, **places)
         tasks = tasks_of(folders)
         by_spark, problems = spark_judges(folders, chunk_rows=1)
         here = local.verify(folders, chunk_rows=1)
@@ -140,6 +143,7 @@ def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
     folders = [tmp_path / str(seed) for seed in range(100)]
     for seed, folder in enumerate(folders):
         homes = HOMES[seed % len(HOMES)]
-        write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1], stream_partitions=homes)
+        places: dict[str, Any] = {"stream_partitions": homes, "resent_partitions": RESENT[seed % len(RESENT)]}
+        write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1], **places)
     for folder, said in zip(folders, local.verify(folders, chunk_rows=1).runs, strict=True):
         assert_agree(said, oracle.judge(folder), f"history_of({folder.name})")

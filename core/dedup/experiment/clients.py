@@ -30,16 +30,17 @@ class Client(NamedTuple):
     allowed: tuple[str, ...]
     """The settings that an experiment may give, by the library's own names."""
     versions: tuple[str, ...] = ()
-    """Those that an experiment may choose, the default first; none: it is the one that is installed."""
+    """Those that an experiment may choose. Of a client that is always a program the first is the default."""
     reader: str = ""
-    """The library that reads what a *program* has sent; empty: this client is none, it reads itself.
+    """The library that reads what was sent, if the client is always a *program*; empty: it is installed.
 
     A program is a process of its own, and speaks the protocol of docs/write-a-client.md. Images for pods have none yet.
+    A library that is installed (for Python) is a program only if the experiment chooses a version.
     """
 
     @property
-    def is_program(self) -> bool:
-        return bool(self.reader)
+    def is_installed(self) -> bool:
+        return not self.reader
 
 
 CLIENTS: Final[Mapping[str, Client]] = {
@@ -88,6 +89,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
                 ),
                 *("topic.metadata.refresh.interval.ms", "topic.metadata.refresh.fast.interval.ms"),
             ),
+            versions=("2.16.1", "2.5.0", "2.4.0", "2.3.0", "2.2.0", "2.0.2"),
         ),
         Client(
             "kafka-java",
@@ -121,6 +123,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
                 *("batching_max_publish_delay_ms", "batching_type", "compression_type", "concurrent_lookup_requests"),
                 *("connection_timeout_ms", "io_threads", "operation_timeout_seconds", "receiver_queue_size"),
             ),
+            versions=("3.13.0", "3.4.0"),
         ),
     )
 }
@@ -183,7 +186,18 @@ def version_rule(client: Client) -> tuple[str, str]:
     """Which versions a client has, and what to do, in words."""
     if not client.versions:
         return f"{client.library} has the version that is installed", "take client.version out"
-    return f"{client.library} has the versions {', '.join(client.versions)}", "name one of them"
+    otherwise = ", or take client.version out for the one that is installed" if client.is_installed else ""
+    return f"{client.library} has the versions {', '.join(client.versions)}", f"name one of them{otherwise}"
+
+
+def chosen(library: Library, version: str | None) -> str:
+    """The version that is used: the one that is named, or the library's default; empty: the one that is installed."""
+    return version or ("" if CLIENTS[library].is_installed else CLIENTS[library].versions[0])
+
+
+def is_program(library: Library, version: str) -> bool:
+    """Whether the client is a process of its own. Empty: the version that is installed."""
+    return bool(version) or not CLIENTS[library].is_installed
 
 
 def _advice(name: str, allowed: Sequence[str]) -> str:
@@ -197,14 +211,18 @@ def products(client: Client) -> str:
     return ", ".join(product.name for product in PRODUCTS.values() if product.protocol == client.protocol)
 
 
+def versions_of(client: Client) -> str:
+    """The versions that may be chosen, in words."""
+    return f"{'the one that is installed; ' if client.is_installed else ''}{', '.join(client.versions)}"
+
+
 def table() -> Iterator[str]:
     """The lines of the table of clients in docs/experiment.md."""
     yield "| `client.library` | speaks to | what it is | `client.version` | settings that may be given |"
     yield "| --- | --- | --- | --- | --- |"
     for client in CLIENTS.values():
         settings = ", ".join(f"`{name}`" for name in sorted(client.allowed))
-        versions = ", ".join(client.versions) or "–"
-        yield f"| `{client.library}` | {products(client)} | {client.words} | {versions} | {settings} |"
+        yield f"| `{client.library}` | {products(client)} | {client.words} | {versions_of(client)} | {settings} |"
 
 
 if __name__ == "__main__":

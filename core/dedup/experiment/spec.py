@@ -20,7 +20,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import CLIENTS, Library, choices, libraries, refused, refused_version, speaking
+from dedup.experiment.clients import CLIENTS, Library, choices, chosen, libraries, refused, refused_version, speaking
 from dedup.experiment.deployments import STRIMZI, Deploy, Existing
 from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
 from dedup.experiment.variants import Expectation as Expectation
@@ -29,11 +29,14 @@ from dedup.experiment.variants import Variant as Variant
 from dedup.experiment.variants import check_switches
 from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
+from dedup.experiment.workloads import Workload as Workload
+from dedup.experiment.workloads import check_workload
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
+from dedup.workloads import registry as workloads
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
@@ -44,6 +47,7 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
     (
         *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
+        *("workload", *(kind.key for kind in workloads.KINDS)),
     )
 )
 """Keys of the spec and its parts that are newer than the digest: it leaves out their defaults."""
@@ -56,7 +60,7 @@ class Client(Part):
     """Which client library sends and reads, and the settings to give it, under its own names."""
 
     library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
-    version: Version | None = Field(None, description="of a library that has several; its newest if left out")
+    version: Version | None = Field(None, description="one that the library has; its default if left out")
     properties: Annotated[
         dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
     ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
@@ -162,18 +166,7 @@ class System(Part):
     @property
     def client_version(self) -> str:
         """The version of the library that the experiment names, or its default; empty: the one that is installed."""
-        return self.client.version or next(iter(CLIENTS[self.library].versions), "")
-
-
-class Workload(Part):
-    """One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged."""
-
-    messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
-    in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
-    partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
-    messages_per_second: int | None = Field(
-        None, ge=1, le=1_000_000, description="the most that are sent in a second; as fast as it goes if left out"
-    )
+        return chosen(self.library, self.client.version)
 
 
 class Timeouts(Part):
@@ -291,7 +284,10 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
-        check_switches(self.variants)
+        check_workload(
+            self.workload, self.variants, [(each.name, each.protocol, each.library) for each in self.systems]
+        )
+        check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
@@ -410,7 +406,8 @@ class Experiment(Part):
         for key in _ELSEWHERE:
             del document[key]
         clients = [system["client"] for system in document["systems"]]
-        for part in (document, document["workload"], *document["systems"], *clients, *document["faults"]):
+        listed = (*document["systems"], *clients, *document["variants"], *document["faults"])
+        for part in (document, document["workload"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
                     del part[key]

@@ -2,8 +2,9 @@
 
 The *control* runs without deduplication and is expected to show duplicates. The *treatment* runs with it and forbids
 them. If duplicates never appear without deduplication, their absence with it proves nothing. So where an experiment has
-both, the switch must be off in the control and on in the treatment: two variants that differ only in their expectation,
-or whose switches are reversed, are no useful comparison.
+both, they differ in one thing. That is the switch, which is off in the control and on in the treatment; or it is what
+they declare of the workload, with the same switch in both. Two variants that differ only in their expectation, or whose
+switches are reversed, or in two things at once, are no useful comparison.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from pydantic import Field
 
 from dedup.parts import Name, Part
 from dedup.refusals import refusal
+from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.registry import Changes
 
 
 class Expectation(StrEnum):
@@ -44,24 +47,45 @@ class Variant(Part):
     name: Name = Field(description="what results call this variant; unique among the variants")
     deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
     expect: Expectation = Field(description="what the histories must show for the experiment to pass")
+    workload: Changes | None = Field(
+        None, description="what it changes of the workload's restart or resend; control and treatment may differ in it"
+    )
 
 
 CONTROL_SWITCH: Final = "beside a variant that forbids duplicates, one that expects them is the control, without"
 TREATMENT_SWITCH: Final = "beside a control (expect: Duplicates), one that forbids duplicates is the treatment, with"
 
 
-def check_switches(variants: Sequence[Variant]) -> None:
-    """Raise a refusal if a control beside a treatment has the switch on, or a treatment beside a control has it off."""
-    controls = [variant.expect is Expectation.DUPLICATES for variant in variants]
-    treatments = [variant.expect.forbids_copies for variant in variants]
-    if not (any(controls) and any(treatments)):
-        return
+ONE_THING: Final = "a control and a treatment differ in one thing: in deduplication or in the workload"
+
+
+def check_switches(variants: Sequence[Variant], kinds: Sequence[WorkloadKind | None]) -> None:
+    """Raise a refusal if a control and a treatment do not differ in one thing, the right way round.
+
+    `kinds`: what the workload of each variant is. Where both have the same, the switch is off in the control and on in
+    the treatment; where they differ, the switch is the same.
+    """
+    controls = [index for index, variant in enumerate(variants) if variant.expect is Expectation.DUPLICATES]
+    treatments = [index for index, variant in enumerate(variants) if variant.expect.forbids_copies]
     for index, variant in enumerate(variants):
-        wanted = Switch.DISABLED if controls[index] else Switch.ENABLED
-        if (controls[index] or treatments[index]) and variant.deduplication is not wanted:
-            raise refusal(
-                f"variants[{index}].deduplication",
-                variant.deduplication,
-                f"{CONTROL_SWITCH if controls[index] else TREATMENT_SWITCH} deduplication",
-                f"write {wanted}, or change what the variants expect",
-            )
+        for other in treatments if index in controls else controls if index in treatments else ():
+            if kinds[index] == kinds[other]:
+                _check_switch(index, variant, control=index in controls)
+            elif variant.deduplication is not variants[other].deduplication:
+                raise refusal(
+                    f"variants[{index}].deduplication",
+                    variant.deduplication,
+                    f"{ONE_THING}, and {variants[other].name} differs in both",
+                    f"write {variants[other].deduplication}, or let both have the same workload",
+                )
+
+
+def _check_switch(index: int, variant: Variant, *, control: bool) -> None:
+    wanted = Switch.DISABLED if control else Switch.ENABLED
+    if variant.deduplication is not wanted:
+        raise refusal(
+            f"variants[{index}].deduplication",
+            variant.deduplication,
+            f"{CONTROL_SWITCH if control else TREATMENT_SWITCH} deduplication",
+            f"write {wanted}, or change what the variants expect",
+        )

@@ -12,6 +12,7 @@ says so, and a run with such a fault is inconclusive, never a pass (docs/design.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dedup.faults.registry import LATENCY_FAULT, kind_of
@@ -71,7 +72,7 @@ def assemble(
             messages,
             acknowledged,
             _first_by_event(line for line in lines if line.fault == fault.name),
-            _first_by_event(mark for mark in marks if mark.fault == fault.name),
+            [mark for mark in marks if mark.fault == fault.name],
             disturbances,
             [line.monotonic_ns for line in others if line.fault != fault.name],
             journals.get(fault.name),
@@ -177,7 +178,7 @@ def _record(
     messages: int,
     acknowledged: int,
     said: Mapping[str, FaultLine],
-    stamped: Mapping[str, Mark],
+    stamps: Sequence[Mark],
     disturbances: Sequence[Disturbance],
     others_ns: Sequence[int],
     journal: ChaosJournal | None,
@@ -188,7 +189,7 @@ def _record(
     struck = FaultEvent.INJECTED in said
     began_ns = _time(said, FaultEvent.INJECTING) if struck else None
     ended_ns = _time(said, FaultEvent.HEALED) or _time(said, FaultEvent.HEALED_BY_WATCHDOG)
-    mark = stamped.get(FaultEvent.INJECTED) if struck else None
+    mark = _first_by_event(stamps).get(FaultEvent.INJECTED) if struck else None
     return FaultRecord(
         name=fault.name,
         kind=fault.kind,
@@ -196,7 +197,7 @@ def _record(
         triggered_message=_detail(said, FaultEvent.TRIGGERED).actual,
         effect_message=mark and mark.sent,
         unacknowledged=mark and mark.sent - mark.acked,
-        in_flight=mark and _in_flight(mark, stamped.get(FaultEvent.INJECTING)),
+        in_flight=mark and _in_flight(stamps),
         remaining=mark and messages - mark.sent,
         injected_ns=began_ns,
         healed_ns=ended_ns,
@@ -210,14 +211,23 @@ def _record(
     )
 
 
-def _in_flight(effect: Mark, before: Mark | None) -> int | None:
-    """The fewer messages in flight to what is struck, as the injector set out and at the effect; None if not counted.
+def _in_flight(stamps: Sequence[Mark]) -> int | None:
+    """How many messages were in flight to what was struck, at the strike that met most; None if they were not counted.
 
-    What a client keeps while a leader moves is counted at the effect, whether or not anything was in flight before.
+    Of one strike it is the fewer of two counts, as the injector set out and at the effect: what a client keeps while a
+    leader moves is counted at the effect, whether or not anything was in flight before. A fault that strikes again and
+    again need not meet messages every time: acknowledgements of all that was in flight may have come in one burst.
     """
+    first = _first_by_event(stamps)
+    effect, before = first[FaultEvent.INJECTED], first.get(FaultEvent.INJECTING)
     if effect.in_flight is None or before is None or before.in_flight is None:
         return effect.in_flight
-    return min(before.in_flight, effect.in_flight)
+    repeated = [
+        min(earlier.in_flight or 0, later.in_flight or 0)
+        for earlier, later in pairwise(stamps)
+        if (earlier.event, later.event) == (FaultEvent.REPEATING, FaultEvent.REPEATED)
+    ]
+    return max([min(before.in_flight, effect.in_flight), *repeated])
 
 
 def _missed(record: FaultRecord) -> str | None:

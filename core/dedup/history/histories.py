@@ -49,6 +49,10 @@ SENT: Final = _schema(stream=pa.int32(), value=pa.int64())
 OUTCOMES: Final = _schema(stream=pa.int32(), value=pa.int64(), outcome=pa.int8(), **_POSITION)
 RECEIVED: Final = _schema(arrival=pa.int64(), **_POSITION, stream=pa.int32(), value=pa.int64())
 CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
+LATENCY: Final = _schema(
+    second=pa.int32(), outcome=pa.int8(), lower_ns=pa.int64(), upper_ns=pa.int64(), count=pa.int64()
+)
+"""Of an optional file beside the tables, which no judge reads (dedup.history.latencies)."""
 SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clock": CLOCK}
 SEND: Final = {"session": pa.int32(), "attempt": pa.int32()}
 """Schema 2: the producer's session, from 0, and the application's attempt, from 0. Of a message read it is the send
@@ -67,6 +71,11 @@ OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome", *S
 def schemas(version: int) -> dict[str, pa.Schema]:
     """The tables of a history of that schema version."""
     return SCHEMAS if version == SCHEMA_VERSION else SCHEMAS_WITH_SESSIONS
+
+
+def version_of(sends: bool) -> int:
+    """The schema version of a run, by whether its payloads name their sends."""
+    return WITH_SESSIONS if sends else SCHEMA_VERSION
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

@@ -25,6 +25,7 @@ from dedup.faults.records import vacuous
 from dedup.history import histories
 from dedup.history.attempts import Attempt, attempts_of, ending_of, failure_of_system
 from dedup.history.histories import VERIFICATION, ends_of, read_manifest
+from dedup.history.latencies import histogram_of
 from dedup.history.stores import Place, in_store, reached, write_whole
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.exports import export
@@ -55,6 +56,7 @@ def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
         damages=tuple(look(folder, manifest)),
         vacuous={fault.name: vacuous(fault) for fault in manifest.faults},
         pace=pace_of(manifest, ends_of(folder)),
+        latencies=histogram_of(folder, manifest),
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from dedup.errors import EvidenceError
 from dedup.judgement.counts import COPIES, LOSS, Counts
+from dedup.judgement.latencies import Latency
 from dedup.judgement.selfchecks import BACKWARD
 from dedup.judgement.summaries import GroupRow, RunRow, Summary
 from dedup.wire.manifests import Record
@@ -94,6 +95,7 @@ def _run(row: RunRow) -> RunRow:
         void=row.void,
         counts=None if row.counts is None else _counts(row.counts),
         pace=row.pace,
+        latency=row.latency and Latency(p50_ms=row.latency.p50_ms, p99_ms=row.latency.p99_ms),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dedup.errors import shown
-from dedup.judgement.comparisons import Comparison, Contrast, Rate, Row, SideRow
+from dedup.judgement.comparisons import Comparison, Contrast, Rate, Ratio, Row, SideRow
 from dedup.judgement.conditions import UNKNOWN, Difference, Weight
 
 WEIGHTS: Final = {
@@ -151,9 +151,19 @@ def _variant(comparison: Comparison, variant: str) -> tuple[str, list[tuple[str,
         ("difference", cells(lambda _, contrast: "" if contrast is None else f"{_found(contrast)}: {_p(contrast)}")),
         ("messages/s", cells(_speed)),
         ("longest pause", cells(_pause)),
+        *_latencies(rows, cells),
         ("verdict", cells(lambda row, _: row.verdict)),
     ]
     return f"{variant} ({expected})", table
+
+
+def _latencies(
+    rows: Sequence[Row | None], cells: Callable[[Callable[[Row, Contrast | None], str]], list[str]]
+) -> Iterator[tuple[str, list[str]]]:
+    """Rows of latency, unless no side has any, as in results of older versions and of client programs."""
+    if any(row is not None and row.latency_p99_ms is not None for row in rows):
+        yield "p50 of acknowledgement", cells(_p50)
+        yield "p99 of acknowledgement", cells(_p99)
 
 
 def _promises(comparison: Comparison, variant: str) -> bool:
@@ -194,6 +204,18 @@ def _pause(row: Row, contrast: Contrast | None) -> str:
         return UNKNOWN
     ratio = contrast.longest_pause_s if contrast else None
     return f"{row.longest_pause_s:.2f} s" + (f" = {ratio}" if ratio else "")
+
+
+def _p50(row: Row, contrast: Contrast | None) -> str:
+    return _latency(row.latency_p50_ms, contrast.latency_p50_ms if contrast else None)
+
+
+def _p99(row: Row, contrast: Contrast | None) -> str:
+    return _latency(row.latency_p99_ms, contrast.latency_p99_ms if contrast else None)
+
+
+def _latency(ms: float | None, ratio: Ratio | None) -> str:
+    return UNKNOWN if ms is None else f"{ms:,.1f} ms" + (f" = {ratio}" if ratio else "")
 
 
 def _values(difference: Difference) -> str:

@@ -22,7 +22,6 @@ from dedup.experiment import statistics
 from dedup.experiment.spec import Expectation
 from dedup.judgement.conditions import Difference, Result, Side, check_comparable, differences, notes, sides_of
 from dedup.judgement.counts import COPIES, LOSS, Counts
-from dedup.judgement.paces import Pace
 from dedup.judgement.selfchecks import BACKWARD
 from dedup.judgement.summaries import GroupRow, RunRow
 from dedup.judgement.verdicts import PRECEDENCE, Verdict, is_treatment
@@ -81,6 +80,8 @@ class Row(Record):
     jumps_back: int
     acknowledged_per_second: float | None = Field(description="the median of its runs; null: not known")
     longest_pause_s: float | None
+    latency_p50_ms: float | None = Field(None, description="of acknowledgements: the median of its runs' percentiles")
+    latency_p99_ms: float | None = None
     verdict: Verdict
 
 
@@ -96,6 +97,8 @@ class Contrast(Record):
     different: bool = Field(description="p_corrected reaches the stated confidence")
     acknowledged_per_second: Ratio | None
     longest_pause_s: Ratio | None
+    latency_p50_ms: Ratio | None = None
+    latency_p99_ms: Ratio | None = None
 
 
 class SideRow(Record):
@@ -240,25 +243,50 @@ def _contrasts(pairs: Sequence[_Pair], doubt: Fraction) -> Iterator[Contrast]:
             p=float(p),
             p_corrected=float(corrected),
             different=corrected <= doubt,
-            acknowledged_per_second=_ratio(pair, doubt, lambda pace: pace.acknowledged_per_second),
-            longest_pause_s=_ratio(pair, doubt, lambda pace: pace.longest_pause_s),
+            acknowledged_per_second=_ratio(pair, doubt, _rate_of),
+            longest_pause_s=_ratio(pair, doubt, _pause_of),
+            latency_p50_ms=_ratio(pair, doubt, _p50_of),
+            latency_p99_ms=_ratio(pair, doubt, _p99_of),
         )
 
 
-def _ratio(pair: _Pair, doubt: Fraction, value: Callable[[Pace], float]) -> Ratio | None:
-    found = statistics.ratio_of(_paces(pair.others, value), _paces(pair.own, value), doubt)
+_Value = Callable[[RunRow], float | None]
+"""What is known of the speed of a run; None if it is not."""
+
+
+def _rate_of(run: RunRow) -> float | None:
+    return None if run.pace is None else run.pace.acknowledged_per_second
+
+
+def _pause_of(run: RunRow) -> float | None:
+    return None if run.pace is None else run.pace.longest_pause_s
+
+
+def _p50_of(run: RunRow) -> float | None:
+    return None if run.latency is None else run.latency.p50_ms
+
+
+def _p99_of(run: RunRow) -> float | None:
+    return None if run.latency is None else run.latency.p99_ms
+
+
+def _ratio(pair: _Pair, doubt: Fraction, value: _Value) -> Ratio | None:
+    found = statistics.ratio_of(_known(pair.others, value), _known(pair.own, value), doubt)
     return None if found is None else Ratio(**found._asdict())
 
 
-def _paces(runs: Sequence[RunRow], value: Callable[[Pace], float]) -> list[float]:
-    return [value(run.pace) for run in runs if run.pace is not None]
+def _known(runs: Sequence[RunRow], value: _Value) -> list[float]:
+    return [each for run in runs if (each := value(run)) is not None]
+
+
+def _median(runs: Sequence[RunRow], value: _Value) -> float | None:
+    found = _known(runs, value)
+    return median(found) if found else None
 
 
 def _row(side: Side, group: GroupRow) -> Row:
     runs = _counting(side, group)
     planned = {run.run_id for run in side.result.summary.runs if (run.system, run.variant) == _key(group)}
-    rates = _paces(runs, lambda pace: pace.acknowledged_per_second)
-    pauses = _paces(runs, lambda pace: pace.longest_pause_s)
     return Row(
         side=side.name,
         variant=group.variant,
@@ -274,8 +302,10 @@ def _row(side: Side, group: GroupRow) -> Row:
         copies=sum(_count(run, "extra_copies") for run in runs),
         lost=sum(_count(run, LOSS) for run in runs),
         jumps_back=sum(_count(run, *BACKWARD) for run in runs),
-        acknowledged_per_second=median(rates) if rates else None,
-        longest_pause_s=median(pauses) if pauses else None,
+        acknowledged_per_second=_median(runs, _rate_of),
+        longest_pause_s=_median(runs, _pause_of),
+        latency_p50_ms=_median(runs, _p50_of),
+        latency_p99_ms=_median(runs, _p99_of),
         verdict=group.verdict,
     )
 

@@ -12,11 +12,12 @@ to end in doubt. Only a run whose faults missed may be replaced, within a budget
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from dedup.experiment import statistics
 from dedup.experiment.plans import Run, deduplicates, plan
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
+from dedup.judgement.counts import uncertain, uncertainty
 from dedup.judgement.endings import Repetition
 from dedup.judgement.repetitions import judge_runs
 from dedup.judgement.verdicts import (
@@ -26,11 +27,10 @@ from dedup.judgement.verdicts import (
     RunVerdict,
     Verdict,
     is_treatment,
-    uncertain,
-    uncertainty,
     worst,
 )
 from dedup.wire.manifests import Manifest, Record
+from dedup.workloads.kinds import WorkloadKind
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
@@ -92,6 +92,7 @@ class _Group(Record):
     variant: Variant
     verdicts: tuple[RunVerdict, ...]
     faults: tuple[str, ...] = Field((), description="those that strike at a message; each needs copies of its own")
+    workload: SerializeAsAny[WorkloadKind] | None = Field(None, description="the cause that its copies must have")
 
     @property
     def effective(self) -> list[RunVerdict]:
@@ -102,14 +103,25 @@ class _Group(Record):
         return sum(verdict.with_copies for verdict in self.effective)
 
     @property
+    def of_cause(self) -> list[RunVerdict]:
+        """The effective runs with copies of the cause that the workload names, if it names one."""
+        cause = self.workload.cause if self.workload is not None else None
+        return [run for run in self.effective if run.with_copies and (cause is None or run.with_copies_of(cause))]
+
+    @property
+    def cause(self) -> str:
+        """That cause in words, after a blank; empty if the workload names none."""
+        return f" {self.workload.words}" if self.workload is not None else ""
+
+    @property
     def copies_by_fault(self) -> dict[str, int]:
         """By fault: how many effective runs have a value that was under way during it and was read twice."""
-        return {fault: sum(run.with_copies_during(fault) for run in self.effective) for fault in self.faults}
+        return {fault: sum(run.with_copies_during(fault) for run in self.of_cause) for fault in self.faults}
 
     @property
     def convincing(self) -> int:
         """The number of effective runs with copies, of the fault that has the fewest."""
-        return min(self.copies_by_fault.values(), default=self.with_copies)
+        return min(self.copies_by_fault.values(), default=len(self.of_cause))
 
     @property
     def is_control(self) -> bool:
@@ -137,6 +149,7 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
                 variant=variant,
                 verdicts=tuple(verdicts[run.run_id] for run in runs if _in(run, system, variant)),
                 faults=tuple(fault.name for fault in experiment.spec.faults),
+                workload=experiment.spec.workload.of(variant),
             )
             for variant in experiment.spec.variants
         ]
@@ -253,12 +266,13 @@ def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:
 def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
     """Why the control does not show that this fault causes duplicates on this system."""
     runs, name = len(group.effective), f"{group.system.name}: {group.variant.name}"
-    if not group.with_copies:
-        text = f"{name}: no value was read twice in any of {runs} effective runs, so a clean treatment proves nothing"
-        yield _doubt(Code.CONTROL_CLEAN, text)
+    if not group.of_cause:
+        none = f"no value was read twice{group.cause} in any of {runs} effective runs"
+        yield _doubt(Code.CONTROL_CLEAN, f"{name}: {none}, so a clean treatment proves nothing")
         return
     for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
-        text = f"{name}: copies in {group.with_copies} of {runs} effective runs, but none in the time of fault {fault}"
+        some = f"copies{group.cause} in {len(group.of_cause)} of {runs} effective runs"
+        text = f"{name}: {some}, but none in the time of fault {fault}"
         yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
     if confidence is None or not group.convincing:
         return
@@ -273,7 +287,7 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         elif (p := statistics.fisher_p(group.convincing, runs, other.with_copies, treated)) > wanted:
             yield _doubt(
                 Code.CONTROL_UNCONVINCING,
-                f"{name}: copies in {group.convincing} of {runs} effective runs{_during(group)}, with "
+                f"{name}: copies{group.cause} in {group.convincing} of {runs} effective runs{_during(group)}, with "
                 f"{other.variant.name} in {other.with_copies} of {treated}: p = {float(p):.3g}, and "
                 f"{confidence:g} % confidence needs at most {float(wanted):.3g}",
             )
@@ -315,7 +329,7 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
     runs = len(group.effective)
     if group.is_control:
         chance = f" (Fisher's p against the treatment: {p_value:.3g})" if p_value is not None else ""
-        text = f"copies in {group.convincing} of {runs} effective runs{_during(group)}{chance}"
+        text = f"copies{group.cause} in {group.convincing} of {runs} effective runs{_during(group)}{chance}"
         yield merit(Code.CONTROL_CONVINCING, text)
     elif not is_treatment(group.variant.expect):
         yield merit(Code.CLEAN, f"nothing is expected of it; copies in {group.with_copies} of {runs} effective runs")

@@ -358,6 +358,17 @@ S0_COUNTS: Final[Mapping[str, str]] = dict(
 """The counts of S0's tables with their columns, in its order: jumps onto values read before come first."""
 
 
+def uncertain(counts: Counts) -> int:
+    """The sends that cannot be lost: without an acknowledgement nothing was promised."""
+    return counts.unknown + counts.negative_ack
+
+
+def uncertainty(counts: Counts) -> str:
+    """The number of uncertain sends, in words."""
+    share = uncertain(counts) / max(counts.send, 1)
+    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
+
+
 def definitions() -> str:
     """The table of all counts, in Markdown."""
     rows = (

@@ -7,7 +7,7 @@ another run proves nothing about the experiment.
 from collections.abc import Iterable, Iterator
 from math import isclose
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Expectation, Experiment
@@ -15,6 +15,7 @@ from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
 from dedup.wire.manifests import FaultRecord, Manifest, Record
+from dedup.workloads.kinds import WorkloadKind
 
 
 class PlannedFault(Record):
@@ -40,6 +41,9 @@ class Demand(Record):
     spec_digest: str | None = None
     deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
     faults: tuple[PlannedFault, ...] | None = None
+    workload: SerializeAsAny[WorkloadKind] | None = Field(
+        None, description="what the application does beyond sending each message once"
+    )
     uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
     trusted: bool = Field(False, description="a history without a manifest is taken at its word")
 
@@ -47,6 +51,7 @@ class Demand(Record):
 def demand_of(experiment: Experiment, run: Run) -> Demand:
     """What an experiment demands of one of its runs."""
     variant = next(each for each in experiment.spec.variants if each.name == run.variant)
+    kind = experiment.spec.workload.of(variant)
     system = next(each for each in experiment.spec.systems if each.name == run.system)
     asked_ms = system.network.latency_s * 1000
     latency = PlannedFault(name=LATENCY_FAULT, kind=LATENCY_FAULT, message=None, settings={"latency_ms": asked_ms})
@@ -59,6 +64,8 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
         faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
+        workload=kind,
+        uncertain_sends_planned=kind is not None and kind.leaves_unknown,
     )
 
 

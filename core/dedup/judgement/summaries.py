@@ -22,6 +22,7 @@ from dedup.judgement.conclusions import ExperimentVerdict, GroupVerdict, setting
 from dedup.judgement.counts import COUNTS, S0_COUNTS, Counts
 from dedup.judgement.endings import Repetition
 from dedup.judgement.findings import Overview, Sum, added
+from dedup.judgement.latencies import Latency, latency_of, merged
 from dedup.judgement.paces import Pace
 from dedup.judgement.verdicts import Evidence, Reason, RunVerdict, Verdict, worst
 from dedup.wire.manifests import FaultRecord, Machine, Manifest, Record
@@ -81,6 +82,7 @@ class RunRow(Record):
     deduplication_in_force: bool | None = None
     faults: tuple[FaultRow, ...] = ()
     pace: Pace | None = Field(None, description="null: not known, as in older summaries")
+    latency: Latency | None = Field(None, description="of its acknowledgements; null: not known")
     stage_seconds: dict[str, float] = Field(default_factory=dict)
     fixed_seconds: float | None = Field(None, description="all stages but producing, fault and heal, and consuming")
 
@@ -105,6 +107,7 @@ class GroupRow(Record):
     block_lengths: tuple[Bin, ...]
     block_distances: tuple[Bin, ...] = ()
     findings: tuple[Sum, ...] = ()
+    latency: Latency | None = Field(None, description="of the acknowledgements of all these runs; null: not known")
     settings: dict[str, str] = Field(
         default_factory=dict, description="the producer's, in force in all its runs; older summaries have none"
     )
@@ -215,6 +218,7 @@ def run_row(judged: RunVerdict, evidence: Evidence | None) -> RunRow:
         deduplication_in_force=manifest.deduplication.in_force if manifest else None,
         faults=_fault_rows(manifest, evidence.vacuous) if manifest and evidence else (),
         pace=evidence.pace if evidence else None,
+        latency=latency_of(evidence.latencies) if evidence else None,
         stage_seconds=seconds,
         fixed_seconds=round(fixed, 3) if seconds else None,
     )
@@ -267,6 +271,7 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
         block_lengths=histogram(lengths),
         block_distances=histogram(distances),
         findings=added(sum_ for overview in found for sum_ in overview.sums),
+        latency=latency_of(merged(each.latencies for _, each in own if each is not None and each.latencies)),
         settings=next((settings_of(each.manifest) for _, each in own if each and each.manifest), {}),
     )
 

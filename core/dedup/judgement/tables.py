@@ -10,12 +10,16 @@ from typing import Final, NamedTuple
 from dedup.judgement.anomalies import OrderEvent, Witness
 from dedup.judgement.counts import COUNTS, S0_COUNTS
 from dedup.judgement.findings import BLOCK, Overview, Sum
+from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells
 from dedup.judgement.verdicts import Code, Reason, Verdict, is_treatment
 
 SUMS: Final = "sums over all runs"
 RUN_COLUMNS: Final = {heading: name for name in S0_COUNTS if (heading := COUNTS[name].run_heading)}
 """The counts in a table of runs: heading -> name of the count."""
+LATENCIES: Final = {"ack p50, ms": "p50_ms", "ack p99, ms": "p99_ms", "ack longest, ms": "max_ms"}
+"""The rows of latency: heading -> field of `Latency`."""
+DASH: Final = "-"
 KINDS: Final = {BLOCK: "in duplicate blocks"} | {name: each.finding or each.words for name, each in COUNTS.items()}
 
 
@@ -41,8 +45,26 @@ def sums(groups: Sequence[GroupRow]) -> list[Row]:
     return [
         Row("effective runs", tuple(map(_effective, groups))),
         Row("runs with duplicates", tuple(str(group.runs_with_copies) for group in groups), last=True),
-        *counted,
+        *counted[:-1],
+        *(each._replace(last=True) for each in counted[-1:]),
+        *_latencies(groups),
     ]
+
+
+def _latencies(groups: Sequence[GroupRow]) -> Iterator[Row]:
+    """Percentiles over all acknowledgements of a variant; no row if none has any."""
+    if any(group.latency for group in groups):
+        for heading, name in LATENCIES.items():
+            yield Row(heading, tuple(DASH if each.latency is None else _ms(each.latency, name) for each in groups))
+
+
+def _ms(latency: Latency, name: str) -> str:
+    return milliseconds(getattr(latency, name))
+
+
+def milliseconds(latency_ms: float) -> str:
+    """A latency of four digits as tables and captions show it, without its unit."""
+    return f"{latency_ms:,.0f}" if latency_ms >= 1_000 else f"{latency_ms:g}"
 
 
 def _effective(group: GroupRow) -> str:

@@ -24,7 +24,7 @@ from dedup.experiment.spec import Expectation
 from dedup.faults.records import struck
 from dedup.judgement import bare
 from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
-from dedup.judgement.counts import CAUSES, COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts
+from dedup.judgement.counts import CAUSES, COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts, uncertain, uncertainty
 from dedup.judgement.demands import Demand as Demand
 from dedup.judgement.demands import demand_of as demand_of
 from dedup.judgement.demands import departures, other_faults, unplanned_sends
@@ -67,6 +67,8 @@ class Code(StrEnum):
     FORCE_UNPROVEN = "deduplication_unproven"
     VARIANTS_DIFFER = "variants_differ"
     FAULT_VACUOUS = "fault_vacuous"
+    WORKLOAD_BROKEN = "workload_broken"
+    WORKLOAD_VACUOUS = "workload_vacuous"
     NOTHING_SENT = "nothing_sent"
     NOTHING_RECEIVED = "nothing_received"
     UNCERTAIN_SENDS = "uncertain_sends"
@@ -114,6 +116,7 @@ class Evidence(Record):
     alone: Engine | None = Field(None, description="the one judge that was asked; None: both were")
     engine: Engine | None = Field(None, description="which was asked beside the oracle; None: the one that answered")
     pace: Pace | None = Field(None, description="None: it has no clock, or one that cannot be read")
+    latencies: dict[int, int] | None = Field(None, description="of acknowledgements (judgement.latencies), if known")
     bare: bool = Field(
         False,
         description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
@@ -157,6 +160,10 @@ class RunVerdict(Record):
     def with_copies(self) -> bool:
         return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
 
+    def with_copies_of(self, cause: str) -> bool:
+        """Whether a value was read twice for that cause; the name of its count."""
+        return self.with_copies and getattr(self.counts, cause) > 0
+
     def with_copies_during(self, fault: str) -> bool:
         """Whether a value was read twice that was under way during this fault."""
         return self.with_copies and self.copies_during.get(fault, 0) > 0
@@ -183,7 +190,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         reasons += () if evidence.bare else _deduplication(manifest, demand, bool(accused))
         if answer is not None:
             reasons += [_accusation(answer, name) for name in accused]
-            reasons += _doubts(evidence, answer.counts, demand, bool(accused))
+            reasons += _doubts(evidence, manifest, answer.counts, demand, bool(accused))
             reasons += () if void else _order_doubts(manifest, answer, demand)
             reasons += _bare_doubts(manifest, answer, demand, accused, void) if evidence.bare else ()
     idle = any(
@@ -376,6 +383,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield _error(Code.FAULT_UNPLANNED, text)
     for fault in manifest.faults:
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
+    if demand.workload is not None and (broken := list(demand.workload.broken(manifest))):
+        yield _error(Code.WORKLOAD_BROKEN, f"the workload's {demand.workload.key}: {_listed(broken)}")
 
 
 def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
@@ -402,8 +411,12 @@ def _deduplication(manifest: Manifest, demand: Demand, witnessed: bool) -> Itera
         yield _error(Code.STILL_IN_FORCE, f"deduplication was in force though asked to be off: {found.proof}")
 
 
-def _doubts(evidence: Evidence, counts: Counts, demand: Demand, witnessed: bool) -> Iterator[Reason]:
+def _doubts(
+    evidence: Evidence, manifest: Manifest, counts: Counts, demand: Demand, witnessed: bool
+) -> Iterator[Reason]:
     """Why intact evidence may prove nothing."""
+    for idle in demand.workload.untested(manifest) if demand.workload is not None else ():
+        yield _inconclusive(Code.WORKLOAD_VACUOUS, idle)
     for why in evidence.vacuous.values():
         if why is not None:
             yield _inconclusive(Code.FAULT_VACUOUS, why)
@@ -442,17 +455,6 @@ def _bare_doubts(
             yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(answer, name).text}: {why}")
     if not demand.trusted and not accused:
         yield _inconclusive(Code.NO_MANIFEST, bare.NO_MANIFEST)
-
-
-def uncertain(counts: Counts) -> int:
-    """The sends that cannot be lost: without an acknowledgement nothing was promised."""
-    return counts.unknown + counts.negative_ack
-
-
-def uncertainty(counts: Counts) -> str:
-    """The number of uncertain sends, in words."""
-    share = uncertain(counts) / max(counts.send, 1)
-    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
 
 
 # Why a run without any reason against it passes.

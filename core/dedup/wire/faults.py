@@ -20,6 +20,8 @@ class FaultEvent(StrEnum):
     NOT_INJECTED = "not_injected"
     INJECTING = "injecting"
     INJECTED = "injected"
+    REPEATING = "repeating"
+    REPEATED = "repeated"
     CUT = "cut"
     NO_EFFECT = "no_effect"
     EFFECT = "effect"
@@ -36,6 +38,8 @@ class FaultEvent(StrEnum):
     WATCHDOG_FAILED = "watchdog_failed"
 
 
+COUNTED: Final = (FaultEvent.INJECTING, FaultEvent.INJECTED, FaultEvent.REPEATING, FaultEvent.REPEATED)
+"""At these the producer counts what is in flight to what is struck."""
 PRODUCER_GONE: Final = "producer gone"
 NEVER_TRIGGERED: Final = "never triggered"
 
@@ -54,6 +58,7 @@ class Detail(BaseModel):
     latency_ms: float | None = Field(None, description="injecting: the latency of the link that is asked for")
     partition: int | None = Field(None, description="to the producer: whose messages in flight count; None: of all")
     witness: dict[str, Any] = Field(default_factory=dict, description="injected: the target's own signs")
+    strike: int | None = Field(None, description="repeating, repeated: which strike of the fault, from 2")
     touched: list[str] = Field(default_factory=list, description="injected: who was hit")
     leader: str | None = Field(None, description="injected: who led the topic then")
     at_end: list[str] = Field(default_factory=list, description="effect: who showed it just before the end")

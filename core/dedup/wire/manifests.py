@@ -55,6 +55,7 @@ class Session(Record):
     ended: str = Field(description="closed, killed, fenced, or empty: it does not say")
     began_ns: int | None = None
     ended_ns: int | None = None
+    open_sends: int | None = Field(None, description="sends without an outcome when it ended; None: it does not say")
 
 
 class ProducerReport(Record):
@@ -185,6 +186,11 @@ class Manifest(Record):
     stream_partitions: tuple[int, ...] | None = Field(
         None,
         description="the partition that each stream is sent to, by its number; None: not known, as in old manifests",
+    )
+    resent_partitions: tuple[int, ...] | None = Field(
+        None,
+        description="the partition that each stream's messages are sent to again, in attempts after the first; "
+        "None: where they were sent at first",
     )
     topic: str
     versions: dict[str, str] = Field(description="of the broker, the clients, this tool")

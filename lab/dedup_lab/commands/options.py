@@ -14,6 +14,12 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Listing(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
 class Shown(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -25,6 +31,8 @@ def only_of_comparisons(shown: Shown) -> None:
     if shown is Shown.MARKDOWN:
         raise typer.BadParameter("of an experiment dedup report --markdown writes it", param_hint="--format markdown")
 
+
+Open = Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")]
 
 Tls = Annotated[bool, typer.Option("--tls", help="Use TLS, and trust the authorities that this machine trusts.")]
 Ca = Annotated[

@@ -3,14 +3,20 @@
 from collections.abc import Iterator
 
 from dedup.judgement.summaries import RunRow
+from dedup.judgement.tables import milliseconds
 from dedup_lab.reporting.drawings import COLUMNS, ROWS
+from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import SILENCE_S, Rates
 
+NO_LATENCIES = (
+    "Latencies were not recorded: an older dedup did not, nor do clients that are programs and producers that send "
+    "messages again."
+)
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
-def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
+def of_timeline(rates: Rates, latencies: Latencies | None, run: RunRow) -> Iterator[str]:
     """How long it took, the longest silence, and how long after each fault acknowledgements flowed again."""
     yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome, noted every 10 ms or 10,000 messages."
     if (longest := rates.longest) is None:
@@ -30,7 +36,20 @@ def of_timeline(rates: Rates, run: RunRow) -> Iterator[str]:
         else:
             ended = f"ended {each.seconds:.2f} s after its injection"
             yield f"Fault {each.fault}: the last silence that began before it had healed {ended}."
+    yield of_latencies(latencies)
     yield from _reading(run)
+
+
+def of_latencies(latencies: Latencies | None) -> str:
+    """The percentiles of the whole run, or why there are none."""
+    if latencies is None:
+        return NO_LATENCIES
+    whole = latencies.whole
+    p50, p99, longest = map(milliseconds, (whole.p50_ms, whole.p99_ms, whole.max_ms))
+    return (
+        f"Acknowledgements took {p50} ms (p50), {p99} ms (p99) and at most {longest} ms, from the hand-over to the "
+        "client library; below, the percentiles of each second."
+    )
 
 
 def _reading(run: RunRow) -> Iterator[str]:

@@ -16,12 +16,13 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dedup.errors import shown
 from dedup.judgement.counts import Jump
 from dedup.judgement.summaries import Bin
 from dedup.judgement.tables import bin_of
+from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import Rates
 
@@ -30,6 +31,7 @@ RED, PURPLE, YELLOW, GREY = "#D55E00", "#CC79A7", "#F0E442", "#666666"
 
 WIDTH_IN: Final = 4.0
 ROW_IN: Final = 0.17
+LATENCIES_IN: Final = 1.35
 COLUMNS, ROWS = 220, 150
 SMALL_COLUMNS, SMALL_ROWS = 60, 30
 LONGEST_NAME: Final = 13
@@ -62,24 +64,57 @@ class Drawing(NamedTuple):
     height: int
 
 
-def timeline(rates: Rates) -> Drawing:
-    """Sends and acknowledgements a second; above them when each fault was in force and what the client noticed."""
+def timeline(rates: Rates, latencies: Latencies | None) -> Drawing:
+    """Sends and acknowledgements a second; above them when each fault was in force and what the client noticed.
+
+    Below them how long acknowledgements took, if that was recorded.
+    """
     rows = [span.name for span in rates.spans] + sorted(rates.noticed)
-    height = 2.2 + ROW_IN * len(rows)
+    low = LATENCIES_IN if latencies else 0.0
+    height = 2.2 + low + ROW_IN * len(rows)
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_IN, height))
-        below = figure.add_axes((0.17, 0.42 / height, 0.78, 1.45 / height))
+        middle = figure.add_axes((0.17, (0.42 + low) / height, 0.78, 1.45 / height))
         until = max([float(rates.edges_s[-1]), *(span.end_s for span in rates.spans if not span.whole)])
-        _rates(below, rates, until)
+        _rates(middle, rates, until)
+        if latencies:
+            below = figure.add_axes((0.17, 0.42 / height, 0.78, (LATENCIES_IN - 0.35) / height), sharex=middle)
+            _latencies(below, rates, latencies, until)
+            middle.set_xlabel("")
+            middle.tick_params(labelbottom=False)
         if rows:
-            above = figure.add_axes((0.17, 2.15 / height, 0.78, ROW_IN * len(rows) / height), sharex=below)
+            above = figure.add_axes((0.17, (2.15 + low) / height, 0.78, ROW_IN * len(rows) / height), sharex=middle)
             _strips(above, rates, rows, until)
         return _drawn(figure)
 
 
-def _rates(axes: Axes, rates: Rates, until: float) -> None:
+def _shade(axes: Axes, rates: Rates, until: float) -> None:
     for span in (span for span in rates.spans if not span.whole):
         axes.axvspan(span.begin_s, min(span.end_s, until), color=YELLOW, alpha=0.3, linewidth=0)
+
+
+def _latencies(axes: Axes, rates: Rates, latencies: Latencies, until: float) -> None:
+    """Steps a second wide, on a logarithmic scale; where nothing was acknowledged there is no line."""
+    _shade(axes, rates, until)
+    edges = np.minimum(np.arange(len(latencies.p50_ms) + 1), until)
+    for values, name, colour, style in (
+        (latencies.p99_ms, "p99", "black", (0, (3, 1))),
+        (latencies.p50_ms, "p50", GREEN, "-"),
+    ):
+        axes.stairs(values, edges, baseline=None, color=colour, linewidth=1.2, linestyle=style, label=name)
+    axes.set_yscale("log")
+    found = np.concatenate([latencies.p50_ms, latencies.p99_ms])
+    axes.set_ylim(np.nanmin(found) / 1.6, np.nanmax(found) * 1.6)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.nanmax(found) < 50 * np.nanmin(found) else (1,)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.set_xlabel("seconds from the first send", labelpad=1)
+    axes.set_ylabel("latency, ms", labelpad=2)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.95), ncols=2, frameon=False, fontsize=7, handlelength=2)
+
+
+def _rates(axes: Axes, rates: Rates, until: float) -> None:
+    _shade(axes, rates, until)
     axes.stairs(rates.sent, rates.edges_s, color=BLUE, linewidth=1.0, label="sent")
     axes.stairs(
         rates.acknowledged, rates.edges_s, color=RED, linewidth=1.0, linestyle=(0, (3, 1)), label="acknowledged"

@@ -25,11 +25,13 @@ from dedup_lab.results import EXPERIMENT, Results
 
 SIGNS: Final = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!"}
 NOT_RECORDED: Final = (
-    "The time at which a single message was sent or acknowledged: the clock table notes how many had been, every 10 ms "
-    "or 10,000 messages. So no percentiles of the latency of acknowledgements can be told, and none are shown.",
+    "The time at which a single message was sent or acknowledged. Latencies are counted by second and bucket, too long "
+    "by at most the time between two looks at the sender and at the outcomes (docs/history.md); runs of an older "
+    "dedup, of clients that are programs, and of producers that send messages again have none.",
     "The time at which a message was read: reading begins after all faults have healed. So there is no curve of "
     "reading, only an average.",
-    "What brokers and clients said to each other, and the times at which brokers appended.",
+    "What brokers and clients said to each other (but for runs in which one frame was struck), and the times at which "
+    "brokers appended.",
 )
 
 

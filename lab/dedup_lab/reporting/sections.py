@@ -15,8 +15,9 @@ from dedup.history.reports import recall
 from dedup.judgement import tables
 from dedup.judgement.summaries import RunRow, histogram
 from dedup.wire.manifests import Manifest
-from dedup_lab.reporting import captions, drawings, orders
+from dedup_lab.reporting import captions, diagrams, drawings, orders
 from dedup_lab.reporting.drawings import Drawing
+from dedup_lab.reporting.latencies import latencies_of
 from dedup_lab.reporting.orders import Jumps
 from dedup_lab.reporting.rates import rates_of
 from dedup_lab.results import Results
@@ -74,16 +75,21 @@ class Sections:
             return Section(run, where, None, opened, None, tuple(_blocks(run)))
         folder, manifest = opened
         try:
-            rates = rates_of(folder, manifest)
+            rates, latencies = rates_of(folder, manifest), latencies_of(folder, manifest)
             grid = orders.grid_of(folder, manifest, drawings.COLUMNS, drawings.ROWS)
             jumps = self._jumps_of(run, folder)
         except _UNREADABLE as error:
             return Section(run, where, manifest, _words(error), None, tuple(_blocks(run)))
-        said = tuple(captions.of_timeline(rates, run)) if rates else (captions.NO_TIMES,)
+        said = tuple(captions.of_timeline(rates, latencies, run)) if rates else (captions.NO_TIMES,)
         figures = (
-            Figure("Rates", drawings.timeline(rates) if rates else None, said),
+            Figure(
+                "Rates and latency" if latencies else "Rates",
+                drawings.timeline(rates, latencies) if rates else None,
+                said,
+            ),
             Figure("Order", drawings.order(grid, jumps), tuple(captions.of_order(grid, jumps))),
             *_blocks(run),
+            *(Figure("The struck frame", *each) for each in diagrams.of_run(folder)),
         )
         warning = None if run.counts is None else orders.differs(grid, jumps, run.counts)
         return Section(run, where, manifest, None, warning, figures)

@@ -21,10 +21,12 @@ from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
 from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
 from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
+from dedup.experiment.workloads import ONE_KIND
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
+from dedup.workloads import registry as workloads
 
 LIMITS: Final = {
     "gt": (">", "more than"),
@@ -130,8 +132,12 @@ def _existing(product: Product) -> Rule:
 
 
 def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
-    """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`."""
+    """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`.
+
+    Where a variant changes the workload, only the models say how it must be: such workloads are not for pods.
+    """
     return Rule(
+        "self.variants.exists(variant, has(variant.workload)) || "
         f"!self.variants.exists(variant, variant.expect in {others}) || "
         f"self.variants.all(variant, !(variant.expect in {these}) || variant.deduplication == '{wanted}')",
         f"{words} deduplication; write {wanted}, or change what the variants expect",
@@ -264,6 +270,10 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "there are more partitions than messages, and each gets at least one message; "
             "send more or use fewer partitions",
             field="messages",
+        ),
+        Rule(
+            f"size([{', '.join(f'has(self.{kind.key})' for kind in workloads.KINDS)}].filter(given, given)) <= 1",
+            f"{ONE_KIND}; keep one of them",
         ),
     ),
     Fault: (

@@ -24,9 +24,10 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.records import lives_ended, missed
-from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of
+from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
+from dedup.workloads.kinds import WorkloadKind
 from dedup_runners import chaos
 from dedup_runners.admins import Admin
 from dedup_runners.attempt import progress
@@ -180,7 +181,7 @@ class Course:
         """One fault at most stands between the producer and its brokers, and then the producer is told of it alone."""
         doors = [each.bootstrap for each in faults.values() if each.bootstrap is not None]
         between = {"client_bootstrap": doors[0]} if doors else {}
-        spec, client = self._.experiment.spec, self._.system.client
+        spec, client, kind = self._.experiment.spec, self._.system.client, self._kind
         at = {fault.name: fault.at.message for fault in spec.faults}
         return ProducerConfig(
             run_id=self._.run.run_id,
@@ -199,6 +200,8 @@ class Course:
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,
             program=self._.program,
+            sends=kind is not None,
+            **({} if kind is None else {kind.key: kind}),
         )
 
     def _consumer_config(self) -> ConsumerConfig:
@@ -213,7 +216,13 @@ class Course:
             streams=spec.workload.partitions,
             timeout_s=spec.timeouts.run_s * 0.9,
             metrics_port=0,
+            sends=self._kind is not None,
         )
+
+    @property
+    def _kind(self) -> WorkloadKind | None:
+        """What the application does beyond sending each message once, in this variant."""
+        return self._.experiment.spec.workload.of(self._.variant)
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
@@ -229,7 +238,10 @@ class Course:
         folder, run, experiment = self._.folder, self._.run, self._.experiment
         producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
+        homes = tuple(range(experiment.spec.workload.partitions))
+        elsewhere = self._kind is not None and self._kind.elsewhere
         return Manifest(
+            schema_version=version_of(self._kind is not None),
             experiment=experiment.name,
             spec_digest=experiment.digest(),
             run_id=run.run_id,
@@ -241,7 +253,8 @@ class Course:
             seed=run.seed,
             messages=experiment.spec.workload.messages,
             streams=experiment.spec.workload.partitions,
-            stream_partitions=tuple(range(experiment.spec.workload.partitions)),
+            stream_partitions=homes,
+            resent_partitions=(*homes[1:], homes[0]) if elsewhere else None,
             topic=self._topic,
             versions={
                 **self._.admin.versions(),

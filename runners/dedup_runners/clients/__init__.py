@@ -11,7 +11,7 @@ What an error means is data: each file has one table that says which errors prov
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -21,15 +21,17 @@ import numpy.typing as npt
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
-from dedup.payloads import PAYLOAD_BYTES, VALUE_BITS, messages_of
+from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES, VALUE_BITS, Message, messages_of, packed, unpacked
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
 
+PROGRAMS: Final = "dedup_runners.clients.programs"
+"""The module of every client that is started as a program, also of another version of a library that is installed."""
 MODULES: Final[Mapping[Library, str]] = {
     "confluent-kafka": "dedup_runners.clients.confluent_kafka",
-    "franz-go": "dedup_runners.clients.programs",
-    "kafka-java": "dedup_runners.clients.programs",
+    "franz-go": PROGRAMS,
+    "kafka-java": PROGRAMS,
     "pulsar-client": "dedup_runners.clients.pulsar",
 }
 """The module of each client: its classes `Producer` and `Consumer` and its function `check`, as described below.
@@ -37,6 +39,15 @@ MODULES: Final[Mapping[Library, str]] = {
 A client that is a program has no `Consumer`: another client reads (dedup.experiment.clients). A module is imported when
 its client is asked for: no image needs the libraries of the others.
 """
+
+SEND: Final = np.dtype(
+    [
+        *(("identity", ">u8"), ("session", ">u2"), ("attempt", ">u2"), ("transaction", ">u4")),
+        *(("made_from", ">u8"), ("checksum", ">u4")),
+    ]
+)
+"""A payload that names its send, without filler (dedup.payloads)."""
+assert SEND.itemsize == SEND_BYTES
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -51,11 +62,21 @@ class Outcome(IntEnum):
 
 
 class Chunk(NamedTuple):
-    """Consecutive messages of a run: who they are, and their payloads."""
+    """Messages of a run in the order in which they are sent: who they are, and their payloads.
+
+    `partitions`: where they go; None: the messages of stream s to partition s. `sequences`: the sequence ids to give
+    them, where an application can; None: their values.
+    """
 
     streams: Int32s
     values: Int64s
     payloads: list[bytes]
+    partitions: Int32s | None = None
+    sequences: Int64s | None = None
+
+    def part(self, first: int, last: int) -> "Chunk":
+        """The messages from `first` to `last` - 1 of it."""
+        return Chunk(*(None if each is None else each[first:last] for each in self))  # type: ignore[arg-type]
 
 
 class Outcomes(NamedTuple):
@@ -71,7 +92,10 @@ class Outcomes(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Messages read, in arrival order: the columns of the history's table `received` after `arrival`."""
+    """Messages read, in arrival order: the columns of the history's table `received` after `arrival`.
+
+    The last two are there where payloads name their send.
+    """
 
     partitions: Int32s
     ledgers: Int64s
@@ -79,6 +103,12 @@ class Rows(NamedTuple):
     batches: Int32s
     streams: Int32s
     values: Int64s
+    sessions: Int32s | None = None
+    attempts: Int32s | None = None
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """Those that are there."""
+        return tuple(column for column in self if column is not None)
 
 
 class Progress(NamedTuple):
@@ -164,6 +194,13 @@ def chunk_of(first: int, last: int, streams: int) -> Chunk:
     return Chunk(stream, value, words.view(f"V{PAYLOAD_BYTES}").tolist())
 
 
+def chunk_of_sends(streams: Int32s, values: Int64s, session: int, attempts: Int32s) -> Chunk:
+    """These messages, with payloads that name their sends."""
+    named = zip(streams.tolist(), values.tolist(), attempts.tolist(), strict=True)
+    payloads = [packed(Message(stream, value, session, attempt)) for stream, value, attempt in named]
+    return Chunk(streams, values, payloads)
+
+
 def identities(first: int, last: int, streams: int) -> tuple[Int32s, Int64s]:
     """The streams and values of messages `first` to `last` - 1 of a run."""
     index = np.arange(first, last, dtype=np.int64)
@@ -181,13 +218,56 @@ def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) ->
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:
     """The streams and values of payloads laid end to end."""
-    words = np.frombuffer(payloads, dtype=">u8").astype(np.int64)
+    return _identified(np.frombuffer(payloads, dtype=">u8"))
+
+
+def decoded_sends(payloads: bytes) -> tuple[Int32s, Int64s]:
+    """The same of payloads that name their sends, and that are known to be whole."""
+    return _identified(np.frombuffer(payloads, SEND)["identity"])
+
+
+class Form(NamedTuple):
+    """How the payloads of a run look: eight bytes, or those that name their sends."""
+
+    sends: bool
+
+    def is_ours(self, payload: bytes | None) -> bool:
+        """Whether it is a whole message of this form."""
+        if payload is None or len(payload) != (SEND_BYTES if self.sends else PAYLOAD_BYTES):
+            return False
+        return not self.sends or unpacked(payload) is not None
+
+    def all_ours(self, payloads: Sequence[bytes | None]) -> bool:
+        """Whether they all are."""
+        if self.sends:
+            return all(map(self.is_ours, payloads))
+        try:
+            return set(map(len, payloads)) == {PAYLOAD_BYTES}  # type: ignore[arg-type]
+        except TypeError:  # a message without a payload
+            return False
+
+    def decode(self, payloads: bytes) -> tuple[Int32s, Int64s]:
+        """The streams and values of payloads of this form, laid end to end."""
+        return decoded_sends(payloads) if self.sends else decoded(payloads)
+
+    def read(self, payloads: bytes) -> tuple[Any, ...]:
+        """The columns of `Rows` that a payload has: stream and value, and where it names them session and attempt."""
+        columns = self.decode(payloads)
+        if not self.sends:
+            return columns
+        found = np.frombuffer(payloads, SEND)
+        return (*columns, found["session"].astype(np.int32), found["attempt"].astype(np.int32))
+
+
+def _identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:
+    words = identities.astype(np.int64)
     return (words.view(np.uint64) >> np.uint64(VALUE_BITS)).astype(np.int32), words & ((1 << VALUE_BITS) - 1)
 
 
 def make_producer(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> ProducerClient:
     """The producer client of `config.library`; SpecificationError if it refuses its properties."""
-    return _module(config.library).Producer(config, record, witnesses)  # type: ignore[no-any-return]
+    module = _module(config.library) if config.program is None else importlib.import_module(PROGRAMS)
+    return module.Producer(config, record, witnesses)  # type: ignore[no-any-return]
 
 
 def make_consumer(config: ConsumerConfig, witnesses: Witnesses) -> ConsumerClient:
@@ -207,8 +287,10 @@ def check(
     Raises SpecificationError with the library's own message, verbatim: an unknown property, `acks: 1` with idempotence.
     `program`: of a client that is one.
     """
-    own = {} if program is None else {"program": program}
-    _module(library).check(properties, deduplication, in_flight, **own)
+    if program is not None:
+        importlib.import_module(PROGRAMS).check(properties, deduplication, in_flight, program)
+    else:
+        _module(library).check(properties, deduplication, in_flight)
 
 
 def refuse(properties: dict[str, str], reserved: dict[str, str]) -> None:

@@ -24,18 +24,17 @@ import confluent_kafka as ck
 import numpy as np
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.payloads import PAYLOAD_BYTES
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
 from dedup_runners.clients import (
     Chunk,
+    Form,
     Outcome,
     Outcomes,
     Progress,
     Rows,
     Witnesses,
-    decoded,
     masked,
     refuse,
     under_way,
@@ -147,7 +146,7 @@ class Producer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
-        self._record, self._witnesses = record, witnesses
+        self._record, self._witnesses, self._form = record, witnesses, Form(config.sends)
         self._reported: list[Any] = []
         self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
         self._reported_as = reported_as(asked)
@@ -170,7 +169,8 @@ class Producer:
         payloads = iter(chunk.payloads)
         sent_before, count = self._sent, len(chunk.payloads)
         self._sending = (sent_before + count, payloads)
-        partitions = repeat(0) if self._streams == 1 else iter(chunk.streams.tolist())
+        given = chunk.streams if chunk.partitions is None else chunk.partitions
+        partitions = repeat(0) if self._streams == 1 else iter(given.tolist())
         sends = map(self._client.produce, repeat(self._topic), payloads, repeat(None), partitions)
         while True:
             try:
@@ -201,9 +201,9 @@ class Producer:
     def in_flight(self, partition: int | None) -> int:
         with self._serving:  # librdkafka takes all reports before it calls back with the first: nobody is at it now
             sent = self._sent
-            self._client.poll(0)  # the sending thread does so once a chunk only
+            self._survive(self._client.poll, 0)  # the sending thread does so once a chunk only
         with self._counting:
-            served, _ = decoded(b"".join(map(_VALUE, self._reported)))
+            served, _ = self._form.decode(b"".join(map(_VALUE, self._reported)))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
         return under_way(sent, ended, partition)
 
@@ -220,7 +220,8 @@ class Producer:
 
     def _offer(self, chunk: Chunk, index: int) -> bool:
         """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
-        partition = 0 if self._streams == 1 else int(chunk.streams[index])
+        given = chunk.streams if chunk.partitions is None else chunk.partitions
+        partition = 0 if self._streams == 1 else int(given[index])
         self._in_hand = 1
         while not self._stopped:
             self._serve(self._client.poll, SERVE_S)
@@ -244,8 +245,15 @@ class Producer:
 
     def _serve(self, serve: Callable[[float], object], for_s: float) -> None:
         with self._serving:
-            serve(for_s)
+            self._survive(serve, for_s)
         self._drain()
+
+    def _survive(self, serve: Callable[[float], object], for_s: float) -> None:
+        """Serve what has come. An error that is fatal to the client is raised here, once: then it ends all messages."""
+        try:
+            serve(for_s)
+        except ck.KafkaException as error:
+            self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {error.args[0].str()}")
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
         self._witnesses.disturbed(Noticed.ERROR, f"produce refused: {error}")
@@ -262,7 +270,7 @@ class Producer:
         reported = self._reported[:]
         if not reported:
             return
-        streams, values = decoded(b"".join(map(_VALUE, reported)))
+        streams, values = self._form.decode(b"".join(map(_VALUE, reported)))
         offsets = _offsets(reported)
         partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
         outcomes = np.full(len(reported), self._reported_as, np.int8)
@@ -307,6 +315,7 @@ class Consumer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self.foreign: list[str] = []
+        self._form = Form(config.sends)
         self._next = dict.fromkeys(range(config.streams), 0)
         self._witnesses = witnesses
         self._client = _built(ck.Consumer, {**asked, **Watch(witnesses).callbacks()})
@@ -323,11 +332,7 @@ class Consumer:
             self._next.update(self._positions())
             return None
         payloads = list(map(_VALUE, messages))
-        try:
-            lengths = set(map(len, payloads))
-        except TypeError:
-            lengths = set()
-        if lengths != {PAYLOAD_BYTES}:
+        if not self._form.all_ours(payloads):
             messages = [message for message in messages if not self._is_foreign(message)]
             payloads = list(map(_VALUE, messages))
         return self._rows(messages, payloads)
@@ -343,17 +348,17 @@ class Consumer:
 
     def _rows(self, messages: list[Any], payloads: list[bytes]) -> Rows:
         count = len(messages)
-        streams, values = decoded(b"".join(payloads))
+        named = self._form.read(b"".join(payloads))
         offsets = np.fromiter(map(_OFFSET, messages), np.int64, count)
         partitions = np.fromiter(map(_PARTITION, messages), np.int32, count)
         for partition in np.unique(partitions).tolist():
             self._next[partition] = max(self._next[partition], int(offsets[partitions == partition].max()) + 1)
         zeros = np.zeros(count, np.int64)
-        return Rows(partitions, zeros, offsets, zeros.astype(np.int32), streams, values)
+        return Rows(partitions, zeros, offsets, zeros.astype(np.int32), *named)
 
     def _is_foreign(self, message: Any) -> bool:
         payload = message.value()
-        if payload is not None and len(payload) == PAYLOAD_BYTES:
+        if self._form.is_ours(payload):
             return False
         self.foreign.append(
             f"partition {message.partition()} offset {message.offset()}: "

@@ -57,13 +57,24 @@ class Garbled(Exception):
     """A program said something that is not in the protocol; the words say what."""
 
 
+class CutOff(Garbled):
+    """A frame is not whole: the program ended, or was ended, while it spoke."""
+
+    def __init__(self) -> None:
+        super().__init__("it ended within a frame")
+
+
 class Ready(BaseModel):
-    """The client knows the topic and its brokers: its library's version, and all settings that it was given."""
+    """The client knows the topic and its brokers: its library's version, and all settings that it was given.
+
+    `last_sequence_ids` (Pulsar): the last one that the broker has of the producer of each stream, -1 for none.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     version: str
     settings: dict[str, str] = {}
+    last_sequence_ids: tuple[int, ...] = ()
 
 
 class Witnessed(BaseModel):
@@ -91,6 +102,9 @@ def document(config: ProducerConfig) -> dict[str, Any]:
         "messages": config.messages,
         "client_name": config.producer_name,
         "delivery_timeout_ms": round(config.delivery_timeout_s * 1000),
+        "folder": str(config.folder),
+        "listener": config.endpoints.listener_name,
+        "brokers": {each.id: each.proxy_port or each.client_port for each in config.endpoints.brokers},
     }
 
 
@@ -114,7 +128,7 @@ def frames(stream: BinaryIO) -> Iterator[Frame]:
     """The frames up to the end of the stream; Garbled for anything else."""
     while head := stream.read(5):
         if len(head) < 5:
-            raise Garbled("it ended within a frame")
+            raise CutOff
         try:
             kind = Kind(head[:1])
         except ValueError:
@@ -124,7 +138,7 @@ def frames(stream: BinaryIO) -> Iterator[Frame]:
             raise Garbled(f"a frame {kind.name} of {size:,} bytes, and none has more than {MAX_BYTES:,}")
         body = stream.read(size)
         if len(body) < size:
-            raise Garbled("it ended within a frame")
+            raise CutOff
         yield Frame(kind, body)
 
 
@@ -156,6 +170,15 @@ def outcomes(frame: Frame, streams: int) -> Outcomes:
         native["entry"],
         native["batch"],
     )
+
+
+def rows_of(outcomes: Outcomes) -> bytes:
+    """Outcomes as the rows of a frame OUTCOMES, as `outcomes` reads them."""
+    rows = np.empty(len(outcomes.values), ROW)
+    rows["message"] = outcomes.streams.astype(np.uint64) << np.uint64(VALUE_BITS) | outcomes.values.astype(np.uint64)
+    for name, column in zip(ROW.names[1:] if ROW.names else (), outcomes[2:], strict=True):
+        rows[name] = column
+    return rows.tobytes()
 
 
 def ready(frame: Frame) -> Ready:

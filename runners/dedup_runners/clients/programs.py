@@ -66,7 +66,14 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int, progr
 class Producer:
     """One program that sends. Stream s goes to partition s."""
 
-    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        record: Callable[[Outcomes], None],
+        witnesses: Witnesses,
+        process: "subprocess.Popen[bytes] | None" = None,
+    ) -> None:
+        """`process`: of the program, if it has been started already."""
         if config.program is None:
             raise SpecificationError(
                 where="client.library",
@@ -80,17 +87,18 @@ class Producer:
         self._record, self._witnesses, self._program = record, witnesses, config.program
         self._changed = threading.Condition()
         self._come: list[Outcomes] = []
-        self._ready = self._finished = self._over = self._stopped = False
+        self._ready = self._finished = self._over = self._stopped = self._killed = False
+        self.last_sequence_ids: tuple[int, ...] = ()
         self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
         self._answers = 0
         self._ended_in = np.zeros(config.streams, np.int64)
-        self._under_way = UnderWay(config.streams)
+        self._under_way = UnderWay()
         self._last_words: deque[str] = deque(maxlen=1)
         try:
-            self._process = _started(config.program)
+            self._process = process or started(config.program)
         except OSError as error:
             raise _failed(config.program, str(error)) from None
-        self._order(wire.line(wire.document(config)))
+        self._order(wire.line(self._document(config)))
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._overhear)]
         for thread in reversed(self._threads):  # the reader of frames joins the other when the program dies at once
             thread.start()
@@ -139,7 +147,7 @@ class Producer:
         with self._changed:
             if not self._changed.wait_for(lambda: self._over or self._counted >= asked, COUNT_S) or self._over:
                 return 0  # not known: nothing is claimed
-            return under_way(self._sent, self._ended_in, partition)
+            return self._waiting(self._sent, self._ended_in, partition)
 
     def stop(self) -> None:
         self._stopped = True
@@ -147,6 +155,22 @@ class Producer:
 
     def close(self) -> None:
         self._end()
+
+    def _document(self, config: ProducerConfig) -> dict[str, Any]:
+        """What the program is told first."""
+        return wire.document(config)
+
+    def _numbers(self, outcomes: Outcomes) -> Any:
+        """The numbers, from 0, of these messages among those that it is to send."""
+        return (outcomes.values - 1) * self._streams + outcomes.streams
+
+    def _messages(self, numbers: Any) -> tuple[Any, Any]:
+        """The streams and values of the messages with these numbers."""
+        return (numbers % self._streams).astype(np.int32), numbers // self._streams + 1
+
+    def _waiting(self, sent: int, ended: Any, partition: int | None) -> int:
+        """Of the first `sent` messages, how many of a partition have no outcome; `ended`: of each, how many have."""
+        return under_way(sent, ended, partition)
 
     def _order(self, text: bytes) -> None:
         """Write one line, which is short enough to be written whole; a program that is gone is noticed elsewhere."""
@@ -174,12 +198,12 @@ class Producer:
             come, self._come = self._come, []
         if come:
             outcomes = Outcomes(*map(np.concatenate, zip(*come, strict=True)))
-            self._under_way.end(outcomes)
+            self._under_way.end(self._numbers(outcomes))
             self._record(outcomes)
 
     def _resolve(self) -> None:
         """What became of messages that the program may have sent, and said nothing of, is unknown."""
-        streams, values = self._under_way.left(self._asked)
+        streams, values = self._messages(self._under_way.left(self._asked))
         if not len(values):
             return
         self.problem = self.problem or self._blamed(f"it finished without an outcome of {len(values):,} messages")
@@ -228,10 +252,11 @@ class Producer:
             for frame in wire.frames(self._process.stdout):  # type: ignore[arg-type]
                 self._take(frame)
         except Garbled as error:
-            why = f"it does not keep to the protocol: {error}"
-            self._process.kill()
+            if not (self._killed and isinstance(error, wire.CutOff)):
+                why = f"it does not keep to the protocol: {error}"
+                self._process.kill()
         with self._changed:
-            early = not self._finished
+            early = not self._finished and not self._killed
         if early and not why:
             code = self._process.wait()
             self._threads[1].join(LEAVE_S)  # its last words
@@ -258,7 +283,7 @@ class Producer:
     def _take_outcomes(self, frame: Frame) -> None:
         outcomes = wire.outcomes(frame, self._streams)
         ended = np.bincount(outcomes.streams, minlength=self._streams)
-        numbers = (outcomes.values - 1) * self._streams + outcomes.streams
+        numbers = self._numbers(outcomes)
         if len(numbers) and numbers.max() >= self._asked:
             raise Garbled(f"an outcome of message {numbers.max() + 1:,}, and {self._asked:,} were asked for")
         with self._changed:
@@ -277,6 +302,7 @@ class Producer:
                 case Kind.READY:
                     told = wire.ready(frame)
                     self.library_version, self.effective_config = told.version, masked(dict(told.settings))
+                    self.last_sequence_ids = told.last_sequence_ids
                     self._ready = True
                 case Kind.SENT:
                     if not self._sent <= wire.number(frame) <= self._asked:
@@ -299,15 +325,15 @@ class Producer:
 
 
 class UnderWay:
-    """Which messages of a run have no outcome yet: a window of flags, from the first such message on."""
+    """Which messages have no outcome yet, by their numbers: a window of flags, from the first such message on."""
 
-    def __init__(self, streams: int) -> None:
-        self._streams, self._first = streams, 0
+    def __init__(self) -> None:
+        self._first = 0
         self._ended = np.zeros(1 << 16, bool)
 
-    def end(self, outcomes: Outcomes) -> None:
+    def end(self, numbers: Any) -> None:
         """Take note that these have one now."""
-        index = (outcomes.values - 1) * self._streams + outcomes.streams - self._first
+        index = numbers - self._first
         index = index[index >= 0]
         if not len(index):
             return
@@ -320,21 +346,21 @@ class UnderWay:
             self._ended[len(self._ended) - leading :] = False
             self._first += leading
 
-    def left(self, sent: int) -> tuple[Any, Any]:
-        """The streams and values of those of the first `sent` messages that have none."""
+    def left(self, sent: int) -> Any:
+        """The numbers of those of the first `sent` messages that have none."""
         size = max(0, sent - self._first)
         flags = np.zeros(size, bool)
         known = self._ended[:size]
         flags[: len(known)] = known
-        index = np.flatnonzero(~flags) + self._first
-        return (index % self._streams).astype(np.int32), index // self._streams + 1
+        return np.flatnonzero(~flags) + self._first
 
     def _leading(self) -> int:
         first = int(np.argmin(self._ended))
         return len(self._ended) if self._ended[first] else first
 
 
-def _started(program: Program) -> "subprocess.Popen[bytes]":
+def started(program: Program) -> "subprocess.Popen[bytes]":
+    """The process of a program; it waits for its first line."""
     return subprocess.Popen(
         [*DEAF_TO_INTERRUPTS, *program.argv],
         stdin=subprocess.PIPE,

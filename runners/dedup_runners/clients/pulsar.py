@@ -15,11 +15,9 @@ Deduplication is the broker's policy; nothing of the client's configuration diff
 
 import ctypes
 import os
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint, methodcaller
 from pathlib import Path
@@ -30,11 +28,11 @@ import pulsar
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Endpoints
-from dedup.payloads import PAYLOAD_BYTES
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners import credentials
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Rows, Witnesses, decoded, masked, under_way
+from dedup_runners.clients import Chunk, Form, Outcome, Outcomes, Progress, Rows, Witnesses, masked, under_way
+from dedup_runners.clients.pulsar_log import Watch, brokers_by_port
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 ROOM_S: Final = 0.0005
@@ -48,13 +46,10 @@ DRAIN_S: Final = 0.01
 """How long an outcome may wait to be recorded while we wait for room or for the last ones: its time is taken then."""
 READ_MESSAGES: Final = 5000
 READ_BYTES: Final = 16 << 20
-LOOK_S: Final = 0.02
 CLIENT_LOG: Final = "client.log"
-LOG_TIME: Final = "%Y-%m-%d %H:%M:%S.%f"
 NOWHERE: Final = Endpoints(
     system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
 )
-LOG_TIME_LENGTH: Final = len("2026-01-31 23:59:59.999")
 
 OUTCOME_OF: Final = {
     int(pulsar.Result.Ok): Outcome.OK,
@@ -89,26 +84,6 @@ PRODUCER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {
 CONSUMER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {"receiver_queue_size": int}
 SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
 """The settings that an experiment may give, under the Python client's own names: what is not here is refused."""
-
-DISTURBANCES: Final = (
-    (
-        Noticed.DISCONNECT,
-        re.compile(r"Connection closed|Connection reset|Read failed|Failed to establish|disconnected", re.I),
-    ),
-    (Noticed.RETRY, re.compile(r"Re-?Sending|Schedule re-?connection|Reconnecting", re.I)),
-)
-"""What the client's own log lines witness."""
-
-
-REMOTE: Final = re.compile(r"\[\S+ -> \S+:(\d+)\]")
-"""How a line of the client's log names the connection that it is about."""
-NO_BROKERS: Final[Mapping[int, str]] = {}
-
-
-def brokers_by_port(endpoints: Endpoints) -> dict[int, str]:
-    """The brokers' ids by the port at which clients reach them; only those whose port is no other broker's."""
-    ports = [(broker.proxy_port or broker.client_port, broker.id) for broker in endpoints.brokers]
-    return {port: name for port, name in ports if sum(port == other for other, _ in ports) == 1}
 
 
 def typed(properties: dict[str, str]) -> dict[str, Any]:
@@ -160,21 +135,23 @@ class Producer:
         self._settings = {
             "batching_enabled": True,
             "batching_max_messages": 1000,
-            "send_timeout_millis": round(config.delivery_timeout_s * 1000),
+            "send_timeout_millis": 0 if config.life.resumes else round(config.delivery_timeout_s * 1000),
             "max_pending_messages": config.in_flight + DRAIN_ROWS,
             "block_if_queue_full": True,
             **{name: value for name, value in asked.items() if name in PRODUCER_SETTINGS},
         }
         self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
-        log = config.folder / f"producer.{CLIENT_LOG}"
+        log = config.folder / f"producer.{f'{session}.' if (session := config.life.session) else ''}{CLIENT_LOG}"
         self._client = _client(config.endpoints, asked, log)
-        self._watch = _Watch(log, witnesses, brokers_by_port(config.endpoints))
+        self._watch = Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
+        self.last_sequence_ids: list[int] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
         self._acked, self._stopped, self._drained_s = 0, False, 0.0
         self.problem = ""
+        self._elsewhere: dict[tuple[int, int], int] = {}  # messages sent to another partition than their stream's
         self._ended_in = np.zeros(config.streams, np.int64)
         self._counting = threading.Lock()
 
@@ -184,7 +161,9 @@ class Producer:
             topic = partition_topic(self._config.topic, stream, self._config.streams)
             name = f"{self._config.producer_name}-{stream}"
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings)
-            self._sends.append(_persistently(make, topic, deadline).send_async)
+            producer = _persistently(make, topic, deadline)
+            self.last_sequence_ids.append(producer.last_sequence_id())
+            self._sends.append(producer.send_async)
 
     def send(self, chunk: Chunk) -> int:
         count, sent_before, first = len(chunk.payloads), self._sent, 0
@@ -235,14 +214,20 @@ class Producer:
         return end - length_hint(payloads)
 
     def _send(self, chunk: Chunk, first: int, last: int, sent_before: int) -> None:
-        part = slice(first, last)
-        payloads = iter(chunk.payloads[part])
+        part = chunk.part(first, last)
+        payloads = iter(part.payloads)
         self._sending = (sent_before + last, payloads)
         ended, sends = self._on_end, self._sends
-        for payload, stream, value in zip(
-            payloads, chunk.streams[part].tolist(), chunk.values[part].tolist(), strict=True
+        streams, values = part.streams.tolist(), part.values.tolist()
+        partitions = streams if part.partitions is None else part.partitions.tolist()
+        sequences = values if part.sequences is None else part.sequences.tolist()
+        if part.partitions is not None:
+            whither = zip(streams, values, partitions, strict=True)
+            self._elsewhere |= {(stream, value): other for stream, value, other in whither if other != stream}
+        for payload, stream, value, partition, sequence in zip(
+            payloads, streams, values, partitions, sequences, strict=True
         ):
-            sends[stream](payload, partial(ended, stream, value), sequence_id=value)
+            sends[partition](payload, partial(ended, stream, value), sequence_id=sequence)
 
     def _on_end(self, stream: int, value: int, result: Any, position: Any) -> None:
         self._ended.append((stream, value, result, position))
@@ -262,19 +247,20 @@ class Producer:
         for index in np.nonzero(codes)[0].tolist():
             outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
             self._witnesses.disturbed(Noticed.ERROR, f"send ended: {results[index]}")
-        partitions = np.array(streams, np.int32)
+        homes = partitions = np.array(streams, np.int32)
+        if self._elsewhere:
+            ended = zip(streams, values, strict=True)
+            partitions = np.array([self._elsewhere.pop(each, each[0]) for each in ended], np.int32)
         ledgers = np.fromiter(map(_LEDGER, positions), np.int64, rows)
         entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)
         batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
         entries[outcomes != Outcome.OK] = -1
         self._record(
-            Outcomes(
-                partitions, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0)
-            )
+            Outcomes(homes, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
         )
         with self._counting:
             self._acked += rows
-            self._ended_in += np.bincount(partitions, minlength=len(self._ended_in))
+            self._ended_in += np.bincount(homes, minlength=len(self._ended_in))
             del self._ended[:rows]
 
 
@@ -287,9 +273,10 @@ class Consumer:
         asked = typed(config.properties)
         self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
         self.foreign: list[str] = []
+        self._form = Form(config.sends)
         log = config.folder / f"consumer.{CLIENT_LOG}"
         self._client = _client(config.endpoints, asked, log)
-        self._watch = _Watch(log, witnesses)
+        self._watch = Watch(log, witnesses)
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
         self._consumers = []
@@ -360,26 +347,24 @@ class Consumer:
         self._last[partition] = max(
             self._last[partition], (newest.ledger_id(), newest.entry_id(), newest.batch_index())
         )
-        if set(map(len, payloads)) != {PAYLOAD_BYTES}:
+        if not self._form.all_ours(payloads):
             self._note_foreign(partition, payloads, positions)
-            ours = [index for index, payload in enumerate(payloads) if len(payload) == PAYLOAD_BYTES]
+            ours = [index for index, payload in enumerate(payloads) if self._form.is_ours(payload)]
             payloads, positions = [payloads[index] for index in ours], [positions[index] for index in ours]
         count = len(payloads)
-        streams, values = decoded(b"".join(payloads))
         return Rows(
             np.full(count, partition, np.int32),
             np.fromiter(map(_LEDGER, positions), np.int64, count),
             np.fromiter(map(_ENTRY, positions), np.int64, count),
             np.maximum(np.fromiter(map(_BATCH, positions), np.int32, count), 0),
-            streams,
-            values,
+            *self._form.read(b"".join(payloads)),
         )
 
     def _note_foreign(self, partition: int, payloads: list[bytes], positions: list[Any]) -> None:
         self.foreign += [
             f"partition {partition} position {position}: a payload of {len(payload)} bytes, not of this tool"
             for payload, position in zip(payloads, positions, strict=True)
-            if len(payload) != PAYLOAD_BYTES
+            if not self._form.is_ours(payload)
         ]
 
 
@@ -441,56 +426,6 @@ def _values_of(name: str) -> str:
         return "true or false"
     kind = pulsar.CompressionType if name == "compression_type" else pulsar.BatchingType
     return f"one of {', '.join(kind.__members__)}"
-
-
-class _Watch:
-    """Follows the client's log and reports the disturbances that its lines witness, with the times that they carry."""
-
-    def __init__(self, path: Path, witnesses: Witnesses, brokers: Mapping[int, str] = NO_BROKERS) -> None:
-        self._path, self._witnesses, self._brokers = path, witnesses, brokers
-        self._read_bytes = 0
-        self._reading, self._leaving = threading.Lock(), threading.Event()
-        threading.Thread(target=self._follow, name="client-log", daemon=True).start()
-
-    def look(self) -> None:
-        """Report the whole lines that are new."""
-        with self._reading:
-            try:
-                with self._path.open("rb") as file:
-                    file.seek(self._read_bytes)
-                    found = file.read()
-            except FileNotFoundError:
-                return  # nothing logged yet
-            whole = found[: found.rfind(b"\n") + 1]
-            self._read_bytes += len(whole)
-            for line in whole.decode(errors="replace").splitlines():
-                self._report(line)
-
-    def close(self) -> None:
-        """Report what is there and no more: from now on it is we who close connections."""
-        self._leaving.set()
-        self.look()
-
-    def _follow(self) -> None:
-        while not self._leaving.wait(LOOK_S):
-            self.look()
-
-    def _report(self, line: str) -> None:
-        for kind, pattern in DISTURBANCES:
-            if pattern.search(line):
-                remote = REMOTE.search(line)
-                broker = self._brokers.get(int(remote[1])) if remote else None
-                self._witnesses.disturbed(kind, line.rpartition(" | ")[2], _logged_ns(line), broker=broker)
-                return
-
-
-def _logged_ns(line: str) -> int | None:
-    """When a line was logged, on the monotonic clock; None if it does not begin with a time."""
-    try:
-        at = datetime.strptime(line[:LOG_TIME_LENGTH], LOG_TIME)
-    except ValueError:
-        return None
-    return time.monotonic_ns() - (time.time_ns() - round(at.timestamp() * 1e9))
 
 
 _LEDGER: Final = methodcaller("ledger_id")

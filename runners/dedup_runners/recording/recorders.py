@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedup.errors import EnvironmentError_
-from dedup.history.histories import CLOCK, OPEN_SUFFIX, SCHEMAS, parquet_writer, sha256_of
+from dedup.history.histories import CLOCK, OPEN_SUFFIX, SCHEMA_VERSION, parquet_writer, schemas, sha256_of
 from dedup.wire.manifests import Segment
 from dedup_runners.waiting import too_long
 
@@ -50,8 +50,16 @@ class Recorder:
     `write` may be called from any thread. `close` must be called once; it returns every segment in order.
     """
 
-    def __init__(self, folder: Path, *, rows_a_segment: int = ROWS_A_SEGMENT, segment_s: float = SEGMENT_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rows_a_segment: int = ROWS_A_SEGMENT,
+        segment_s: float = SEGMENT_S,
+        version: int = SCHEMA_VERSION,
+    ) -> None:
         self._folder, self._rows_a_segment, self._segment_s = folder, rows_a_segment, segment_s
+        self._schemas = schemas(version)
         self._tables: dict[str, _Table] = {}
         self._queue: deque[tuple[str, Any, bool]] = deque()
         self._queued_rows = 0
@@ -112,7 +120,7 @@ class Recorder:
             while (item := self._next()) is not None:
                 for name, rows, ahead in item:
                     if name not in self._tables:
-                        self._tables[name] = _Table(self._folder, name, self._rows_a_segment)
+                        self._tables[name] = _Table(self._folder, name, self._rows_a_segment, self._schemas[name])
                     if ahead:
                         self._add_ahead(self._tables[name], rows)
                     else:
@@ -155,10 +163,10 @@ class Recorder:
 class _Table:
     """One table's segments: gathers rows to row groups, and closes a segment when it is long or old enough."""
 
-    def __init__(self, folder: Path, name: str, rows_a_segment: int) -> None:
+    def __init__(self, folder: Path, name: str, rows_a_segment: int, schema: pa.Schema) -> None:
         self.segments: list[Segment] = []
         self._folder, self._name, self._rows_a_segment = folder, name, rows_a_segment
-        self._schema = SCHEMAS[name]
+        self._schema = schema
         self._pending: list[Columns] = []
         self._pending_rows = self._rows = 0
         self._opened_s = time.monotonic()

@@ -23,7 +23,8 @@ NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
 class Carry(NamedTuple):
     """For lane j of chunk c, at slot start[c] + j: how many of its rows were read before, their last and highest value.
 
-    `homes`: by run, the partition that each stream is sent to, if the manifest names it. `recorded`: the runs whose
+    `homes`: by run, the partition that each stream is sent to, if the manifest names it. `resent`: likewise, those to
+    which it is sent again by the application, where they are others. `recorded`: the runs whose
     history says which send each message was (schema 2).
     """
 
@@ -33,14 +34,18 @@ class Carry(NamedTuple):
     highest: Column
     homes: Mapping[int, Sequence[int]] = NO_HOMES
     recorded: tuple[int, ...] = ()
+    resent: Mapping[int, Sequence[int]] = NO_HOMES
 
     def misplaced(self, reads: Columns) -> Mask:
         """Which of the messages read lie in another partition than the one that their stream is sent to."""
         found = np.zeros(size(reads), dtype=bool)
         for run in np.unique(reads["run"]).tolist():
             homes = np.array(self.homes.get(run, ()), np.int64)
+            given = np.array(self.resent.get(run, ()), np.int64)
+            again = np.concatenate((given, homes[len(given) :]))
             own = (reads["run"] == run) & (reads["stream"] < len(homes))
-            found[own] = homes[reads["stream"][own]] != reads["partition"][own]
+            stream, attempt = reads["stream"][own], reads["attempt"][own]
+            found[own] = np.where(attempt > 0, again[stream], homes[stream]) != reads["partition"][own]
         return found
 
     def applied(self, found: Columns) -> Columns:
@@ -55,9 +60,12 @@ class Carry(NamedTuple):
 
 
 def carry(
-    notes: Iterable[Note], homes: Mapping[int, Sequence[int]] = NO_HOMES, recorded: tuple[int, ...] = ()
+    notes: Iterable[Note],
+    homes: Mapping[int, Sequence[int]] = NO_HOMES,
+    recorded: tuple[int, ...] = (),
+    resent: Mapping[int, Sequence[int]] = NO_HOMES,
 ) -> Carry:
-    """The state before every chunk; `homes` and `recorded`: see Carry.
+    """The state before every chunk; `homes`, `recorded` and `resent`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -78,7 +86,7 @@ def carry(
     placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
-    return Carry(start, placed, before, highest, homes, recorded)
+    return Carry(start, placed, before, highest, homes, recorded, resent)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

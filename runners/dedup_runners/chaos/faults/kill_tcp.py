@@ -39,14 +39,19 @@ def reset_connections(duration_s: float, pause_s: float, configuration: dict[str
     watch = _Connections(session)
     guard.protect(duration_s)
     session.announce(FaultEvent.INJECTING, proxies=guard.proxies, duration_s=duration_s)
-    deadline, pulses = time.monotonic() + duration_s, 0
+    deadline, pulses, leader = time.monotonic() + duration_s, 0, None
     try:
         while (left_s := deadline - time.monotonic()) > 0:
-            guard.set("reset_peer", {"timeout": 0})
-            watch.lose_all(min(PULSE_ON_S, left_s))
-            guard.unset()
             pulses += 1
-            _believe(session, watch.counts())
+            if session.effective:
+                session.announce(FaultEvent.REPEATING, strike=pulses)
+            guard.set("reset_peer", {"timeout": 0})
+            lost = watch.lose_all(min(PULSE_ON_S, left_s))
+            guard.unset()
+            if not session.effective:
+                leader = _believe(session, watch.counts())
+            elif leader in lost:
+                session.announce(FaultEvent.REPEATED, strike=pulses, touched=sorted(lost), leader=leader)
             time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     finally:
         guard.unset()
@@ -74,33 +79,40 @@ class _Connections:
             "connections_gone": {name: len(gone) for name, gone in self._gone.items()},
         }
 
-    def lose_all(self, bound_s: float) -> None:
-        """Return when every connection that is there now is gone, or after the time.
+    def lose_all(self, bound_s: float) -> set[str]:
+        """Return when every connection that is there now is gone, or after the time: the brokers that lost one.
 
         Toxiproxy resets a connection when the next bytes pass, and acknowledgements come in bursts, a round trip
         apart: a pulse of fixed length may fall between two bursts every time.
         """
-        doomed, deadline = self._take(), time.monotonic() + bound_s
-        while doomed & self._take() and time.monotonic() < deadline:
+        doomed, held, deadline = self._take(), self._take(), time.monotonic() + bound_s
+        while any(doomed.get(name, set()) & now for name, now in held.items()) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S)
+            held = self._take()
+        return {name for name, now in held.items() if doomed.get(name, set()) - now}
 
-    def _take(self) -> set[Connection]:
+    def _take(self) -> dict[str, set[Connection]]:
         """Look, remember what is there and what is gone, and return what is there."""
-        held = {name: now for name, now in self._site.connections().items() if name in self._seen}
+        held = {name: set(now) for name, now in self._site.connections().items() if name in self._seen}
         for name, now in held.items():
             self._gone[name] |= self._seen[name] - now
             self._seen[name] |= now
-        return set().union(*held.values())
+        return held
 
 
-def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) -> None:
-    """Announce the effect the first time that the topic's leader has lost a connection (`anyone`: that any has)."""
+def _believe(session: Session, seen: dict[str, Any], *, anyone: bool = False) -> str | None:
+    """Announce the effect the first time that the topic's leader has lost a connection (`anyone`: that any has).
+
+    Returns who led the topic, if the effect was announced.
+    """
     touched = sorted(name for name, count in seen["connections_gone"].items() if count)
     if session.effective or not touched:
-        return
+        return None
     leader = session.leader()
-    if anyone or leader in touched:
-        inject(session, touched=touched, leader=leader, **seen)
+    if not (anyone or leader in touched):
+        return None
+    inject(session, touched=touched, leader=leader, **seen)
+    return leader
 
 
 INJECTION: Final = Injection(_prepare, _method)

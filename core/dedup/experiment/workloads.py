@@ -1,0 +1,85 @@
+"""The workload of an experiment: what the clients do in every run, and what a variant changes of that."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from pydantic import Field, create_model, model_validator
+
+from dedup.experiment.clients import CLIENTS
+from dedup.experiment.variants import Variant
+from dedup.parts import Part
+from dedup.refusals import refusal
+from dedup.workloads.kinds import MOST_MESSAGES, Impossible, WorkloadKind
+from dedup.workloads.registry import KINDS, changed, fields
+
+ONE_KIND: Final = f"a workload has at most one of {' and '.join(kind.key for kind in KINDS)}"
+
+
+class _Workload(Part):
+    messages: int = Field(ge=1, le=10_000_000_000, description="how many messages each run sends, over all partitions")
+    in_flight: int = Field(10_000, ge=1, le=1_000_000, description="the most messages that may be unacknowledged")
+    partitions: int = Field(1, ge=1, le=1024, description="of the topic; each gets a rising sequence of its own")
+    messages_per_second: int | None = Field(
+        None, ge=1, le=1_000_000, description="the most that are sent in a second; as fast as it goes if left out"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [kind.key for kind in KINDS if getattr(self, kind.key) is not None]
+        if len(given) > 1:
+            raise refusal(given[1], f"{given[0]} beside it", ONE_KIND, "keep one of them")
+        return self
+
+    @property
+    def given(self) -> WorkloadKind | None:
+        """The kind that is given; None: each message is sent once, in one session."""
+        return next((found for kind in KINDS if (found := getattr(self, kind.key)) is not None), None)
+
+    def of(self, variant: Variant) -> WorkloadKind | None:
+        """The kind with what the variant changes of it."""
+        return None if self.given is None else changed(self.given, variant.workload)
+
+
+if TYPE_CHECKING:
+    Workload = _Workload
+else:
+    Workload = create_model(
+        "Workload",
+        __base__=_Workload,
+        __module__=__name__,
+        __doc__="One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged.",
+        **fields(_Workload),
+    )
+
+
+def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[tuple[str, str, str]]) -> None:
+    """Raise a refusal if a variant's workload cannot be done; `systems`: the name, protocol and client of each."""
+    for index, variant in enumerate(variants):
+        for kind in KINDS:
+            if getattr(variant.workload, kind.key, None) is not None and getattr(workload, kind.key) is None:
+                raise refusal(
+                    f"variants[{index}].workload.{kind.key}",
+                    variant.name,
+                    f"a variant changes what the workload has, and workload.{kind.key} is not there",
+                    f"write workload.{kind.key}, or take this out",
+                )
+        wrong = _impossible(workload, workload.of(variant), systems)
+        if wrong is not None:
+            key, _, field = wrong.field.partition(".")
+            own = getattr(getattr(variant.workload, key, None), field, None) is not None
+            where = f"variants[{index}].workload" if own else "workload"
+            raise refusal(f"{where}.{wrong.field}", wrong.got, wrong.rule, wrong.todo)
+
+
+def _impossible(
+    workload: Workload, kind: WorkloadKind | None, systems: Sequence[tuple[str, str, str]]
+) -> Impossible | None:
+    if kind is None:
+        return None
+    if workload.messages > MOST_MESSAGES:
+        rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
+        return Impossible("messages", str(workload.messages), rule, "send fewer")
+    for name, protocol, library in systems:
+        if wrong := kind.impossible_with(protocol, library, not CLIENTS[library].is_installed):
+            return wrong._replace(rule=f"system {name}: {wrong.rule}")
+    return kind.impossible(workload.messages, workload.partitions)

@@ -1,0 +1,83 @@
+"""What a kind of workload declares: its settings, what variants may change of them, and what a run of it must show.
+
+A kind is a subclass of `WorkloadKind`. Its fields are its settings in an experiment file, its class variables are facts
+about the kind, and its docstring is its description. Other code uses these facts and never tests which kind it has.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, Final, NamedTuple
+
+from dedup.parts import Part
+from dedup.wire.manifests import Manifest
+
+MOST_MESSAGES: Final = 10_000_000
+"""With sessions and attempts the application remembers each message."""
+CLOSED: Final = "closed"
+KILLED: Final = "killed"
+
+
+class Impossible(NamedTuple):
+    """Why a workload cannot be run: the setting that asks for it, its value, the rule, and what to do."""
+
+    field: str
+    got: str
+    rule: str
+    todo: str
+
+
+class WorkloadKind(Part):
+    """The settings of one kind of workload, and the facts about the kind."""
+
+    key: ClassVar[str]
+    """The key that chooses this kind in an experiment file."""
+    summary: ClassVar[str]
+    """The description of that key, in a phrase."""
+    varies: ClassVar[tuple[str, ...]]
+    """The settings that a variant may change, so that control and treatment differ in them."""
+    cause: ClassVar[str]
+    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
+    words: ClassVar[str]
+    """That cause, in words."""
+
+    @property
+    def leaves_unknown(self) -> bool:
+        """Whether it ends sends without an outcome by itself."""
+        return True
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it sends to other partitions than that of the stream, on purpose."""
+        return False
+
+    def impossible(self, messages: int, partitions: int) -> Impossible | None:
+        """Why it cannot be done with so many messages and partitions; None if it can."""
+        return None
+
+    def impossible_with(self, protocol: str, library: str, is_program: bool) -> Impossible | None:
+        """Why a system of that protocol, with that client, cannot have it; None if it can."""
+        if is_program:
+            return Impossible(
+                self.key,
+                library,
+                f"{library} is a program, which sends each message once, in one session",
+                "name another client.library, or take the workload out",
+            )
+        return None
+
+    def broken(self, manifest: Manifest) -> Iterator[str]:
+        """Where a run is not what was asked for, or does not say how its sessions ended, in words."""
+        raise NotImplementedError
+
+    def untested(self, manifest: Manifest) -> Iterator[str]:
+        """Why a run that went in order has tested nothing, in words."""
+        raise NotImplementedError
+
+
+def broken_sessions(manifest: Manifest, endings: tuple[str, ...]) -> Iterator[str]:
+    """Where the sessions of a run did not end as they had to, in this order."""
+    if manifest.schema_version < 2:
+        yield "its history has no sessions and attempts"
+    found = tuple(session.ended for session in manifest.producer.sessions)
+    if found != endings:
+        told = ", ".join(each or "it does not say" for each in found) or "none"
+        yield f"its sessions ended: {told}; planned: {', '.join(endings)}"

@@ -1,0 +1,63 @@
+"""All kinds of workloads, and the two parts of an experiment file that hold them.
+
+A new kind is one module beside this one, one entry in `KINDS`, and one module of `dedup_runners.workloads`, which does
+it. `Changes` is what a variant may change of them: of each kind the settings that it says may vary.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, create_model
+
+from dedup.parts import Part
+from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.resend import Resend
+from dedup.workloads.restart import Restart
+
+KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend)
+
+
+def _changes(kind: type[WorkloadKind]) -> type[Part]:
+    """A part with the kind's settings that may vary, each of which may be left out."""
+    fields: dict[str, Any] = {
+        name: (kind.model_fields[name].annotation | None, Field(None, description=kind.model_fields[name].description))  # type: ignore[operator]
+        for name in kind.varies
+    }
+    return create_model(
+        f"{kind.__name__}Changes",
+        __base__=Part,
+        __module__=__name__,
+        __doc__=f"What a variant changes of the workload's {kind.key}.",
+        **fields,
+    )
+
+
+class _Changes(Part):
+    pass
+
+
+if TYPE_CHECKING:
+    Changes = _Changes
+else:
+    Changes = create_model(
+        "WorkloadChanges",
+        __base__=_Changes,
+        __module__=__name__,
+        __doc__="What a variant changes of the workload.",
+        **{
+            kind.key: (_changes(kind) | None, Field(None, description=f"what it changes of workload.{kind.key}"))
+            for kind in KINDS
+        },
+    )
+
+
+def fields(holder: type[Part]) -> dict[str, Any]:
+    """The fields of a part that may have one of the kinds, for `create_model`."""
+    return {kind.key: (kind | None, Field(None, description=kind.summary)) for kind in KINDS}
+
+
+def changed(kind: WorkloadKind, changes: Part | None) -> WorkloadKind:
+    """The kind with what a variant changes of it."""
+    own = getattr(changes, kind.key, None)
+    if own is None:
+        return kind
+    return kind.model_copy(update={name: value for name, value in own if value is not None})

@@ -1,0 +1,94 @@
+"""`restart`: the producer ends at a message, and comes back as another session.
+
+Deduplication knows a producer by its identity, and what a new identity sends is new. So what a producer sends again
+after a restart is stored again, unless it comes back under its old identity and numbers its messages as before. Kafka
+gives an idempotent producer a new id at every start; only a transactional id outlives it. Pulsar knows a producer by a
+name that the application chooses, and tells it the last sequence id that it has.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from pydantic import Field
+
+from dedup.parts import Part
+from dedup.wire.manifests import Manifest
+from dedup.workloads.kinds import CLOSED, KILLED, MOST_MESSAGES, Impossible, WorkloadKind, broken_sessions
+
+
+class End(StrEnum):
+    """How the first session ends."""
+
+    KILL = "Kill"
+    CLOSE = "Close"
+
+
+class Identity(StrEnum):
+    """Under which identity the producer comes back."""
+
+    SAME = "Same"
+    NEW = "New"
+
+
+class RestartAt(Part):
+    """When the producer ends."""
+
+    message: int = Field(
+        ge=1,
+        le=MOST_MESSAGES,
+        description="the producer ends when it has sent this many messages; below the last",
+    )
+
+
+class Restart(WorkloadKind):
+    """The producer's process ends at a message, and another one goes on."""
+
+    at: RestartAt = Field(description="when it ends")
+    end: End = Field(
+        description="Kill is SIGKILL, with all that is in flight; Close waits for every outcome and closes the client"
+    )
+    identity: Identity = Field(
+        Identity.NEW,
+        description="New: it goes on from the first message without an acknowledgement. Same (Pulsar): under its old "
+        "name, after the last sequence id that the broker has of it",
+    )
+
+    key = "restart"
+    summary = "the producer ends at a message and comes back as another session (on one machine only)"
+    varies = ("end", "identity")
+    cause = "copied_by_session"
+    words = "by another session"
+
+    @property
+    def leaves_unknown(self) -> bool:
+        return self.end is End.KILL
+
+    def impossible(self, messages: int, partitions: int) -> Impossible | None:
+        if self.at.message < messages:
+            return None
+        return Impossible(
+            "restart.at.message",
+            str(self.at.message),
+            f"the last message is {messages}, and the producer must have some left to send",
+            "name an earlier message or send more",
+        )
+
+    def impossible_with(self, protocol: str, library: str, is_program: bool) -> Impossible | None:
+        if self.identity is Identity.SAME and protocol == "kafka":
+            return Impossible(
+                "restart.identity",
+                Identity.SAME,
+                "Kafka gives an idempotent producer a new id at every start; only a transactional id outlives it, "
+                "and there are no transactions here yet",
+                "write New, or test the Pulsar by itself",
+            )
+        return super().impossible_with(protocol, library, is_program)
+
+    def broken(self, manifest: Manifest) -> Iterator[str]:
+        yield from broken_sessions(manifest, (KILLED if self.end is End.KILL else CLOSED, CLOSED))
+
+    def untested(self, manifest: Manifest) -> Iterator[str]:
+        """A producer that is killed with nothing in flight has nothing to send again."""
+        first = next(iter(manifest.producer.sessions), None)
+        if self.end is End.KILL and first is not None and not first.open_sends:
+            yield "the producer was killed when no message was in flight, so nothing could be stored twice"

@@ -1,0 +1,104 @@
+"""`resend`: what has failed is sent again by the application, as soon as it knows.
+
+One client does it all, in one session. A future fails when the client has tried for the time that the workload gives it
+(or was refused), and that says nothing of what the broker has stored. Of a message at most one send is under way, so an
+outcome is that of its newest attempt. What has failed in all its attempts stays so.
+"""
+
+import time
+from typing import Final
+
+import numpy as np
+
+from dedup.wire.manifests import Session
+from dedup.workloads.kinds import CLOSED
+from dedup.workloads.resend import Destination, Numbering
+from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, ProducerClient, chunk_of_sends
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.recorders import Columns, Recorder
+from dedup_runners.workloads.sends import Sends
+
+MOST_ATTEMPTS: Final = 10
+"""So often a message is sent by the application, and no more."""
+
+
+class Resending(Sends):
+    """One run with resends."""
+
+    def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
+        assert config.resend is not None
+        self._resend = config.resend
+        self._attempts = np.zeros(config.messages, np.int32)
+        self._sent_to = np.zeros(config.streams, np.int64)  # messages so far, by partition
+        self._failed: list[Int64s] = []
+        super().__init__(config, recorder, observer, marks)
+
+    def chunk(self, messages: Int64s) -> Chunk:
+        streams, attempts = self.streams_of(messages), self._attempts[messages]
+        chunk = chunk_of_sends(streams, self.values_of(messages), 0, attempts)
+        partitions = streams
+        if self._resend.partition is Destination.OTHER:
+            partitions = np.where(attempts > 0, (streams + 1) % self._config.streams, streams).astype(np.int32)
+        sequences = self._numbered(partitions) if self._resend.sequence is Numbering.NEW else chunk.values
+        return chunk._replace(partitions=partitions, sequences=sequences)
+
+    def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
+        return np.zeros(len(messages), np.int32), self._attempts[messages]
+
+    def _opened(self) -> ProducerClient:
+        own = self._config.model_copy(update={"delivery_timeout_s": self._resend.delivery_timeout_s})
+        self._config = own
+        return super()._opened()
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._began_ns = time.monotonic_ns()
+
+    def _send_all(self) -> None:
+        plan = np.arange(self._config.messages, dtype=np.int64)
+        going = True
+        while going and len(plan):
+            size = self._size(len(plan))
+            going = self.send_messages(plan[:size]) and self._send_again()
+            plan = plan[size:]
+        self.client.finish()
+        while going and self._failed:
+            going = self._send_again()
+            self.client.finish()
+        open_sends = self.sent - self._ended
+        self._lives.append(
+            Session(
+                identity=self._config.producer_name,
+                began="started",
+                ended=CLOSED,
+                began_ns=self._began_ns,
+                ended_ns=time.monotonic_ns(),
+                open_sends=open_sends,
+            )
+        )
+
+    def _send_again(self) -> bool:
+        """Send what has failed by now, in the order in which it did; False if not all was sent."""
+        failed, self._failed = self._failed, []
+        if not failed:
+            return True
+        messages = np.concatenate(failed)
+        messages = messages[self._attempts[messages] + 1 < MOST_ATTEMPTS]
+        self._attempts[messages] += 1
+        return self.send_messages(messages)
+
+    def _rows(self, outcomes: Outcomes) -> Columns:
+        if len(failed := self.messages_of(outcomes)[outcomes.outcomes != Outcome.OK]):
+            self._failed.append(failed)
+        return super()._rows(outcomes)
+
+    def _numbered(self, partitions: Int32s) -> Int64s:
+        """The next sequence ids of these partitions, in this order."""
+        found = np.empty(len(partitions), np.int64)
+        for partition in np.unique(partitions).tolist():
+            own = partitions == partition
+            count = int(own.sum())
+            found[own] = self._sent_to[partition] + 1 + np.arange(count)
+            self._sent_to[partition] += count
+        return found

@@ -1,0 +1,106 @@
+"""A production whose rows name their sends: the session, and the application's attempt.
+
+Each part of the plan is written down right before it is sent, so that the rows of `sent` are in the order of the sends,
+whichever message is sent again.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from dedup.wire.manifests import Session
+from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.paces import Pace
+from dedup_runners.production import CHUNK, Production
+from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.recorders import Columns, Recorder
+
+
+class Sends(Production):
+    """What such productions have in common. Messages are numbered from 0, as in the plan."""
+
+    def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
+        self.acknowledged = np.zeros(config.messages, bool)
+        self._lives: list[Session] = []
+        self._written, self._stopped = 0, False
+        self._pace: Pace | None = None
+        super().__init__(config, recorder, observer, marks)
+
+    @property
+    def intended(self) -> int:
+        return self._written
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return tuple(self._lives)
+
+    def stop(self) -> None:
+        self._stopped = True
+        super().stop()
+
+    def lack(self) -> str:
+        return "stopped before everything was sent" if self._stopped else ""
+
+    @abstractmethod
+    def chunk(self, messages: Int64s) -> Chunk:
+        """These messages, as they are to be sent now."""
+
+    @abstractmethod
+    def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
+        """The session and the attempt of the newest send of each of these messages."""
+
+    def send_messages(self, messages: Int64s) -> bool:
+        """Write down and send them, as fast as the workload allows; False if they were not all sent."""
+        while len(messages):
+            size = self._size(len(messages))
+            if self._pace is not None:
+                self._pace.await_turn(size)
+            part, messages = messages[:size], messages[size:]
+            chunk = self.chunk(part)
+            rows = (chunk.streams, chunk.values, *self.sends(part))
+            self._recorder.await_ahead(self._recorder.write_ahead("sent", [rows]))
+            self._written += size
+            if not self._send(chunk) or self._stopped:
+                return not len(messages) and not self._stopped
+        return True
+
+    def streams_of(self, messages: Int64s) -> Int32s:
+        """The stream of each message."""
+        return (messages % self._config.streams).astype(np.int32)
+
+    def values_of(self, messages: Int64s) -> Int64s:
+        """The value of each message."""
+        return messages // self._config.streams + 1
+
+    def messages_of(self, outcomes: Outcomes) -> Int64s:
+        """The messages that these outcomes are of."""
+        return (outcomes.values - 1) * self._config.streams + outcomes.streams
+
+    def _begin(self) -> None:
+        if (rate := self._config.messages_per_second) is not None:
+            self._pace = Pace(rate, self._wait)
+
+    def _size(self, most: int) -> int:
+        """How many may be sent at once: no more than up to the next trigger's message."""
+        borders = [left for each in self._triggers if (left := (each.message or 0) - self.sent) > 0]
+        return min(most, CHUNK if self._pace is None else min(CHUNK, self._pace.chunk), *borders)
+
+    def _rows(self, outcomes: Outcomes) -> Columns:
+        messages = self.messages_of(outcomes)
+        self.acknowledged[messages[outcomes.outcomes == Outcome.OK]] = True
+        return (*outcomes, *self.sends(messages))
+
+    def _record_without(self, messages: Int64s, outcome: Outcome) -> None:
+        """Record the outcome of sends of which no client will tell one."""
+        if len(messages):
+            self._record(no_position(self.streams_of(messages), self.values_of(messages), outcome))
+
+
+def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
+    """Outcomes of messages of which nobody knows where they are."""
+    count = len(values)
+    zeros: Any = np.zeros(count, np.int64)
+    told = np.full(count, outcome, np.int8)
+    return Outcomes(streams, values, told, streams, zeros, np.full(count, -1, np.int64), zeros.astype(np.int32))

@@ -1,0 +1,77 @@
+"""A session of a producer that is a process of its own (session_program.py), as seen from who orders it.
+
+The process can be killed at any time. Everything that it has said until then is kept.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from dedup_runners.clients import Int64s, Outcomes, Witnesses
+from dedup_runners.clients import frames as wire
+from dedup_runners.clients.programs import LEAVE_S, Producer, started
+from dedup_runners.configs import ProducerConfig, Program
+
+PROGRAM: Final = Program(argv=(sys.executable, "-m", "dedup_runners.workloads.session_program"))
+
+
+def start() -> "subprocess.Popen[bytes]":
+    """A process that loads what it needs, and waits to be told what to do."""
+    return started(PROGRAM)
+
+
+class SessionClient(Producer):
+    """One session, as seen from the producer: it orders the process, and takes down what it says."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        record: Callable[[Outcomes], None],
+        witnesses: Witnesses,
+        process: "subprocess.Popen[bytes]",
+    ) -> None:
+        self._plan: Int64s = np.empty(0, np.int64)
+        self.was_killed = False
+        super().__init__(config.model_copy(update={"program": PROGRAM}), record, witnesses, process)
+
+    def plan(self, messages: Int64s) -> None:
+        """Say which messages this session is to send: of each stream all from one on, in the order of the run."""
+        self._plan = messages
+        streams, values = self._messages(np.arange(len(messages)))
+        after = np.full(self._streams, np.iinfo(np.int64).max)
+        np.minimum.at(after, streams, values - 1)
+        self._order(b"after %s\n" % ",".join(map(str, after.tolist())).encode())
+
+    def kill(self) -> Int64s:
+        """End the process by SIGKILL; the messages that it has sent, and of which it has told no outcome."""
+        self._killed = True
+        self._process.send_signal(signal.SIGKILL)
+        self._await(lambda: False, LEAVE_S)
+        self.was_killed = self._process.wait(LEAVE_S) == -signal.SIGKILL and not self.problem
+        self._end()
+        self._drain()
+        left: Int64s = self._plan[self._under_way.left(self._asked)]
+        return left
+
+    def _document(self, config: ProducerConfig) -> dict[str, Any]:
+        return config.model_dump(mode="json")
+
+    def _numbers(self, outcomes: Outcomes) -> Int64s:
+        messages = (outcomes.values - 1) * self._streams + outcomes.streams
+        places: Int64s = np.searchsorted(self._plan, messages)
+        if (places >= len(self._plan)).any() or (self._plan[places] != messages).any():
+            raise wire.Garbled("an outcome of a message that is not of this session")
+        return places
+
+    def _messages(self, numbers: Any) -> tuple[Any, Any]:
+        messages = self._plan[numbers]
+        return (messages % self._streams).astype(np.int32), messages // self._streams + 1
+
+    def _waiting(self, sent: int, ended: Any, partition: int | None) -> int:
+        streams, _ = self._messages(np.arange(sent))
+        left = np.maximum(np.bincount(streams, minlength=self._streams) - ended, 0)
+        return int(left.sum() if partition is None else left[partition])

@@ -1,0 +1,215 @@
+"""Restarts and resends: what an experiment may ask for, what variants may change, and when a run of it counts."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.core.evidences import MESSAGES, duplicates, evidence, experiment
+
+from dedup.errors import SpecificationError
+from dedup.experiment.plans import Run, plan
+from dedup.experiment.spec import Experiment, load
+from dedup.judgement.conclusions import ExperimentVerdict, conclude
+from dedup.judgement.verdicts import Code, Evidence, Verdict
+from dedup.wire.manifests import Session
+from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.registry import KINDS
+
+EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.yaml"))
+PAGE: Final = Path(__file__).parents[2] / "docs" / "experiment.md"
+PULSAR: Final = [{"name": "pulsar", "pulsar": {}}]
+KILLED: Final = {"at": {"message": 500}, "end": "Kill"}
+IN_FLIGHT: Final = 30
+AGAIN: Final = {"sent": MESSAGES + IN_FLIGHT, "ok": MESSAGES, "unknown": IN_FLIGHT}
+"""What the producer reports of a run that was killed with so many messages in flight."""
+BY_SESSION: Final = {**duplicates(IN_FLIGHT), "copied_by_session": IN_FLIGHT}
+
+
+def control(**workload: Any) -> dict[str, Any]:
+    return {"name": "control", "deduplication": "Enabled", "expect": "Duplicates", **changed(workload)}
+
+
+def treatment(**workload: Any) -> dict[str, Any]:
+    return {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce", **changed(workload)}
+
+
+def changed(workload: dict[str, Any]) -> dict[str, Any]:
+    return {"workload": workload} if workload else {}
+
+
+def asked(workload: dict[str, Any], *variants: dict[str, Any], systems: object = PULSAR, **more: Any) -> Experiment:
+    given = {"messages": MESSAGES, **workload}
+    return experiment(workload=given, variants=list(variants), systems=systems, faults=[], **more)
+
+
+def refused(workload: dict[str, Any], *variants: dict[str, Any], systems: object = PULSAR) -> str:
+    with pytest.raises(SpecificationError) as caught:
+        asked(workload, *variants, systems=systems)
+    return str(caught.value)
+
+
+SAME_NAME: Final = treatment(restart={"identity": "Same"})
+
+
+def restarting() -> Experiment:
+    """Killed in both variants: back under a new name in the control, under the same one in the treatment."""
+    return asked({"restart": KILLED}, control(), SAME_NAME)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_whole_and_on_the_page(kind: type[WorkloadKind]) -> None:
+    assert kind.__doc__ is not None and kind.__doc__ != WorkloadKind.__doc__
+    assert set(kind.varies) <= kind.model_fields.keys()
+    page = PAGE.read_text()
+    assert f"`{kind.key}`" in page
+    assert all(f"`{field.alias}`" in page for field in kind.model_fields.values())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_of_a_workload_teaches_and_is_small(path: Path) -> None:
+    loaded, opening = load(path), path.read_text().split("\napiVersion")[0].splitlines()
+    assert loaded.name == path.stem and loaded.spec.workload.given is not None
+    assert all(line.startswith("#") for line in opening) and any(line.startswith("# Expect: ") for line in opening)
+    assert loaded.spec.workload.messages <= 5000
+
+
+def test_a_variant_changes_what_it_names_and_nothing_else() -> None:
+    made = restarting()
+    first, second = (made.spec.workload.of(variant) for variant in made.spec.variants)
+    assert first is not None and second is not None
+    assert first == made.spec.workload.given
+    assert second == first.model_copy(update={"identity": "Same"})
+
+
+def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
+    plain = experiment()
+    assert plain.spec.workload.given is None
+    assert plain.digest() == experiment(workload={"messages": MESSAGES, "restart": None}).digest()
+    assert restarting().digest() != asked({"restart": KILLED}, control()).digest()
+
+
+@pytest.mark.parametrize(
+    ("workload", "variants", "said"),
+    [
+        (
+            {"restart": KILLED}, [control(), treatment()],
+            "spec.variants[0].deduplication: got Enabled; beside a variant that forbids duplicates",
+        ),
+        (
+            {"restart": KILLED}, [control() | {"deduplication": "Disabled"}, SAME_NAME],
+            "a control and a treatment differ in one thing: in deduplication or in the workload, and dedup differs",
+        ),
+        ({}, [control(restart={"identity": "New"})], "spec.variants[0].workload.restart: got control; a variant"),
+        ({"restart": KILLED, "resend": {}}, [control()], "a workload has at most one of restart and resend"),
+        (
+            {"restart": {**KILLED, "at": {"message": MESSAGES}}}, [control()],
+            "spec.workload.restart.at.message: got 1000; the last message is 1000",
+        ),
+        ({"resend": {"partition": "Other"}}, [control()], "the topic has one partition, and there is no other"),
+        (
+            {"resend": {"sequence": "Same"}, "partitions": 2}, [control(resend={"partition": "Other"})],
+            "another partition does not know this one's; write New",
+        ),
+        ({"restart": KILLED, "messages": 10_000_001}, [control()], "the application remembers each message"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
+    assert said in refused(workload, *variants)
+
+
+@pytest.mark.parametrize(("workload", "words"), [
+    ({"restart": {**KILLED, "identity": "Same"}}, "workload.restart.identity: got Same; system kafka: Kafka gives"),
+    ({"resend": {"sequence": "Same"}}, "workload.resend.sequence: got Same; system kafka: Kafka's producer numbers"),
+])  # fmt: skip
+def test_kafka_has_no_identity_that_outlives_a_producer(workload: dict[str, Any], words: str) -> None:
+    kafka = [{"name": "kafka", "kafka": {}}]
+    assert words in refused(workload, control(), systems=kafka)
+    asked(workload, control())
+
+
+def test_a_client_that_is_a_program_is_refused() -> None:
+    java = [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}]
+    assert "kafka-java is a program, which sends each message once" in refused(
+        {"restart": KILLED}, control(), systems=java
+    )
+
+
+def life(ended: str, open_sends: int = 0) -> Session:
+    return Session(identity="p", began="started", ended=ended, open_sends=open_sends)
+
+
+LIVES: Final = (life("killed", IN_FLIGHT), life("closed"))
+
+
+def history(made: Experiment, run: Run, counted: dict[str, int], **producer: Any) -> Evidence:
+    told = {**AGAIN, "sessions": LIVES, **producer}
+    found = evidence(run, counted, spec_digest=made.digest(), producer=told, kind="pulsar", schema_version=2, faults=())
+    return found.model_copy(
+        update={name: getattr(found, name).model_copy(update={"copies_during": {}}) for name in ("spark", "oracle")}
+    )
+
+
+def concluded(counted: dict[str, int], **producer: Any) -> ExperimentVerdict:
+    """The verdict on the experiment whose treatment is clean, and whose control shows these counts."""
+    made = restarting()
+    runs = plan(made)
+    return conclude(made, [history(made, run, counted if run.variant == "control" else {}, **producer) for run in runs])
+
+
+def codes(found: ExperimentVerdict) -> set[str]:
+    return {reason.code for reason in found.reasons}
+
+
+def test_copies_by_another_session_convince() -> None:
+    found = concluded(BY_SESSION)
+    assert found.verdict is Verdict.PASS, found.reasons
+    assert "pulsar: control: copies by another session in 2 of 2 effective runs" in found.reasons[0].text
+
+
+def test_copies_of_another_cause_do_not_convince() -> None:
+    found = concluded({**duplicates(IN_FLIGHT), "copied_by_retry": IN_FLIGHT})
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_CLEAN})
+    assert "no value was read twice by another session in any of 2" in found.reasons[0].text
+
+
+def test_copies_that_stay_away_are_inconclusive() -> None:
+    assert concluded({}).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_kill_with_nothing_in_flight_has_tested_nothing() -> None:
+    calm = {"sent": MESSAGES, "unknown": 0, "sessions": (life("killed"), life("closed"))}
+    found = concluded({}, **calm)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert any("killed when no message was in flight" in reason.text for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    "sessions", [(), LIVES[:1], (life("", IN_FLIGHT), life("closed")), (life("killed", IN_FLIGHT), life(""))]
+)
+def test_sessions_that_did_not_end_as_planned_are_an_error(sessions: tuple[Session, ...]) -> None:
+    found = concluded(BY_SESSION, sessions=sessions)
+    assert (found.verdict, codes(found)) == (Verdict.ERROR, {Code.WORKLOAD_BROKEN})
+
+
+def test_a_history_without_sessions_is_none_of_a_restart() -> None:
+    made = restarting()
+    plain = [evidence(run, {}, spec_digest=made.digest(), kind="pulsar", faults=()) for run in plan(made)]
+    assert Code.WORKLOAD_BROKEN in codes(conclude(made, plain))
+
+
+def test_copies_in_the_treatment_fail_and_name_their_cause() -> None:
+    made = restarting()
+    found = conclude(made, [history(made, run, BY_SESSION) for run in plan(made)])
+    assert found.verdict is Verdict.FAIL
+    assert f"({IN_FLIGHT} by another session)" in found.reasons[0].text
+
+
+def test_a_resend_that_had_nothing_to_send_again_has_tested_nothing() -> None:
+    made = asked({"resend": {}}, control())
+    closed = (life("closed"),)
+    idle = {"sent": MESSAGES, "unknown": 0, "sessions": closed}
+    found = conclude(made, [history(made, run, {}, **idle) for run in plan(made)])
+    assert any("no future failed" in reason.text for reason in found.reasons)
+    by_resend = {**duplicates(IN_FLIGHT), "copied_by_resend": IN_FLIGHT}
+    twin = conclude(made, [history(made, run, by_resend, sessions=closed) for run in plan(made)])
+    assert twin.verdict is Verdict.PASS, twin.reasons

@@ -1,0 +1,23 @@
+"""Known bugs are found again: the version that has one shows it, and the version without it does not."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.lab import harness
+
+from dedup_lab import scenarios
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
+
+NAMES = ("librdkafka-4736",)
+"""Those that show in every run. Others take several runs: docs/known-bugs.md has their figures."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_bug_is_found_again_and_not_where_it_is_mended(name: str, tmp_path: Path) -> None:
+    path = harness.ROOT / "examples" / "bugs" / f"{name}.yaml"
+    bug = scenarios.read(path).bug
+    assert bug is not None
+    ended = harness.run(yaml.safe_load(path.read_text()), tmp_path, "--runs", 1)
+    assert scenarios.unlike(bug, ended.summary, ended.folder) == [], ended.told()
