@@ -221,6 +221,10 @@ def test_two_clusters_from_creation_to_the_table_and_nothing_left(
         ({"token": "nobodys"}, "Refused", "Unauthorized"),
         ({"authority": None}, "Unreachable", "certificate verify failed"),
         ({"port": 9}, "Unreachable", "Connection refused"),
+        ({"user": {"exec": {"command": "sh"}}}, "Refused", "'exec', a program that would run in the operator's pod"),
+        ({"user": {"tokenFile": "/token"}}, "Refused", "'tokenFile', a file of the operator's own pod"),
+        ({"cluster": {"certificate-authority": "/ca.crt"}}, "Refused", "'certificate-authority', a file of"),
+        ({"cluster": {"insecure-skip-tls-verify": True}}, "Refused", "a server whose certificate nobody checks"),
     ],
     ids=lambda each: str(each)[:20],
 )
@@ -230,6 +234,8 @@ def test_a_way_that_leads_nowhere_is_told_in_words(
     wrong = json.loads(way)
     cluster, user = wrong["clusters"][0]["cluster"], wrong["users"][0]["user"]
     user["token"] = changes.get("token", user["token"])
+    user.update(changes.get("user", {}))
+    cluster.update(changes.get("cluster", {}))
     if "authority" in changes:
         del cluster["certificate-authority-data"]
     if "port" in changes:
