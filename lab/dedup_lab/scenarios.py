@@ -5,7 +5,7 @@ what comes out. One that finds a known bug has annotations besides, for programs
 
     dedup.dev/issue     the page of the bug, or several
     dedup.dev/expect    the verdict of each system: "kafka-2-4=inconclusive kafka-2-5=pass"
-    dedup.dev/sign      a regular expression: a line of it is in the log of each run with the bug, and in no other's
+    dedup.dev/sign      a regular expression: a line of it is in the log of each run that does not pass, in no other's
 
 A bug need not break a promise. A client that gives up has lost nothing that was acknowledged: then the verdict is
 *inconclusive*, and the sign says that it was this bug.
@@ -120,8 +120,10 @@ def unlike(bug: Bug, summary: Summary, root: Path) -> list[str]:
         if verdict is not expected:
             said.append(f"{system}: the verdict is {verdict}, and {expected} was expected")
         for run in summary.runs if bug.sign is not None else ():
-            if run.system == system and _shows(bug.sign, root, run) != (expected is not Verdict.PASS):
-                said.append(f"{run.run_id}: {'a' if expected is Verdict.PASS else 'no'} line of its log has the sign")
+            if run.system == system and _shows(bug.sign, root, run) != (run.verdict is not Verdict.PASS):
+                said.append(
+                    f"{run.run_id}: {'a' if run.verdict is Verdict.PASS else 'no'} line of its log has the sign"
+                )
     return said
 
 

@@ -11,7 +11,8 @@ from dedup_lab import scenarios
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 NAMES = ("librdkafka-4736",)
-"""Those that show in every run. Others take several runs: docs/known-bugs.md has their figures."""
+RUNS = 3
+"""A bug need not show in every run, but in one of these: docs/known-bugs.md has the figures."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -19,5 +20,5 @@ def test_a_known_bug_is_found_again_and_not_where_it_is_mended(name: str, tmp_pa
     path = harness.ROOT / "examples" / "bugs" / f"{name}.yaml"
     bug = scenarios.read(path).bug
     assert bug is not None
-    ended = harness.run(yaml.safe_load(path.read_text()), tmp_path, "--runs", 1)
+    ended = harness.run(yaml.safe_load(path.read_text()), tmp_path, "--runs", RUNS)
     assert scenarios.unlike(bug, ended.summary, ended.folder) == [], ended.told()
