@@ -216,17 +216,20 @@ Kubeconfig = Annotated[
 ]
 
 
+Whose = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FOLDER",
+        help="A DedupExperiment or a DedupComparison in a cluster; or a results folder here: one that holds a "
+        "summary.json or an experiment.json, or any name written as a path (./NAME).",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def results(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|FOLDER",
-            help="A DedupExperiment or a DedupComparison in a cluster; or a results folder here: one that holds a "
-            "summary.json or an experiment.json, or any name written as a path (./NAME).",
-            show_default=False,
-        ),
-    ],
+    name: Whose,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -258,29 +261,15 @@ def results(
     from dedup_lab.cluster import comparisons, following, resources
     from dedup_lab.reporting import opening
     from dedup_lab.results import Results, is_local
-    from dedup_lab.terminal import reports
 
     if is_local(name):
-        of_clusters = {
-            "--namespace": namespace,
-            "--context": context,
-            "--kubeconfig": kubeconfig,
-            "--output": output,
-            "--follow": follow or None,
-        }
-        if given := [option for option, value in of_clusters.items() if value is not None]:
-            raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
-        here = Results(Path(name))
-        only_of_comparisons(output_format)
-        as_json = output_format is Shown.JSON
-        code = reports.show_json(here) if as_json else reports.show(here, _console(stderr=False))
-        if open_page:
-            opening.show_results(here, _console())
-        raise typer.Exit(code)
+        of_clusters = {"--namespace": namespace, "--context": context, "--kubeconfig": kubeconfig, "--output": output}
+        raise typer.Exit(
+            _results_here(Path(name), of_clusters | {"--follow": follow or None}, output_format, open_page)
+        )
     if output is None and (histories or open_page):
         raise typer.BadParameter("needs --output", param_hint="--histories" if histories else "--open")
     cluster = clusters.connected(kubeconfig, context, namespace)
-    as_json = output_format is Shown.JSON
     wait = partial(following.follow, console=_console(stderr=output_format is not Shown.TEXT)) if follow else None
     if comparisons.is_comparison(cluster, name):
         if open_page:
@@ -289,11 +278,27 @@ def results(
         show = partial(comparisons.results, cluster, name, shown=output_format.value, follow=wait)
         raise typer.Exit(show(output=output, console=_console(stderr=False)))
     only_of_comparisons(output_format)
-    ask = partial(resources.results, cluster, name, as_json=as_json, follow=wait)
+    ask = partial(resources.results, cluster, name, as_json=output_format is Shown.JSON, follow=wait)
     code = ask(output=output, histories=histories, console=_console(stderr=False))
     if open_page and output is not None:
         opening.show_results(Results(output), _console())
     raise typer.Exit(code)
+
+
+def _results_here(folder: Path, of_clusters: dict[str, object], shown: Shown, open_page: bool) -> int:
+    """Those of a folder; the options that are for clusters are refused."""
+    from dedup_lab.reporting import opening
+    from dedup_lab.results import Results
+    from dedup_lab.terminal import reports
+
+    if given := [option for option, value in of_clusters.items() if value is not None]:
+        raise typer.BadParameter(f"is for clusters, and {folder} is a folder here", param_hint=given[0])
+    only_of_comparisons(shown)
+    here = Results(folder)
+    code = reports.show_json(here) if shown is Shown.JSON else reports.show(here, _console(stderr=False))
+    if open_page:
+        opening.show_results(here, _console())
+    return code
 
 
 @app.command()
