@@ -37,7 +37,7 @@ def produce(config: ProducerConfig) -> None:
         production = workloads.production_of(config)(config, recorder, observer, marks)
         leaving.enter_context(programs.stopping(production.stop))
         if not programs.has_the_process():
-            leaving.callback(production.client.close)  # its connections do not end with a process
+            leaving.callback(lambda: production.client.close())  # its connections do not end with a process
         leaving.enter_context(
             served(
                 "producer", config.folder, config.run_id, config.metrics_host, config.metrics_port,

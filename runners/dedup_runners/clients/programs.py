@@ -90,6 +90,7 @@ class Producer:
         self._ready = self._finished = self._over = self._stopped = self._killed = False
         self.last_sequence_ids: tuple[int, ...] = ()
         self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
+        self._sent_at_count = 0
         self._answers = 0
         self._ended_in = np.zeros(config.streams, np.int64)
         self._under_way = UnderWay()
@@ -147,7 +148,7 @@ class Producer:
         with self._changed:
             if not self._changed.wait_for(lambda: self._over or self._counted >= asked, COUNT_S) or self._over:
                 return 0  # not known: nothing is claimed
-            return self._waiting(self._sent, self._ended_in, partition)
+            return self._waiting(self._sent_at_count, self._ended_in, partition)
 
     def stop(self) -> None:
         self._stopped = True
@@ -310,7 +311,7 @@ class Producer:
                     self._sent = self._answered = wire.number(frame)
                     self._answers += 1
                 case Kind.COUNTED:
-                    self._counted = wire.number(frame)
+                    self._counted, self._sent_at_count = wire.number(frame), self._sent
                 case _:
                     self._finished = True
             self._changed.notify_all()

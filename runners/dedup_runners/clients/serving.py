@@ -1,8 +1,12 @@
-"""A client for Python in another version than the one installed, as a program (docs/write-a-client.md).
+"""A client for Python as a program (docs/write-a-client.md): in another version, or as a session that can be killed.
 
 `python -P -m dedup_runners.clients.serving LIBRARY VERSION FOLDER`. The folder holds that version of the library and is
 searched before everything else; all other packages are those that are installed. The Producer is the same as without a
 version: what differs between two versions is the library, and not how we call it.
+
+Without arguments it is one session of a run with sessions (dedup_runners.workloads.sessions). Three things differ: its
+first line is a producer's whole config, or nothing if the run needs no such session; its payloads name the session; and
+the order `after V,V,…` says which messages are its own: of each stream those above V, in the order of the run.
 
 One thread sends and records. Another takes the orders, since `stop` and `count` come while the first one sends. An
 answer to `count` must not say that more is in flight than is: while one is made, no frame names a number of messages
@@ -21,11 +25,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
+import numpy as np
+
 from dedup.errors import EXIT_ERROR, DedupError, EnvironmentError_, SpecificationError, one_line
 from dedup.experiment.clients import CLIENTS, Library
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.clients import Noticed
-from dedup_runners.clients import MODULES, Outcomes, ProducerClient, chunk_of
+from dedup_runners import clients
+from dedup_runners.clients import MODULES, Chunk, Outcomes, ProducerClient, chunk_of, chunk_of_sends
 from dedup_runners.clients import frames as wire
 from dedup_runners.clients.frames import Kind, Ready, Witnessed
 from dedup_runners.clients.programs import REFUSED
@@ -78,51 +85,74 @@ class Server:
     """Carries out the tester's orders with one producer."""
 
     def __init__(self, config: ProducerConfig, say: Sayings, make: Callable[..., ProducerClient]) -> None:
-        self._streams, self._say = config.streams, say
+        self._config, self._streams, self._say = config, config.streams, say
+        self._plan = np.arange(config.messages if config.sends else 0, dtype=np.int64)
         self._sent = self._said = self._recorded = 0
         self._changed = threading.Condition()
         self._counting = False
-        self._orders: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._finished = False
+        self._orders: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._counts: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._producer = make(config, self._record, say)
 
     def serve(self, orders: BinaryIO) -> None:
         """Connect, say so, and do what the orders say until `finish`."""
         self._producer.connect(CONNECT_S)
-        told = Ready(version=self._producer.library_version, settings=self._producer.effective_config)
+        told = Ready(
+            version=self._producer.library_version,
+            settings=self._producer.effective_config,
+            last_sequence_ids=tuple(getattr(self._producer, "last_sequence_ids", ())),
+        )
         self._say.frame(Kind.READY, told.model_dump_json().encode())
         for work in (lambda: self._listen(orders), self._answer_counts):
             threading.Thread(target=work, daemon=True).start()
         while True:
             try:
-                order, number = self._orders.get(timeout=SERVE_S)
+                order, what = self._orders.get(timeout=SERVE_S)
             except queue.Empty:
                 self._let_outcomes_come()
                 continue
             if order == "finish":
                 break
-            self._send(number)
+            if order == "after":
+                self._begin_after(np.array(what.split(","), np.int64))
+            else:
+                self._send(int(what))
         self._producer.finish()
+        if self._config.sends:  # a session that is closed in order; a program of another kind just ends
+            self._producer.close()
+        self._finished = True
         self._say.frame(Kind.FINISHED)
 
     def _listen(self, orders: BinaryIO) -> None:
         for line in orders:
-            order, _, number = line.decode().strip().partition(" ")
+            order, _, what = line.decode().strip().partition(" ")
             match order:
                 case "count":
-                    self._counts.put(int(number))
+                    self._counts.put(int(what))
                 case "stop":
                     self._producer.stop()
-                case "send" | "finish":
-                    self._orders.put((order, int(number or 0)))
+                case "send" | "after" | "finish":
+                    self._orders.put((order, what))
                 case _:
                     _end(f"an order that is none: {line[:80]!r}")
-            if order == "finish":
-                return
-        os._exit(EXIT_ERROR)  # the tester is gone
+        if not self._finished:
+            os._exit(EXIT_ERROR)  # the tester is gone
+
+    def _begin_after(self, values: Any) -> None:
+        """Of each stream the messages above its value are ours."""
+        messages = np.arange(self._config.messages, dtype=np.int64)
+        self._plan = messages[messages // self._streams + 1 > values[messages % self._streams]]
+
+    def _chunk(self, first: int, last: int) -> Chunk:
+        if not self._config.sends:
+            return chunk_of(first, last, self._streams)
+        own = self._plan[first:last]
+        named = (own % self._streams).astype(np.int32), own // self._streams + 1
+        return chunk_of_sends(*named, self._config.life.session, np.zeros(len(own), np.int32))
 
     def _send(self, last: int) -> None:
-        self._sent += self._producer.send(chunk_of(self._sent, last, self._streams))
+        self._sent += self._producer.send(self._chunk(self._sent, last))
         while not self._say_sent():
             self._let_outcomes_come()
             time.sleep(SERVE_S)
@@ -209,9 +239,11 @@ def load(library: Library, version: str, folder: Path) -> Any:
 
 def main(arguments: list[str], orders: BinaryIO, answers: BinaryIO) -> int:
     """Do what the tester orders; the exit code."""
-    library, version, folder = arguments
-    document = json.loads(orders.readline())
     try:
+        if not arguments:
+            return session(orders, answers)
+        library, version, folder = arguments
+        document = json.loads(orders.readline())
         module = load(library, version, Path(folder))
         if document["check"]:
             module.check(document["properties"], document["deduplication"], document["in_flight"])
@@ -223,6 +255,14 @@ def main(arguments: list[str], orders: BinaryIO, answers: BinaryIO) -> int:
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
+    return 0
+
+
+def session(orders: BinaryIO, answers: BinaryIO) -> int:
+    """Be one session of a run; the exit code. What any client needs is loaded before it is known which it will be."""
+    clients.import_all()
+    if line := orders.readline():
+        Server(ProducerConfig.model_validate_json(line), Sayings(answers), clients.make_producer).serve(orders)
     return 0
 
 

@@ -1,6 +1,6 @@
 """`restart`: the producer's process ends at a message, and another process goes on as another session.
 
-The client of each session is a process of its own (session_program.py). What it says is taken down here, so that all
+The client of each session is a process of its own (sessions.py). What it says is taken down here, so that all
 that was recorded of a killed session is kept. Sends of which a killed session had told no outcome are unknown. Both
 processes are started before the first message, so that the second one need not be waited for; and the first message is
 acknowledged before the others are sent, so that the session that ends is one at work.

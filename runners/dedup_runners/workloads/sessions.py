@@ -1,4 +1,4 @@
-"""A session of a producer that is a process of its own (session_program.py), as seen from who orders it.
+"""A session of a producer that is a process of its own (dedup_runners.clients.serving), as seen from who orders it.
 
 The process can be killed at any time. Everything that it has said until then is kept.
 """
@@ -16,7 +16,7 @@ from dedup_runners.clients import frames as wire
 from dedup_runners.clients.programs import LEAVE_S, Producer, started
 from dedup_runners.configs import ProducerConfig, Program
 
-PROGRAM: Final = Program(argv=(sys.executable, "-m", "dedup_runners.workloads.session_program"))
+PROGRAM: Final = Program(argv=(sys.executable, "-P", "-m", "dedup_runners.clients.serving"))
 
 
 def start() -> "subprocess.Popen[bytes]":
@@ -58,7 +58,7 @@ class SessionClient(Producer):
         return left
 
     def _document(self, config: ProducerConfig) -> dict[str, Any]:
-        return config.model_dump(mode="json")
+        return config.model_dump(mode="json", exclude={"program"})
 
     def _numbers(self, outcomes: Outcomes) -> Int64s:
         messages = (outcomes.values - 1) * self._streams + outcomes.streams
