@@ -126,7 +126,7 @@ def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> Sta
 
 
 def plan_document(experiment: Experiment) -> dict[str, Any]:
-    """What would be done, for programs; the estimate in seconds."""
+    """What would be done, for programs; times in seconds. `cannot_pass`: why the verdict cannot be pass, or null."""
     workload, guess = experiment.spec.workload, estimates.of(experiment)
     variants = {variant.name: variant for variant in experiment.spec.variants}
     return {
@@ -149,6 +149,7 @@ def plan_document(experiment: Experiment) -> dict[str, Any]:
             for each in plan(experiment)
         ],
         "estimate": {"seconds": guess.seconds, **guess.model_dump()},
+        "cannot_pass": out_of_reach(experiment),
     }
 
 

@@ -3,13 +3,15 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 from tests.core.evidences import all_evidence, experiment
 
 from dedup.experiment.plans import plan
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.summaries import Summary, summarise
-from dedup_lab.experiments import show_plan
+from dedup_lab import experiments
+from dedup_lab.experiments import plan_document, show_plan
 from dedup_lab.terminal.reports import show_summary
 
 
@@ -48,3 +50,24 @@ def test_a_plan_that_cannot_pass_says_so_and_its_twin_does_not() -> None:
     said = planned(runs=2, confidencePercent=95)
     assert "warning the verdict cannot be pass: 2 runs of each variant are too few for 95 % confidence" in said
     assert "warning" not in planned(runs=3, confidencePercent=95)
+    assert plan_document(experiment(runs=2, confidencePercent=95))["cannot_pass"].startswith("2 runs of each variant")
+    assert plan_document(experiment(runs=3, confidencePercent=95))["cannot_pass"] is None
+
+
+@pytest.mark.parametrize(("runs", "warned"), [(2, True), (3, False)])
+def test_a_run_says_it_before_anything_is_started(runs: int, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Starting(Exception):
+        pass
+
+    def start() -> None:
+        raise Starting
+
+    monkeypatch.setattr(experiments, "check", lambda *given: None)
+    monkeypatch.setattr(experiments.java, "find", start)
+    said = io.StringIO()
+    console = Console(file=said, width=100)
+    with pytest.raises(Starting):
+        experiments.run(
+            experiment(runs=runs, confidencePercent=95), out=None, resume=False, console=console, command="dedup run"
+        )
+    assert ("warning the verdict cannot be pass" in said.getvalue()) is warned

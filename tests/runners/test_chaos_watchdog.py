@@ -234,3 +234,8 @@ def test_what_the_watchdog_hears(said: bytes, expected: tuple[str, bool]) -> Non
         assert listen(reading) == expected
     finally:
         os.close(reading)
+
+
+def test_the_pages_name_the_grace_that_a_fault_has() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
+    assert f"the fault's duration and {guards.GRACE_S:.0f} s) passes" in page

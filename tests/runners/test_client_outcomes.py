@@ -14,6 +14,7 @@ from dedup.wire.manifests import EndPosition
 from dedup_runners.clients import Form, Outcome, Outcomes, pulsar
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig
+from dedup_runners.recording.recorders import CLOCK_INTERVAL_NS
 
 CONFIG = {
     "run_id": "r", "folder": ".", "topic": "t", "deduplication": False, "producer_name": "p", "messages": 1,
@@ -170,7 +171,6 @@ def test_a_pulsar_partition_that_was_read_to_its_end_is_not_waited_for_until_it_
     consumer = object.__new__(pulsar.Consumer)
     parts = [Exhausted(1), Exhausted(0), Exhausted(50)]
     consumer._consumers, consumer._turn, consumer._ended, consumer.foreign = parts, 0, {}, []
-    consumer._form = Form(sends=False)
     consumer._last = dict.fromkeys(range(3), (-1, -1, -1))
     consumer._form = Form(sends=False)
 
@@ -193,3 +193,8 @@ def test_a_pulsar_partition_that_was_read_to_its_end_is_not_waited_for_until_it_
     assert consumer.missing(end(3, 0, 50)) == "partition 0: read to (5, 0, -1) of (5, 2)"
     assert read_all(end(3, 0, 50)) == 2
     assert [part.waits for part in parts] == [0, 0, 0]
+
+
+def test_outcomes_are_taken_as_often_as_the_clock_ticks() -> None:
+    """So a time in the clock table is at most 10 ms late, at the end of a run, too (docs/history.md)."""
+    assert kafka.SERVE_S * 1e9 <= CLOCK_INTERVAL_NS
