@@ -172,6 +172,23 @@ def test_copies_of_another_cause_do_not_convince() -> None:
     assert "no value was read twice by another session in any of 2" in found.reasons[0].text
 
 
+@pytest.mark.parametrize(("unknown", "verdict"), [(9, Verdict.PASS), (MESSAGES, Verdict.INCONCLUSIVE)])
+def test_a_treatment_that_was_promised_almost_nothing_has_lost_nothing(unknown: int, verdict: Verdict) -> None:
+    """What is sent again and acknowledged counts as acknowledged, so a healthy run has none left."""
+    made, left = restarting(), MESSAGES - unknown
+    told = {"unknown": unknown, "positive_ack": left, "ack": left, "received_no_ack": unknown}
+    outcomes = {"sent": MESSAGES + IN_FLIGHT, "ok": left, "unknown": IN_FLIGHT + unknown}
+    found = conclude(
+        made,
+        [
+            history(made, run, BY_SESSION) if run.variant == "control" else history(made, run, told, **outcomes)
+            for run in plan(made)
+        ],
+    )
+    assert found.verdict is verdict, found.reasons
+    assert verdict is Verdict.PASS or codes(found) == {Code.UNCERTAIN_SENDS}
+
+
 def test_copies_that_stay_away_are_inconclusive() -> None:
     assert concluded({}).verdict is Verdict.INCONCLUSIVE
 

@@ -426,7 +426,7 @@ def _doubts(
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
     claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
     too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
-    if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
+    if claims_no_loss and too_many and not witnessed:
         yield _inconclusive(
             Code.UNCERTAIN_SENDS,
             f"{uncertainty(counts)}; from {UNCERTAIN_SHARE:.0%} on a claim that nothing was lost says too little",

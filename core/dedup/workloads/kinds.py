@@ -40,11 +40,6 @@ class WorkloadKind(Part):
     """That cause, in words."""
 
     @property
-    def leaves_unknown(self) -> bool:
-        """Whether it ends sends without an outcome by itself."""
-        return True
-
-    @property
     def elsewhere(self) -> bool:
         """Whether it sends to other partitions than that of the stream, on purpose."""
         return False

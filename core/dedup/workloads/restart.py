@@ -59,10 +59,6 @@ class Restart(WorkloadKind):
     cause = "copied_by_session"
     words = "by another session"
 
-    @property
-    def leaves_unknown(self) -> bool:
-        return self.end is End.KILL
-
     def impossible(self, messages: int, partitions: int) -> Impossible | None:
         if self.at.message < messages:
             return None
