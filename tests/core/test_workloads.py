@@ -134,6 +134,16 @@ def test_a_client_that_is_a_program_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("workload", [{"restart": KILLED}, {"resend": {}}])
+def test_another_version_of_a_python_client_is_a_program(workload: dict[str, Any]) -> None:
+    chosen = [{"name": "pulsar", "pulsar": {}, "client": {"version": "3.4.0"}}]
+    assert "pulsar-client is a program, which sends each message once, in one session; name a client.library in " in (
+        said := refused(workload, control(), systems=chosen)
+    )
+    assert "no client.version" in said
+    asked(workload, control())
+
+
 def life(ended: str, open_sends: int = 0) -> Session:
     return Session(identity="p", began="started", ended=ended, open_sends=open_sends)
 

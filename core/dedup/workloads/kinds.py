@@ -55,7 +55,7 @@ class WorkloadKind(Part):
                 self.key,
                 library,
                 f"{library} is a program, which sends each message once, in one session",
-                "name another client.library, or take the workload out",
+                "name a client.library in Python, and no client.version, or take the workload out",
             )
         return None
 
