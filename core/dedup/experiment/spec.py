@@ -284,11 +284,8 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
-        check_workload(
-            self.workload,
-            self.variants,
-            [Tested(each.name, each.protocol, each.library, each.client_version) for each in self.systems],
-        )
+        tested = [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in self.systems]
+        check_workload(self.workload, self.variants, tested)
         check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:

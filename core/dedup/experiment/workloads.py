@@ -1,6 +1,6 @@
 """The workload of an experiment: what the clients do in every run, and what a variant changes of that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
@@ -60,6 +60,8 @@ class Tested(NamedTuple):
     library: Library
     version: str
     """Of the client; empty: the one that is installed."""
+    properties: Mapping[str, str]
+    """The client's own settings."""
 
 
 def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[Tested]) -> None:
@@ -88,6 +90,7 @@ def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence
         rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
     for each in systems:
-        if wrong := kind.impossible_with(each.protocol, each.library, is_program(each.library, each.version)):
+        program = is_program(each.library, each.version)
+        if wrong := kind.impossible_with(each.protocol, each.library, each.properties, is_program=program):
             return wrong._replace(rule=f"system {each.name}: {wrong.rule}")
     return kind.impossible(workload.messages, workload.partitions)
