@@ -9,11 +9,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from dedup.wire.clients import Mark
 from dedup.wire.manifests import ProducerReport
 from dedup_runners import production
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.producer import produce
+from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.recorders import Recorder
+from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.sends import no_position
 
 MESSAGES: Final = 6
@@ -56,21 +60,27 @@ class Client:
         return len(chunk.payloads)
 
 
-def resent(monkeypatch: pytest.MonkeyPatch, folder: Path, entry: int, sequence: str) -> ProducerReport:
-    """The report of a producer of which two messages failed and were sent again."""
-
-    def make(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> Any:
-        return Client(record, entry)
-
-    monkeypatch.setattr(production, "make_producer", make)
+def config_of(folder: Path, sequence: str = "New", streams: int = 1) -> ProducerConfig:
     endpoints = {"system": "pulsar", "client_bootstrap": "x", "direct_bootstrap": "x", "brokers": []}
     given = {
         "run_id": "r1", "folder": str(folder), "endpoints": endpoints, "topic": "t", "library": "pulsar-client",
-        "deduplication": True, "producer_name": "p", "messages": MESSAGES, "sends": True,
+        "deduplication": True, "producer_name": "p", "messages": MESSAGES * streams, "sends": True, "streams": streams,
         "resend": {"sequence": sequence},
     }  # fmt: skip
-    produce(ProducerConfig.model_validate_json(json.dumps(given)))
-    return ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+    return ProducerConfig.model_validate_json(json.dumps(given))
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the client answer, with this entry for what is sent again."""
+
+    def prepare(entry: int) -> None:
+        def make(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> Any:
+            return Client(record, entry)
+
+        monkeypatch.setattr(production, "make_producer", make)
+
+    return prepare
 
 
 @pytest.mark.parametrize(
@@ -79,11 +89,29 @@ def resent(monkeypatch: pytest.MonkeyPatch, folder: Path, entry: int, sequence: 
     ids=["an old id, known without a position", "an old id, stored", "a new id"],
 )
 def test_an_old_id_that_the_broker_calls_known_promises_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sequence: str, entry: int, unknown: int
+    answer: Callable[[int], None], tmp_path: Path, sequence: str, entry: int, unknown: int
 ) -> None:
-    report = resent(monkeypatch, tmp_path, entry, sequence)
+    answer(entry)
+    produce(config_of(tmp_path, sequence))
+    report = ProducerReport.model_validate_json((tmp_path / ProducerReport.FILE).read_bytes())
     assert report.complete, report.problems
     assert (report.sent, report.unknown, report.ok) == (MESSAGES + LOST, unknown, MESSAGES + LOST - unknown)
     rows: Any = pq.ParquetDataset(tmp_path / "outcomes").read().to_pylist()
     again = {row["outcome"] for row in rows if row["attempt"]}
     assert again == {Outcome.UNKNOWN if unknown > LOST else Outcome.OK}
+
+
+@pytest.mark.parametrize(("streams", "one", "all_of_them"), [(1, 2, 4), (2, 0, 0)])
+def test_of_one_partition_nothing_is_claimed_to_be_in_flight_once_something_was_sent_again(
+    answer: Callable[[int], None], tmp_path: Path, streams: int, one: int, all_of_them: int
+) -> None:
+    answer(0)
+    recorder, observer, marks = Recorder(tmp_path, version=2), Observer(tmp_path, "p"), Journal(tmp_path / Mark.FILE)
+    sending = Resending(config_of(tmp_path, streams=streams), recorder, observer, marks)
+    assert (sending.in_flight(0), sending.in_flight(None)) == (2, 4)
+    sending.run()
+    assert sending.sent == streams * (MESSAGES + LOST)
+    assert (sending.in_flight(0), sending.in_flight(None)) == (one, all_of_them)
+    recorder.close()
+    observer.close()
+    marks.close()

@@ -50,6 +50,14 @@ class Resending(Sends):
     def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
         return np.zeros(len(messages), np.int32), self._attempts[messages]
 
+    def in_flight(self, partition: int | None) -> int:
+        """Clients count as if partitions took turns: once something was sent again, nothing is claimed of one of them."""
+        found = self.client.in_flight(partition)  # takes what has come
+        if self._config.streams == 1 or not self._attempts.any():
+            return found
+        sent = self.progress().sent
+        return max(0, sent - self.progress().acked) if partition is None else 0
+
     def _opened(self) -> ProducerClient:
         own = self._config.model_copy(update={"delivery_timeout_s": self._resend.delivery_timeout_s})
         self._config = own
