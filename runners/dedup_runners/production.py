@@ -131,6 +131,10 @@ class Production:
         """How many sends there were, and how many have an outcome."""
         return self.client.progress()
 
+    def in_flight(self, partition: int | None) -> int:
+        """How many messages sent to a partition (None: to any) have no outcome, at the least."""
+        return self.client.in_flight(partition)
+
     @property
     def intended(self) -> int:
         """Rows of `sent`, once the recorder is closed."""
@@ -226,7 +230,7 @@ class Production:
         return outcomes
 
     def _on_event(self, line: FaultLine) -> None:
-        struck = {"in_flight": self.client.in_flight(line.detail.partition)} if line.event in COUNTED else {}
+        struck = {"in_flight": self.in_flight(line.detail.partition)} if line.event in COUNTED else {}
         self.stamp(line.event, line.fault, detail=line.detail.said(), **struck)
 
 

@@ -93,7 +93,7 @@ def test_a_control_run_passes_with_copies_and_without() -> None:
 @pytest.mark.parametrize("anomaly", ANOMALIES)
 @pytest.mark.parametrize("expectation", Expectation)
 def test_each_anomaly_fails_exactly_the_expectations_that_forbid_it(expectation: Expectation, anomaly: str) -> None:
-    demand = Demand(expectation=expectation, deduplication=True, uncertain_sends_planned=True)
+    demand = Demand(expectation=expectation, deduplication=True)
     verdict = judged(ANOMALIES[anomaly], demand)
     if anomaly in FORBIDDEN[expectation]:
         assert verdict.verdict is Verdict.FAIL

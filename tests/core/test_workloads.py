@@ -8,16 +8,16 @@ from tests.core.evidences import MESSAGES, duplicates, evidence, experiment
 
 from dedup.errors import SpecificationError
 from dedup.experiment.plans import Run, plan
-from dedup.experiment.spec import Experiment, load
+from dedup.experiment.spec import Expectation, Experiment, load
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
-from dedup.judgement.verdicts import Code, Evidence, Verdict
+from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
 from dedup.wire.manifests import Session
 from dedup.workloads.kinds import WorkloadKind
 from dedup.workloads.registry import KINDS
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.yaml"))
 PAGE: Final = Path(__file__).parents[2] / "docs" / "experiment.md"
-PULSAR: Final = [{"name": "pulsar", "pulsar": {}}]
+PULSAR: Final = [{"name": "pulsar", "pulsar": {}, "client": {"properties": {"batching_enabled": "false"}}}]
 KILLED: Final = {"at": {"message": 500}, "end": "Kill"}
 IN_FLIGHT: Final = 30
 AGAIN: Final = {"sent": MESSAGES + IN_FLIGHT, "ok": MESSAGES, "unknown": IN_FLIGHT}
@@ -134,6 +134,27 @@ def test_a_client_that_is_a_program_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("properties", [{}, {"batching_enabled": "true"}])
+def test_an_old_sequence_id_is_none_of_a_batch(properties: dict[str, str]) -> None:
+    batches = [{"name": "pulsar", "pulsar": {}, "client": {"properties": properties}}]
+    same = control(resend={"sequence": "Same"})
+    assert "variants[0].workload.resend.sequence: got Same; system pulsar: a broker judges a batch by one" in refused(
+        {"resend": {}}, same, systems=batches
+    )
+    asked({"resend": {}}, control(), systems=batches)
+    asked({"resend": {}}, same)
+
+
+@pytest.mark.parametrize("workload", [{"restart": KILLED}, {"resend": {}}])
+def test_another_version_of_a_python_client_is_a_program(workload: dict[str, Any]) -> None:
+    chosen = [{"name": "pulsar", "pulsar": {}, "client": {"version": "3.4.0"}}]
+    assert "pulsar-client is a program, which sends each message once, in one session; name a client.library in " in (
+        said := refused(workload, control(), systems=chosen)
+    )
+    assert "no client.version" in said
+    asked(workload, control())
+
+
 def life(ended: str, open_sends: int = 0) -> Session:
     return Session(identity="p", began="started", ended=ended, open_sends=open_sends)
 
@@ -172,6 +193,23 @@ def test_copies_of_another_cause_do_not_convince() -> None:
     assert "no value was read twice by another session in any of 2" in found.reasons[0].text
 
 
+@pytest.mark.parametrize(("unknown", "verdict"), [(9, Verdict.PASS), (MESSAGES, Verdict.INCONCLUSIVE)])
+def test_a_treatment_that_was_promised_almost_nothing_has_lost_nothing(unknown: int, verdict: Verdict) -> None:
+    """What is sent again and acknowledged counts as acknowledged, so a healthy run has none left."""
+    made, left = restarting(), MESSAGES - unknown
+    told = {"unknown": unknown, "positive_ack": left, "ack": left, "received_no_ack": unknown}
+    outcomes = {"sent": MESSAGES + IN_FLIGHT, "ok": left, "unknown": IN_FLIGHT + unknown}
+    found = conclude(
+        made,
+        [
+            history(made, run, BY_SESSION) if run.variant == "control" else history(made, run, told, **outcomes)
+            for run in plan(made)
+        ],
+    )
+    assert found.verdict is verdict, found.reasons
+    assert verdict is Verdict.PASS or codes(found) == {Code.UNCERTAIN_SENDS}
+
+
 def test_copies_that_stay_away_are_inconclusive() -> None:
     assert concluded({}).verdict is Verdict.INCONCLUSIVE
 
@@ -197,6 +235,24 @@ def test_a_history_without_sessions_is_none_of_a_restart() -> None:
     assert Code.WORKLOAD_BROKEN in codes(conclude(made, plain))
 
 
+@pytest.mark.parametrize(
+    ("sessions", "verdict", "code"),
+    [
+        (LIVES, Verdict.PASS, None),
+        ((life("killed"), life("closed")), Verdict.INCONCLUSIVE, Code.WORKLOAD_VACUOUS),
+        ((life("killed", IN_FLIGHT), life("")), Verdict.ERROR, Code.WORKLOAD_BROKEN),
+    ],
+)
+def test_a_history_that_is_judged_alone_answers_for_its_sessions(
+    sessions: tuple[Session, ...], verdict: Verdict, code: Code | None
+) -> None:
+    made = restarting()
+    run = next(run for run in plan(made) if run.variant == "dedup")
+    found = judge_alone(history(made, run, {}, sessions=sessions), Expectation.EXACTLY_ONCE)
+    assert found.verdict is verdict, found.reasons
+    assert code is None or [reason.code for reason in found.reasons] == [code]
+
+
 def test_copies_in_the_treatment_fail_and_name_their_cause() -> None:
     made = restarting()
     found = conclude(made, [history(made, run, BY_SESSION) for run in plan(made)])
@@ -210,6 +266,9 @@ def test_a_resend_that_had_nothing_to_send_again_has_tested_nothing() -> None:
     idle = {"sent": MESSAGES, "unknown": 0, "sessions": closed}
     found = conclude(made, [history(made, run, {}, **idle) for run in plan(made)])
     assert any("no future failed" in reason.text for reason in found.reasons)
+    refused_at_once = {"sent": MESSAGES + IN_FLIGHT, "unknown": 0, "fail": IN_FLIGHT, "sessions": closed}
+    found = conclude(made, [history(made, run, {}, **refused_at_once) for run in plan(made)])
+    assert any("refused before it left the client" in reason.text for reason in found.reasons)
     by_resend = {**duplicates(IN_FLIGHT), "copied_by_resend": IN_FLIGHT}
     twin = conclude(made, [history(made, run, by_resend, sessions=closed) for run in plan(made)])
     assert twin.verdict is Verdict.PASS, twin.reasons

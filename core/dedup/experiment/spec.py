@@ -29,8 +29,8 @@ from dedup.experiment.variants import Variant as Variant
 from dedup.experiment.variants import check_switches
 from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
+from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
-from dedup.experiment.workloads import check_workload
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
@@ -284,9 +284,8 @@ class Spec(Part):
                     f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
                     "make the fault shorter or give the run more time",
                 )
-        check_workload(
-            self.workload, self.variants, [(each.name, each.protocol, each.library) for each in self.systems]
-        )
+        tested = [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in self.systems]
+        check_workload(self.workload, self.variants, tested)
         check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:

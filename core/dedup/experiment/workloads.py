@@ -1,11 +1,11 @@
 """The workload of an experiment: what the clients do in every run, and what a variant changes of that."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
 
-from dedup.experiment.clients import CLIENTS
+from dedup.experiment.clients import Library, is_program
 from dedup.experiment.variants import Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
@@ -52,8 +52,20 @@ else:
     )
 
 
-def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[tuple[str, str, str]]) -> None:
-    """Raise a refusal if a variant's workload cannot be done; `systems`: the name, protocol and client of each."""
+class Tested(NamedTuple):
+    """A system as far as a workload depends on it."""
+
+    name: str
+    protocol: str
+    library: Library
+    version: str
+    """Of the client; empty: the one that is installed."""
+    properties: Mapping[str, str]
+    """The client's own settings."""
+
+
+def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[Tested]) -> None:
+    """Raise a refusal if a variant's workload cannot be done with one of the systems."""
     for index, variant in enumerate(variants):
         for kind in KINDS:
             if getattr(variant.workload, kind.key, None) is not None and getattr(workload, kind.key) is None:
@@ -71,15 +83,14 @@ def check_workload(workload: Workload, variants: Sequence[Variant], systems: Seq
             raise refusal(f"{where}.{wrong.field}", wrong.got, wrong.rule, wrong.todo)
 
 
-def _impossible(
-    workload: Workload, kind: WorkloadKind | None, systems: Sequence[tuple[str, str, str]]
-) -> Impossible | None:
+def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence[Tested]) -> Impossible | None:
     if kind is None:
         return None
     if workload.messages > MOST_MESSAGES:
         rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
-    for name, protocol, library in systems:
-        if wrong := kind.impossible_with(protocol, library, not CLIENTS[library].is_installed):
-            return wrong._replace(rule=f"system {name}: {wrong.rule}")
+    for each in systems:
+        program = is_program(each.library, each.version)
+        if wrong := kind.impossible_with(each.protocol, each.library, each.properties, is_program=program):
+            return wrong._replace(rule=f"system {each.name}: {wrong.rule}")
     return kind.impossible(workload.messages, workload.partitions)

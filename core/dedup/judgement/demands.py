@@ -44,7 +44,6 @@ class Demand(Record):
     workload: SerializeAsAny[WorkloadKind] | None = Field(
         None, description="what the application does beyond sending each message once"
     )
-    uncertain_sends_planned: bool = Field(False, description="the workload itself makes sends fail or stay unknown")
     trusted: bool = Field(False, description="a history without a manifest is taken at its word")
 
 
@@ -65,7 +64,6 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         deduplication=deduplicates(variant),
         faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
         workload=kind,
-        uncertain_sends_planned=kind is not None and kind.leaves_unknown,
     )
 
 

@@ -36,6 +36,7 @@ from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import FaultRecord, Manifest, Record
+from dedup.workloads.kinds import idle_kills
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -385,6 +386,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
     if demand.workload is not None and (broken := list(demand.workload.broken(manifest))):
         yield _error(Code.WORKLOAD_BROKEN, f"the workload's {demand.workload.key}: {_listed(broken)}")
+    if demand.workload is None and not evidence.bare and any(not each.ended for each in manifest.producer.sessions):
+        yield _error(Code.WORKLOAD_BROKEN, "the history does not say how each of its producer's sessions ended")
 
 
 def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
@@ -417,6 +420,8 @@ def _doubts(
     """Why intact evidence may prove nothing."""
     for idle in demand.workload.untested(manifest) if demand.workload is not None else ():
         yield _inconclusive(Code.WORKLOAD_VACUOUS, idle)
+    if demand.workload is None:
+        yield from (_inconclusive(Code.WORKLOAD_VACUOUS, idle) for idle in idle_kills(manifest))
     for why in evidence.vacuous.values():
         if why is not None:
             yield _inconclusive(Code.FAULT_VACUOUS, why)
@@ -426,7 +431,7 @@ def _doubts(
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
     claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
     too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
-    if claims_no_loss and too_many and not witnessed and not demand.uncertain_sends_planned:
+    if claims_no_loss and too_many and not witnessed:
         yield _inconclusive(
             Code.UNCERTAIN_SENDS,
             f"{uncertainty(counts)}; from {UNCERTAIN_SHARE:.0%} on a claim that nothing was lost says too little",

@@ -4,7 +4,7 @@ A kind is a subclass of `WorkloadKind`. Its fields are its settings in an experi
 about the kind, and its docstring is its description. Other code uses these facts and never tests which kind it has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from dedup.parts import Part
@@ -40,11 +40,6 @@ class WorkloadKind(Part):
     """That cause, in words."""
 
     @property
-    def leaves_unknown(self) -> bool:
-        """Whether it ends sends without an outcome by itself."""
-        return True
-
-    @property
     def elsewhere(self) -> bool:
         """Whether it sends to other partitions than that of the stream, on purpose."""
         return False
@@ -53,14 +48,16 @@ class WorkloadKind(Part):
         """Why it cannot be done with so many messages and partitions; None if it can."""
         return None
 
-    def impossible_with(self, protocol: str, library: str, is_program: bool) -> Impossible | None:
-        """Why a system of that protocol, with that client, cannot have it; None if it can."""
+    def impossible_with(
+        self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
+    ) -> Impossible | None:
+        """Why a system of that protocol, with that client and its settings, cannot have it; None if it can."""
         if is_program:
             return Impossible(
                 self.key,
                 library,
                 f"{library} is a program, which sends each message once, in one session",
-                "name another client.library, or take the workload out",
+                "name a client.library in Python, and no client.version, or take the workload out",
             )
         return None
 
@@ -71,6 +68,12 @@ class WorkloadKind(Part):
     def untested(self, manifest: Manifest) -> Iterator[str]:
         """Why a run that went in order has tested nothing, in words."""
         raise NotImplementedError
+
+
+def idle_kills(manifest: Manifest) -> Iterator[str]:
+    """A producer that is killed with nothing in flight has nothing to send again."""
+    if any(session.ended == KILLED and not session.open_sends for session in manifest.producer.sessions):
+        yield "the producer was killed when no message was in flight, so nothing could be stored twice"
 
 
 def broken_sessions(manifest: Manifest, endings: tuple[str, ...]) -> Iterator[str]:

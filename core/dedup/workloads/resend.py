@@ -5,7 +5,7 @@ of the message, so a broker that deduplicates knows them. What the application s
 can give it its old sequence, as it can in Pulsar, and sends it to the same partition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -72,7 +72,9 @@ class Resend(WorkloadKind):
             )
         return None
 
-    def impossible_with(self, protocol: str, library: str, is_program: bool) -> Impossible | None:
+    def impossible_with(
+        self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
+    ) -> Impossible | None:
         if self.sequence is Numbering.SAME and protocol == "kafka":
             return Impossible(
                 "resend.sequence",
@@ -80,7 +82,14 @@ class Resend(WorkloadKind):
                 "Kafka's producer numbers its messages itself, so what is sent again has a new sequence",
                 "write New, or test the Pulsar by itself",
             )
-        return super().impossible_with(protocol, library, is_program)
+        if self.sequence is Numbering.SAME and properties.get("batching_enabled", "true").lower() != "false":
+            return Impossible(
+                "resend.sequence",
+                Numbering.SAME,
+                "a broker judges a batch by one sequence id, and what is sent again is in other batches than before",
+                'write New, or give client.properties batching_enabled: "false"',
+            )
+        return super().impossible_with(protocol, library, properties, is_program=is_program)
 
     def broken(self, manifest: Manifest) -> Iterator[str]:
         yield from broken_sessions(manifest, (CLOSED,))
@@ -88,3 +97,5 @@ class Resend(WorkloadKind):
     def untested(self, manifest: Manifest) -> Iterator[str]:
         if manifest.producer.sent <= manifest.messages:
             yield "no future failed, so the application sent nothing again"
+        elif not manifest.producer.unknown:
+            yield "every send that failed was refused before it left the client, so nothing could be stored twice"

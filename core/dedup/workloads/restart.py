@@ -6,14 +6,14 @@ gives an idempotent producer a new id at every start; only a transactional id ou
 name that the application chooses, and tells it the last sequence id that it has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from pydantic import Field
 
 from dedup.parts import Part
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, KILLED, MOST_MESSAGES, Impossible, WorkloadKind, broken_sessions
+from dedup.workloads.kinds import CLOSED, KILLED, MOST_MESSAGES, Impossible, WorkloadKind, broken_sessions, idle_kills
 
 
 class End(StrEnum):
@@ -59,10 +59,6 @@ class Restart(WorkloadKind):
     cause = "copied_by_session"
     words = "by another session"
 
-    @property
-    def leaves_unknown(self) -> bool:
-        return self.end is End.KILL
-
     def impossible(self, messages: int, partitions: int) -> Impossible | None:
         if self.at.message < messages:
             return None
@@ -73,7 +69,9 @@ class Restart(WorkloadKind):
             "name an earlier message or send more",
         )
 
-    def impossible_with(self, protocol: str, library: str, is_program: bool) -> Impossible | None:
+    def impossible_with(
+        self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
+    ) -> Impossible | None:
         if self.identity is Identity.SAME and protocol == "kafka":
             return Impossible(
                 "restart.identity",
@@ -82,13 +80,10 @@ class Restart(WorkloadKind):
                 "and there are no transactions here yet",
                 "write New, or test the Pulsar by itself",
             )
-        return super().impossible_with(protocol, library, is_program)
+        return super().impossible_with(protocol, library, properties, is_program=is_program)
 
     def broken(self, manifest: Manifest) -> Iterator[str]:
         yield from broken_sessions(manifest, (KILLED if self.end is End.KILL else CLOSED, CLOSED))
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
-        """A producer that is killed with nothing in flight has nothing to send again."""
-        first = next(iter(manifest.producer.sessions), None)
-        if self.end is End.KILL and first is not None and not first.open_sends:
-            yield "the producer was killed when no message was in flight, so nothing could be stored twice"
+        yield from idle_kills(manifest)

@@ -3,6 +3,10 @@
 One client does it all, in one session. A future fails when the client has tried for the time that the workload gives it
 (or was refused), and that says nothing of what the broker has stored. Of a message at most one send is under way, so an
 outcome is that of its newest attempt. What has failed in all its attempts stays so.
+
+Newer messages may have been stored before a failed one is sent again with its old sequence id. Then the broker drops it
+and calls it known, for it knows no more than the last id. Such an answer, which names no position, promises nothing:
+the send is *unknown*, and is not sent again.
 """
 
 import time
@@ -16,7 +20,7 @@ from dedup.workloads.resend import Destination, Numbering
 from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, ProducerClient, chunk_of_sends
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.recording.journals import Journal, Observer
-from dedup_runners.recording.recorders import Columns, Recorder
+from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads.sends import Sends
 
 MOST_ATTEMPTS: Final = 10
@@ -45,6 +49,14 @@ class Resending(Sends):
 
     def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
         return np.zeros(len(messages), np.int32), self._attempts[messages]
+
+    def in_flight(self, partition: int | None) -> int:
+        """Clients count as if partitions took turns: once something was sent again, nothing is claimed of one of them."""
+        found = self.client.in_flight(partition)  # takes what has come
+        if self._config.streams == 1 or not self._attempts.any():
+            return found
+        sent = self.progress().sent
+        return max(0, sent - self.progress().acked) if partition is None else 0
 
     def _opened(self) -> ProducerClient:
         own = self._config.model_copy(update={"delivery_timeout_s": self._resend.delivery_timeout_s})
@@ -88,10 +100,15 @@ class Resending(Sends):
         self._attempts[messages] += 1
         return self.send_messages(messages)
 
-    def _rows(self, outcomes: Outcomes) -> Columns:
-        if len(failed := self.messages_of(outcomes)[outcomes.outcomes != Outcome.OK]):
+    def _record(self, outcomes: Outcomes) -> None:
+        messages, ok = self.messages_of(outcomes), outcomes.outcomes == Outcome.OK
+        if len(failed := messages[~ok]):
             self._failed.append(failed)
-        return super()._rows(outcomes)
+        if self._resend.sequence is Numbering.SAME:
+            known = ok & (outcomes.entries == -1) & (self._attempts[messages] > 0)
+            told = np.where(known, Outcome.UNKNOWN, outcomes.outcomes).astype(np.int8)
+            outcomes = outcomes._replace(outcomes=told)
+        super()._record(outcomes)
 
     def _numbered(self, partitions: Int32s) -> Int64s:
         """The next sequence ids of these partitions, in this order."""
