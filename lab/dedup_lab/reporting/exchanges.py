@@ -103,7 +103,7 @@ def decisive(fault: str, path: Path) -> Exchanges | None:
     frames = tuple(_frame(columns, index) for index in chosen)
     between = np.diff(chosen, prepend=-1) - 1
     named = dict.fromkeys(frame.broker for frame in frames)
-    batch = tuple(_frame(columns, index) for index in np.flatnonzero(same))
+    batch = tuple(_frame(columns, int(index)) for index in np.flatnonzero(same))
     return Exchanges(fault, struck_frame, batch, frames, tuple(int(each) for each in between), tuple(named))
 
 
