@@ -269,8 +269,8 @@ def results(
         if given := [option for option, value in of_clusters.items() if value is not None]:
             raise typer.BadParameter(f"is for clusters, and {name} is a folder here", param_hint=given[0])
         raise typer.Exit(results_of.here(Path(name), output_format, open_page))
-    if output is None and (histories or open_page):
-        raise typer.BadParameter("needs --output", param_hint="--histories" if histories else "--open")
+    if output is None and histories:
+        raise typer.BadParameter("needs --output", param_hint="--histories")
     cluster = clusters.connected(kubeconfig, context, namespace)
     raise typer.Exit(results_of.there(cluster, name, output_format, output, histories, follow, open_page))
 

@@ -1,8 +1,10 @@
 """Examples as scenarios: what each shows, which outcome is expected of it, and which published bug it finds again.
 
 An example says it itself. Its opening comment tells people: the first sentence is what it shows, the line `# Expect:`
-what comes out. One that finds a known bug has annotations besides, for programs:
+what comes out. For programs there are annotations: the seed documents that an example comes from, and of one that finds
+a known bug the rest:
 
+    dedup.dev/seed      the seed documents: "S0", or several
     dedup.dev/issue     the page of the bug, or several
     dedup.dev/expect    the verdict of each system: "kafka-2-4=inconclusive kafka-2-5=pass"
     dedup.dev/sign      a regular expression: a line of it is in the log of each run that does not pass, in no other's
@@ -25,9 +27,9 @@ from dedup.process import machines
 ISSUE: Final = "dedup.dev/issue"
 EXPECT: Final = "dedup.dev/expect"
 SIGN: Final = "dedup.dev/sign"
+SEED: Final = "dedup.dev/seed"
 LOG: Final = "producer.log"
 """Where a client's own words are, in the folder of an attempt."""
-SEED: Final = re.compile(r"\bS\d\b")
 _KIND: Final = re.compile(r"^kind: DedupExperiment$", re.MULTILINE)
 
 
@@ -50,7 +52,7 @@ class Scenario(NamedTuple):
     faults: tuple[str, ...]
     """Their kinds, in order."""
     seeds: tuple[str, ...]
-    """The seed documents that its comment names: S0, S1, …"""
+    """The seed documents that its annotation names: S0, S1, …"""
     shows: str
     """The first sentence of its comment."""
     outcome: str
@@ -66,17 +68,23 @@ def here() -> Path:
 
 def read(path: Path) -> Scenario:
     """The scenario of one file; SpecificationError if it is no experiment, or its annotations are wrong."""
-    experiment, opening = load(path), _opening(path.read_text())
+    experiment, opening = load(path), _opening(path.read_text(encoding="utf-8"))
+    try:
+        bug = bug_of(experiment)
+    except SpecificationError as error:
+        raise SpecificationError(
+            where=f"{path}: {error.where}", got=error.got, rule=error.rule, todo=error.todo
+        ) from None
     shows, _, rest = opening.partition("Expect: ")
     return Scenario(
         path=path,
         name=experiment.name,
         systems=tuple(system.name for system in experiment.spec.systems),
         faults=tuple(dict.fromkeys(fault.kind for fault in experiment.spec.faults)),
-        seeds=tuple(sorted(set(SEED.findall(opening)))),
+        seeds=tuple(experiment.metadata.annotations.get(SEED, "").split()),
         shows=re.split(r"\.\s", shows, maxsplit=1)[0].rstrip("."),
         outcome=rest.partition("  ")[0],
-        bug=bug_of(experiment),
+        bug=bug,
     )
 
 
@@ -101,7 +109,7 @@ def bug_of(experiment: Experiment) -> Bug | None:
 def found(folder: Path) -> list[Scenario]:
     """All experiments below a folder, by path; SpecificationError if there is none, or one is wrong."""
     with machines.at(f"folder {folder}"):
-        paths = [path for path in sorted(folder.rglob("*.yaml")) if _KIND.search(path.read_text())]
+        paths = [path for path in sorted(folder.rglob("*.yaml")) if _KIND.search(_text(path))]
     if not paths:
         raise SpecificationError(
             where=str(folder),
@@ -131,6 +139,11 @@ def _shows(sign: re.Pattern[str] | None, root: Path, run: RunRow) -> bool:
     log = root / (run.path or "") / LOG
     with machines.at(f"log {log}"):
         return sign is not None and sign.search(log.read_text(errors="replace")) is not None
+
+
+def _text(path: Path) -> str:
+    """To search in; what is no UTF-8 in it is said when it is loaded."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _opening(text: str) -> str:

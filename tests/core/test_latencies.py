@@ -5,11 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.builders import History, write_history, write_latencies
+from tests.core.comparing import gathered, kafka
 
 from dedup.history import reports
 from dedup.history.histories import LATENCY, MANIFEST, damages, read_manifest
 from dedup.history.latencies import NAME, histogram_of
+from dedup.judgement.conclusions import conclude
 from dedup.judgement.latencies import Latency, latency_of, merged, percentile
+from dedup.judgement.summaries import summarise
 
 MS = 1_000_000
 HISTORY = History(
@@ -73,3 +76,14 @@ def test_its_bytes_are_evidence_like_all_others(tmp_path: Path) -> None:
     (folder / NAME).unlink()
     assert damages(folder, read_manifest(folder)) == [f"{NAME}: missing"]
     assert reports.open_folder(folder).latencies is None
+
+
+def test_of_a_variant_there_are_latencies_only_if_each_run_with_acknowledgements_has_some() -> None:
+    made = kafka(runs=2)
+    found = gathered(made, latency=2)
+    whole = summarise(made, conclude(made, found), found).systems
+    assert [group.latency and group.latency.messages for group in whole] == [200, 200]
+    lacking = next(place for place, each in enumerate(found) if "control" in each.run_id)
+    found[lacking] = found[lacking].model_copy(update={"latencies": None})
+    control, treatment = summarise(made, conclude(made, found), found).systems
+    assert control.latency is None and treatment.latency == whole[1].latency

@@ -4,18 +4,21 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from rich.console import Console
 from tests.lab.api_servers import kubeconfig, refusal, serving
 from tests.lab.harness import dedup
 from tests.operator.comparing import World
+from typer import BadParameter
 
 from dedup.errors import DedupError, SpecificationError
 from dedup_lab.cluster.access import Answered, Cluster, Object, comparison_of
 from dedup_lab.cluster.comparisons import is_comparison, result_of, results
 from dedup_lab.cluster.following import follow
+from dedup_lab.commands.options import Shown
+from dedup_lab.commands.results import there
 
 COMPARISON: Final = "/apis/dedup.dev/v1alpha1/namespaces/lab/dedupcomparisons/c"
 EXPERIMENT: Final = "/apis/dedup.dev/v1alpha1/namespaces/lab/dedupexperiments/c"
@@ -69,6 +72,13 @@ def test_the_table_the_clusters_and_the_outcome_are_shown(ended: Said) -> None:
     assert "│ edge    │ Finished │" in said
     assert "outcome: NothingWorse (3/3 clusters)" in said
     assert "nothing is worse than in here that this comparison can show" in said
+
+
+def test_a_comparison_has_no_page_and_of_an_experiment_only_what_is_fetched_can_be_opened(ended: Said) -> None:
+    """Which of the two it is comes first: to a comparison no --output helps."""
+    for cluster, words in ((ended, "a comparison has no page"), (Said({EXPERIMENT: {}}), "needs --output")):
+        with pytest.raises(BadParameter, match=words):
+            there(cast(Any, cluster), "c", Shown.TEXT, None, False, False, True)
 
 
 def test_markdown_is_the_hubs_own(ended: Said) -> None:

@@ -81,10 +81,30 @@ def test_pulsar_answers_without_a_position_what_it_knows(tmp_path: Path) -> None
     assert "It was sent 2 times. An answer names no position: the broker knew the batch already." in said
 
 
+def test_an_answer_that_never_came_says_nothing_of_what_the_broker_knew(tmp_path: Path) -> None:
+    """As the interposer notes it where a connection ends: a reply with neither offset nor error."""
+    said = told(tmp_path, [*BEFORE, row(33, "reply Produce 2 2", done="unanswered")])
+    assert "It was sent 2 times. In order: " in said and "knew the batch" not in said
+    assert "Produce 2: no answer, never passed on" in said
+    known = [row(33, "reply Produce 2 2", done="unanswered", offset=10, error_code=0), row(40, "request Produce 2 3")]
+    late = told(tmp_path / "late", [*BEFORE, *known, row(42, "reply Produce 2 3", done="unanswered")])
+    assert "All answers name one position, 10" in late, "it came when the client had left"
+
+
+def test_what_is_said_rests_on_all_attempts_also_those_that_are_not_shown(tmp_path: Path) -> None:
+    rows = [row(0, "request Produce 1 1"), row(1, "reply Produce 1 1", **{**LOST, "offset": 1})]
+    rows += [row(10 * number, f"request Produce 1 {number}") for number in range(2, 32)]
+    rows += [row(400, "reply Produce 1 31", offset=77, error_code=0), row(401, "reply Produce 1 30", done="unanswered")]
+    said = told(tmp_path, rows)
+    assert "It was sent 31 times. By the brokers' answers it was stored 2 times: at 1 and at 77." in said
+    assert "broker to producer: Produce 1: stored at 77" in said, "the last answer is among those that are shown"
+
+
 def test_a_request_that_was_lost_and_one_that_was_held(tmp_path: Path) -> None:
     lost = [row(0, "request Produce 1 1", done="lost", rule="lost-reply"), row(9, "request ApiVersions")]
     assert told(tmp_path / "lost", lost).startswith(
-        "The request “Produce 1: 5 messages” was lost. It was not sent again."
+        "The request “Produce 1: 5 messages” was lost. "
+        "This batch was not sent again by the client; what an application sends again is another batch."
     )
     held = [row(0, "request Produce 1 1", done="held", rule="lost-reply", held_ns=1_500 * MS)]
     assert "was held for 1.5 s." in told(tmp_path / "held", held)

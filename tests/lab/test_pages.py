@@ -5,12 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.builders import History, write_history, write_latencies
 from tests.lab.conftest import Command, one_line
 from tests.lab.finished import BROKEN, finish
 from tests.lab.pages import Page
 
 from dedup.experiment.spec import load
+from dedup.history.histories import read_manifest
+from dedup.history.latencies import NAME
 from dedup.history.reports import SUMMARY
+from dedup.judgement.tables import DASH
+from dedup_lab.reporting.latencies import NOT_RECORDED, NOTHING, UNREADABLE, latencies_of
 from dedup_lab.results import Results
 
 pytestmark = pytest.mark.long
@@ -68,7 +73,16 @@ def test_latencies_are_told_of_each_run_or_that_there_are_none(dedup: Command, r
     found = page(dedup, results)
     assert "Acknowledgements took 2.5 ms (p50), 3,300 ms (p99) and at most 3,300 ms" in found.words
     assert found.words.count("Latencies were not recorded: an older dedup did not") == 1  # run 2 of the control
-    assert found.table("effective runs")["ack p99, ms"] == ["3,300", "15"]
+    assert found.table("effective runs")["ack p99, ms"] == [DASH, "15"], "not of each run of the control"
+
+
+def test_why_a_run_has_no_latencies_is_told(tmp_path: Path) -> None:
+    write_history(tmp_path / "run", History(sent=[], outcomes=[], received=[], clock=[]))
+    assert latencies_of(tmp_path / "run", read_manifest(tmp_path / "run")) == NOT_RECORDED
+    failed = write_latencies(tmp_path / "run", [(0, 1, 9, 9, 7)])
+    assert latencies_of(tmp_path / "run", failed) == NOTHING
+    (tmp_path / "run" / NAME).write_bytes(b"PAR1")
+    assert latencies_of(tmp_path / "run", failed) == UNREADABLE
 
 
 def test_where_no_run_has_latencies_there_is_no_row_of_them(dedup: Command, results: Results) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from tests.lab.conftest import Command
+from tests.lab.conftest import Command, one_line
 from typer.testing import CliRunner
 
 from dedup.errors import SpecificationError
@@ -73,6 +73,23 @@ def test_all_examples_are_listed_and_a_folder_without_any_is_refused(tmp_path: P
         scenarios.found(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"kind: DedupExperiment\nmetadata: {name: \xff}\n", "b.yaml"),
+        (yaml.safe_dump(document({scenarios.EXPECT: "x"})).encode(), "b.yaml: metadata.annotations.dedup.dev/expect"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_in_one_line(tmp_path: Path, dedup: Command, text: bytes, words: str) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(document({})))
+    (tmp_path / "b.yaml").write_bytes(text)
+    (tmp_path / "not-ours.yaml").write_bytes(b"\xff")
+    said = dedup("list", "scenarios", tmp_path)
+    assert said.code == 4 and words in one_line(said) and "defect of dedup" not in said.err
+    (tmp_path / "b.yaml").unlink()
+    assert dedup("list", "scenarios", tmp_path).code == 0, "a file of another kind is passed over"
+
+
 def test_every_example_says_what_it_shows_and_what_to_expect() -> None:
     assert not [each.path for each in scenarios.found(EXAMPLES) if not (each.shows and each.outcome)]
 
@@ -82,6 +99,9 @@ def test_they_are_listed_for_programs_and_pages_with_their_seeds_and_faults(dedu
     assert len(rows) == len(scenarios.found(EXAMPLES))
     kill = rows["kafka-kill-leader.yaml"]
     assert (kill["seeds"], kill["systems"], kill["faults"], kill["issue"]) == (["S0"], ["kafka"], ["kill"], None)
+    from_seeds = {"kafka-kill-leader", "kafka-kill-tcp", "pulsar-kill-tcp", "pulsar-kill-topic-owner"}
+    said = {file: row["seeds"] for file, row in rows.items() if row["seeds"]}
+    assert said == {f"{name}.yaml": ["S0"] for name in from_seeds}, "a comment about S3, the store, is no seed"
     page = dedup("list", "scenarios", EXAMPLES / "explore", "--format", "markdown").out.splitlines()
     assert page[0].startswith("| file | seeds |") and len(page) == 4
 

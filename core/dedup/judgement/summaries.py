@@ -107,7 +107,9 @@ class GroupRow(Record):
     block_lengths: tuple[Bin, ...]
     block_distances: tuple[Bin, ...] = ()
     findings: tuple[Sum, ...] = ()
-    latency: Latency | None = Field(None, description="of the acknowledgements of all these runs; null: not known")
+    latency: Latency | None = Field(
+        None, description="of the acknowledgements of all these runs; null: not known of each"
+    )
     settings: dict[str, str] = Field(
         default_factory=dict, description="the producer's, in force in all its runs; older summaries have none"
     )
@@ -271,9 +273,19 @@ def _group_row(group: GroupVerdict, judged: Sequence[tuple[RunVerdict, Evidence 
         block_lengths=histogram(lengths),
         block_distances=histogram(distances),
         findings=added(sum_ for overview in found for sum_ in overview.sums),
-        latency=latency_of(merged(each.latencies for _, each in own if each is not None and each.latencies)),
+        latency=_latency(own),
         settings=next((settings_of(each.manifest) for _, each in own if each and each.manifest), {}),
     )
+
+
+def _latency(summed: Sequence[tuple[RunVerdict, Evidence | None]]) -> Latency | None:
+    """Of the acknowledgements of these runs; None unless each run that has some has its histogram."""
+    known = [
+        evidence.latencies if evidence else None
+        for verdict, evidence in summed
+        if verdict.counts is not None and verdict.counts.positive_ack
+    ]
+    return None if None in known else latency_of(merged(each for each in known if each is not None))
 
 
 def _fault_rows(manifest: Manifest, vacuous: Mapping[str, str | None]) -> tuple[FaultRow, ...]:

@@ -9,14 +9,10 @@ from dedup_lab.reporting.latencies import Latencies
 from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
 from dedup_lab.reporting.rates import SILENCE_S, Rates
 
-NO_LATENCIES = (
-    "Latencies were not recorded: an older dedup did not, nor do clients that are programs and producers that send "
-    "messages again."
-)
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 
 
-def of_timeline(rates: Rates, latencies: Latencies | None, run: RunRow) -> Iterator[str]:
+def of_timeline(rates: Rates, latencies: Latencies | str, run: RunRow) -> Iterator[str]:
     """How long it took, the longest silence, and how long after each fault acknowledgements flowed again."""
     yield f"{rates.edges_s[-1]:.2f} s from the first send to the last outcome, noted every 10 ms or 10,000 messages."
     if (longest := rates.longest) is None:
@@ -40,10 +36,10 @@ def of_timeline(rates: Rates, latencies: Latencies | None, run: RunRow) -> Itera
     yield from _reading(run)
 
 
-def of_latencies(latencies: Latencies | None) -> str:
+def of_latencies(latencies: Latencies | str) -> str:
     """The percentiles of the whole run, or why there are none."""
-    if latencies is None:
-        return NO_LATENCIES
+    if isinstance(latencies, str):
+        return latencies
     whole = latencies.whole
     p50, p99, longest = map(milliseconds, (whole.p50_ms, whole.p99_ms, whole.max_ms))
     return (

@@ -61,12 +61,19 @@ class Frame(NamedTuple):
             return None
         return f"{self.offset:,}" if self.ledger is None else f"{self.ledger}:{self.offset}"
 
+    @property
+    def is_no_answer(self) -> bool:
+        """A reply that never came: the interposer notes one where a connection ends."""
+        return not self.is_request and self.done == UNANSWERED and self.offset is None and not self.error_code
+
 
 class Exchanges(NamedTuple):
     """The frames to show, by time, and how many lie between each and the one before it."""
 
     fault: str
     struck: Frame
+    batch: tuple[Frame, ...]
+    """All frames of the struck one's batch, shown or not: what is said of copies rests on them."""
     frames: tuple[Frame, ...]
     left_out: tuple[int, ...]
     brokers: tuple[str, ...]
@@ -90,11 +97,14 @@ def decisive(fault: str, path: Path) -> Exchanges | None:
     if not len(struck):
         return None
     at = int(struck[0])
-    chosen = np.array(sorted(_chosen(columns, at)))
+    struck_frame = _frame(columns, at)
+    same = _same_batch(columns, struck_frame)
+    chosen = np.array(sorted(_chosen(columns, at, same)))
     frames = tuple(_frame(columns, index) for index in chosen)
     between = np.diff(chosen, prepend=-1) - 1
     named = dict.fromkeys(frame.broker for frame in frames)
-    return Exchanges(fault, _frame(columns, at), frames, tuple(int(each) for each in between), tuple(named))
+    batch = tuple(_frame(columns, int(index)) for index in np.flatnonzero(same))
+    return Exchanges(fault, struck_frame, batch, frames, tuple(int(each) for each in between), tuple(named))
 
 
 def _columns(path: Path) -> dict[str, Any]:
@@ -116,14 +126,19 @@ def _frame(columns: dict[str, Any], index: int) -> Frame:
     return Frame(*(columns[name][index] for name in Frame._fields))
 
 
-def _chosen(columns: dict[str, Any], at: int) -> set[int]:
-    struck = _frame(columns, at)
-    same_api = columns["api"] == struck.api
-    same = same_api & (columns["partition"] == struck.partition) & (columns["number"] == struck.number)
+def _same_batch(columns: dict[str, Any], frame: Frame) -> Any:
+    api, partition, number = frame.batch
+    return (columns["api"] == api) & (columns["partition"] == partition) & (columns["number"] == number)
+
+
+def _chosen(columns: dict[str, Any], at: int, same: Any) -> set[int]:
+    same_api = columns["api"] == columns["api"][at]
+    answers = np.flatnonzero(same & (columns["direction"] != REQUEST) & (columns["offset"] != None))  # noqa: E711
     again = same_api & ~same & np.array([(each or 0) > 1 for each in columns["attempt"]], dtype=bool)
     before = np.flatnonzero(same_api & ~same)
     after = np.flatnonzero(~same_api)
     wanted = [
+        *answers[-1:],
         *np.flatnonzero(same),
         *before[before < at][-2:],
         *after[after > at][:MOST_AFTER],
@@ -146,6 +161,8 @@ def said(frame: Frame) -> str:
         return f"{name}{attempt}: {frame.messages:,} {'message' if frame.messages == 1 else 'messages'}"
     if frame.error_code:
         return f"{name}: error {frame.error_code}"
+    if frame.is_no_answer:
+        return f"{name}: no answer"
     if frame.place is not None:
         return f"{name}: stored at {frame.place}"
     return f"{name}: known already" if frame.messages is not None and frame.offset is not None else f"{name}: done"
@@ -161,13 +178,13 @@ def fate(frame: Frame) -> str:
 
 def words(found: Exchanges) -> tuple[str, ...]:
     """What the exchanges show, and then each frame, in sentences."""
-    struck, batch = found.struck, [frame for frame in found.frames if frame.batch == found.struck.batch]
+    struck, batch = found.struck, found.batch
     kind = "request" if struck.is_request else "reply"
     first = f"The {kind} “{said(struck)}” was {fate(struck)}."
     attempts = max((frame.attempt or 1 for frame in batch if frame.is_request), default=1)
     told = [first]
     if attempts == 1:
-        told.append("It was not sent again.")
+        told.append("This batch was not sent again by the client; what an application sends again is another batch.")
     else:
         told += [f"It was sent {attempts} times.", _answers(batch)]
     others = {frame.batch for frame in found.frames if (frame.attempt or 1) > 1} - {struck.batch}
@@ -184,11 +201,11 @@ def words(found: Exchanges) -> tuple[str, ...]:
 
 def _answers(batch: Sequence[Frame]) -> str:
     """What the answers to all attempts at a batch say of copies."""
-    answers = [frame for frame in batch if not frame.is_request and not frame.error_code]
+    answers = [frame for frame in batch if not (frame.is_request or frame.error_code or frame.is_no_answer)]
     places = list(dict.fromkeys(frame.place for frame in answers if frame.place is not None))
     if len(places) > 1:
         return f"By the brokers' answers it was stored {len(places)} times: at {' and at '.join(places)}."
-    if any(frame.place is None for frame in answers):
+    if any(frame.place is None and frame.offset is not None for frame in answers):
         return "An answer names no position: the broker knew the batch already."
     if len(answers) > 1 and places:
         return f"All answers name one position, {places[0]}: it was recognised, and stored once."

@@ -1,11 +1,15 @@
 """`--open`: the page of a result in the user's browser.
 
 A page that is not there is drawn first. Where there is no browser, as on a server, one line says where the page lies:
-that costs nothing else, and the exit code stays the verdict's.
+that costs nothing else, and the exit code stays the verdict's. A browser in the terminal would take it over, so none is
+started where there is no screen.
 """
 
+import os
+import sys
 import webbrowser
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,13 +17,20 @@ from rich.markup import escape
 from dedup_lab import reporting
 from dedup_lab.results import Results
 
+SCREENS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+"""On Linux one of these is set where a browser can be shown."""
+
 
 def show_results(results: Results, console: Console) -> None:
-    """Open `report.html` of a results folder; errors as `reporting.write` has them."""
+    """Open `report.html` of a results folder. What goes wrong costs the page alone: one line says so."""
     page = results.root / reporting.PAGE
     if not page.is_file():
-        reporting.write(results)
-    show(page, console)
+        if not results.summary.is_file():
+            console.print(f"[yellow]warning[/] no page yet: {escape(str(results.root))} has no summary", soft_wrap=True)
+            return
+        reporting.attempt(results, console)
+    if page.is_file():
+        show(page, console)
 
 
 def show(page: Path, console: Console) -> None:
@@ -29,6 +40,8 @@ def show(page: Path, console: Console) -> None:
 
 
 def _opened(address: str) -> bool:
+    if sys.platform == "linux" and not any(map(os.environ.get, SCREENS)):
+        return False
     try:
         return webbrowser.open(address)
     except (OSError, webbrowser.Error):

@@ -75,12 +75,13 @@ class Sections:
             return Section(run, where, None, opened, None, tuple(_blocks(run)))
         folder, manifest = opened
         try:
-            rates, latencies = rates_of(folder, manifest), latencies_of(folder, manifest)
+            rates, told = rates_of(folder, manifest), latencies_of(folder, manifest)
             grid = orders.grid_of(folder, manifest, drawings.COLUMNS, drawings.ROWS)
             jumps = self._jumps_of(run, folder)
         except _UNREADABLE as error:
             return Section(run, where, manifest, _words(error), None, tuple(_blocks(run)))
-        said = tuple(captions.of_timeline(rates, latencies, run)) if rates else (captions.NO_TIMES,)
+        said = tuple(captions.of_timeline(rates, told, run)) if rates else (captions.NO_TIMES,)
+        latencies = None if isinstance(told, str) else told
         figures = (
             Figure(
                 "Rates and latency" if latencies else "Rates",
