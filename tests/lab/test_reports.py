@@ -63,7 +63,7 @@ def test_a_run_says_it_before_anything_is_started(runs: int, warned: bool, monke
         raise Starting
 
     monkeypatch.setattr(experiments, "check", lambda *given: None)
-    monkeypatch.setattr(experiments.java, "find", start)
+    monkeypatch.setattr("dedup_lab.java.find", start)
     said = io.StringIO()
     console = Console(file=said, width=100)
     with pytest.raises(Starting):
