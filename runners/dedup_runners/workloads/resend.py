@@ -51,7 +51,7 @@ class Resending(Sends):
         return np.zeros(len(messages), np.int32), self._attempts[messages]
 
     def in_flight(self, partition: int | None) -> int:
-        """Clients count as if partitions took turns: after a resend, nothing is claimed of one partition."""
+        """Clients count as if partitions took turns. Once something was sent again, none is claimed of one of them."""
         found = self.client.in_flight(partition)  # takes what has come
         if self._config.streams == 1 or not self._attempts.any():
             return found
