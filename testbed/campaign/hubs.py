@@ -45,7 +45,7 @@ HOW: Final = (
     "A `DedupComparison` of the hub's own cluster with another, from its creation to its table and to its deletion. "
     "Both clusters are stores of objects; what their operators do is scripted. The other cluster goes away and comes "
     "back, or never does, or was never there; people delete the experiment there, or give it another runToken. "
-    "What is deleted at any request is the comparison. "
+    "What is deleted at any request is the comparison; there no end is compared, but orphans and second effects are. "
     "A second effect is an experiment made twice. What stays in a cluster that is never reached again is no orphan if "
     "it stays in a calm course, too: an Event names that cluster."
 )
