@@ -68,7 +68,6 @@ class Life(BaseModel):
 
     session: int = 0
     resumes: bool = Field(False, description="it comes back under a name that it had: a send has no time-out (Pulsar)")
-    after: tuple[int, ...] = Field((), description="of each stream the last value that it need not send; none: all")
 
 
 class ProducerConfig(RunnerConfig):

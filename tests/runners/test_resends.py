@@ -18,6 +18,7 @@ from dedup_runners.producer import produce
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads.resend import Resending
+from dedup_runners.workloads.restart import beyond
 from dedup_runners.workloads.sends import no_position
 
 MESSAGES: Final = 6
@@ -115,3 +116,16 @@ def test_of_one_partition_nothing_is_claimed_to_be_in_flight_once_something_was_
     recorder.close()
     observer.close()
     marks.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ((3, 2), ""),
+        ((0, 0), ""),
+        ((3, 3), "the last sequence id of stream 1 is 3 by the broker, and 2 was the last sent"),
+    ],
+)
+def test_a_last_sequence_id_above_all_that_was_sent_is_named(last: tuple[int, ...], words: str) -> None:
+    """Of two streams 3 and 2 messages were sent. A session that believed it would leave out what nobody has sent."""
+    assert beyond(np.array(last, np.int64), sent=5) == words

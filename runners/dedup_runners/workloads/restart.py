@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from dedup.payloads import messages_of
 from dedup.wire.manifests import Session
 from dedup.workloads.kinds import CLOSED, KILLED
 from dedup.workloads.restart import End, Identity
@@ -39,11 +40,11 @@ class Restarting(Sends):
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         assert config.restart is not None
         self._restart, self._session = config.restart, FIRST
-        self._before = Progress(0, 0)  # of sessions that have ended
-        self._finished = False
+        self._finished, self._beyond = False, ""
         self._next = start()
         self._settings: dict[str, str] | None = None
         super().__init__(config, recorder, observer, marks)
+        self._now = Progress(0, 0), self.client  # of sessions that have ended, and the one that has not
 
     def chunk(self, messages: Int64s) -> Chunk:
         none = np.zeros(len(messages), np.int32)
@@ -53,15 +54,16 @@ class Restarting(Sends):
         return np.full(len(messages), self._session, np.int32), np.zeros(len(messages), np.int32)
 
     def progress(self) -> Progress:
-        own = self.client.progress()
-        return Progress(self._before.sent + own.sent, self._before.acked + own.acked)
+        before, client = self._now
+        own = client.progress()
+        return Progress(before.sent + own.sent, before.acked + own.acked)
 
     @property
     def effective_config(self) -> dict[str, str]:
         return super().effective_config if self._settings is None else self._settings
 
     def lack(self) -> str:
-        return super().lack() or ("" if self._finished else "it stopped before everything was sent")
+        return super().lack() or self._beyond or ("" if self._finished else "it stopped before everything was sent")
 
     def _opened(self) -> ProducerClient:
         return SessionClient(self._of_session(FIRST), self._record, self._observer, start())
@@ -130,13 +132,15 @@ class Restarting(Sends):
             last = np.array(second.last_sequence_ids, np.int64)
             if self._restart.identity is Identity.SAME and len(last) == len(after) and (last >= 0).all():
                 known = after = last
+                self._beyond = beyond(last, self.sent)
                 words = f"resumed after values {_listed(after)}, the last sequence ids that the broker had"
         finally:
             stored = self.values_of(left) <= known[self.streams_of(left)]
             self._record_without(left[stored], Outcome.OK)
             self._record_without(left[~stored], Outcome.UNKNOWN)
-        self._before, self._settings = Progress(self.sent, self._ended), first.effective_config
+        self._settings = first.effective_config
         self._session, self.client = SECOND, second
+        self._now = Progress(self.sent, self._ended), second
         if self._stopped:
             second.stop()
         first.close()
@@ -158,6 +162,19 @@ class Restarting(Sends):
                 open_sends=open_sends,
             )
         )
+
+
+def beyond(last: Int64s, sent: int) -> str:
+    """Words if a last sequence id is above all that was sent: the session would leave out what nobody has sent.
+
+    `last`: of each stream. `sent`: how many messages of the plan were sent.
+    """
+    for stream, value in enumerate(last.tolist()):
+        if value > (highest := messages_of(stream, sent, len(last))):
+            return (
+                f"the last sequence id of stream {stream} is {value:,} by the broker, and {highest:,} was the last sent"
+            )
+    return ""
 
 
 def _leading(flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> int:
