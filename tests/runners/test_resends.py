@@ -12,14 +12,13 @@ import pytest
 from dedup.wire.clients import Mark
 from dedup.wire.manifests import ProducerReport
 from dedup_runners import production
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, no_position
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.producer import produce
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.restart import beyond
-from dedup_runners.workloads.sends import no_position
 
 MESSAGES: Final = 6
 LOST: Final = 2

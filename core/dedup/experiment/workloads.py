@@ -48,7 +48,7 @@ else:
         __base__=_Workload,
         __module__=__name__,
         __doc__="One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged.",
-        **fields(_Workload),
+        **fields(),
     )
 
 

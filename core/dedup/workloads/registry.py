@@ -50,7 +50,7 @@ else:
     )
 
 
-def fields(holder: type[Part]) -> dict[str, Any]:
+def fields() -> dict[str, Any]:
     """The fields of a part that may have one of the kinds, for `create_model`."""
     return {kind.key: (kind | None, Field(None, description=kind.summary)) for kind in KINDS}
 

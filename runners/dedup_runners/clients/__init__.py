@@ -203,8 +203,25 @@ def chunk_of_sends(streams: Int32s, values: Int64s, session: int, attempts: Int3
 
 def identities(first: int, last: int, streams: int) -> tuple[Int32s, Int64s]:
     """The streams and values of messages `first` to `last` - 1 of a run."""
-    index = np.arange(first, last, dtype=np.int64)
-    return (index % streams).astype(np.int32), index // streams + 1
+    return named(np.arange(first, last, dtype=np.int64), streams)
+
+
+def named(numbers: Int64s, streams: int) -> tuple[Int32s, Int64s]:
+    """The streams and values of the messages with these numbers, which begin at 0 in the order of the run."""
+    return (numbers % streams).astype(np.int32), numbers // streams + 1
+
+
+def numbers_of(outcomes: Outcomes, streams: int) -> Int64s:
+    """The numbers of the messages that these outcomes are of: the inverse of `named`."""
+    return (outcomes.values - 1) * streams + outcomes.streams
+
+
+def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
+    """Outcomes of messages of which nobody knows where they are."""
+    count = len(values)
+    zeros = np.zeros(count, np.int64)
+    told = np.full(count, outcome, np.int8)
+    return Outcomes(streams, values, told, streams, zeros, np.full(count, -1, np.int64), zeros.astype(np.int32))
 
 
 def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) -> int:

@@ -20,7 +20,18 @@ from typing import Any, Final
 import numpy as np
 
 from dedup.errors import PlatformError, SpecificationError, one_line
-from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, Witnesses, masked, under_way
+from dedup_runners.clients import (
+    Chunk,
+    Outcome,
+    Outcomes,
+    Progress,
+    Witnesses,
+    masked,
+    named,
+    no_position,
+    numbers_of,
+    under_way,
+)
 from dedup_runners.clients import frames as wire
 from dedup_runners.clients.frames import Frame, Garbled, Kind
 from dedup_runners.configs import ProducerConfig, Program
@@ -163,11 +174,11 @@ class Producer:
 
     def _numbers(self, outcomes: Outcomes) -> Any:
         """The numbers, from 0, of these messages among those that it is to send."""
-        return (outcomes.values - 1) * self._streams + outcomes.streams
+        return numbers_of(outcomes, self._streams)
 
     def _messages(self, numbers: Any) -> tuple[Any, Any]:
         """The streams and values of the messages with these numbers."""
-        return (numbers % self._streams).astype(np.int32), numbers // self._streams + 1
+        return named(numbers, self._streams)
 
     def _waiting(self, sent: int, ended: Any, partition: int | None) -> int:
         """Of the first `sent` messages, how many of a partition have no outcome; `ended`: of each, how many have."""
@@ -208,12 +219,9 @@ class Producer:
         if not len(values):
             return
         self.problem = self.problem or self._blamed(f"it finished without an outcome of {len(values):,} messages")
-        count = len(values)
-        nowhere, unknown = np.full(count, -1, np.int64), np.full(count, Outcome.UNKNOWN, np.int8)
-        zeros = np.zeros(count, np.int64)
-        self._record(Outcomes(streams, values, unknown, streams, zeros, nowhere, zeros.astype(np.int32)))
+        self._record(no_position(streams, values, Outcome.UNKNOWN))
         with self._changed:
-            self._acked += count
+            self._acked += len(values)
 
     def _give_up(self, why: str) -> None:
         self.problem = self.problem or self._blamed(why)

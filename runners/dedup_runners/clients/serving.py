@@ -32,7 +32,7 @@ from dedup.experiment.clients import CLIENTS, Library
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.clients import Noticed
 from dedup_runners import clients
-from dedup_runners.clients import MODULES, Chunk, Outcomes, ProducerClient, chunk_of, chunk_of_sends
+from dedup_runners.clients import MODULES, Chunk, Outcomes, ProducerClient, chunk_of, chunk_of_sends, named
 from dedup_runners.clients import frames as wire
 from dedup_runners.clients.frames import Kind, Ready, Witnessed
 from dedup_runners.clients.programs import REFUSED
@@ -142,14 +142,14 @@ class Server:
     def _begin_after(self, values: Any) -> None:
         """Of each stream the messages above its value are ours."""
         messages = np.arange(self._config.messages, dtype=np.int64)
-        self._plan = messages[messages // self._streams + 1 > values[messages % self._streams]]
+        streams, own = named(messages, self._streams)
+        self._plan = messages[own > values[streams]]
 
     def _chunk(self, first: int, last: int) -> Chunk:
         if not self._config.sends:
             return chunk_of(first, last, self._streams)
         own = self._plan[first:last]
-        named = (own % self._streams).astype(np.int32), own // self._streams + 1
-        return chunk_of_sends(*named, self._config.life.session, np.zeros(len(own), np.int32))
+        return chunk_of_sends(*named(own, self._streams), self._config.life.session, np.zeros(len(own), np.int32))
 
     def _send(self, last: int) -> None:
         self._sent += self._producer.send(self._chunk(self._sent, last))

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from dedup.history.histories import LATENCY, OPEN_SUFFIX, parquet_writer
 from dedup.history.latencies import NAME
-from dedup_runners.clients import Outcome, Outcomes
+from dedup_runners.clients import Outcome, Outcomes, numbers_of
 from dedup_runners.recording.recorders import unwritable
 
 Int64s = npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class Latencies:
         if second != self._second:
             self._keep()
             self._second = second
-        numbers = (outcomes.values - 1) * self._streams + outcomes.streams
+        numbers = numbers_of(outcomes, self._streams)
         if not outcomes.outcomes.any():
             self._count(Outcome.OK, numbers, monotonic_ns)
             return

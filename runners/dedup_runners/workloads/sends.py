@@ -5,12 +5,11 @@ whichever message is sent again.
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 
 from dedup.wire.manifests import Session
-from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes
+from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, named, no_position, numbers_of
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.paces import Pace
 from dedup_runners.production import CHUNK, Production
@@ -68,15 +67,15 @@ class Sends(Production):
 
     def streams_of(self, messages: Int64s) -> Int32s:
         """The stream of each message."""
-        return (messages % self._config.streams).astype(np.int32)
+        return named(messages, self._config.streams)[0]
 
     def values_of(self, messages: Int64s) -> Int64s:
         """The value of each message."""
-        return messages // self._config.streams + 1
+        return named(messages, self._config.streams)[1]
 
     def messages_of(self, outcomes: Outcomes) -> Int64s:
         """The messages that these outcomes are of."""
-        return (outcomes.values - 1) * self._config.streams + outcomes.streams
+        return numbers_of(outcomes, self._config.streams)
 
     def _begin(self) -> None:
         if (rate := self._config.messages_per_second) is not None:
@@ -96,11 +95,3 @@ class Sends(Production):
         """Record the outcome of sends of which no client will tell one."""
         if len(messages):
             self._record(no_position(self.streams_of(messages), self.values_of(messages), outcome))
-
-
-def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
-    """Outcomes of messages of which nobody knows where they are."""
-    count = len(values)
-    zeros: Any = np.zeros(count, np.int64)
-    told = np.full(count, outcome, np.int8)
-    return Outcomes(streams, values, told, streams, zeros, np.full(count, -1, np.int64), zeros.astype(np.int32))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedup_runners.clients import Int64s, Outcomes, Witnesses
+from dedup_runners.clients import Int64s, Outcomes, Witnesses, named, numbers_of
 from dedup_runners.clients import frames as wire
 from dedup_runners.clients.programs import LEAVE_S, Producer, started
 from dedup_runners.configs import ProducerConfig, Program
@@ -61,15 +61,14 @@ class SessionClient(Producer):
         return config.model_dump(mode="json", exclude={"program"})
 
     def _numbers(self, outcomes: Outcomes) -> Int64s:
-        messages = (outcomes.values - 1) * self._streams + outcomes.streams
+        messages = numbers_of(outcomes, self._streams)
         places: Int64s = np.searchsorted(self._plan, messages)
         if (places >= len(self._plan)).any() or (self._plan[places] != messages).any():
             raise wire.Garbled("an outcome of a message that is not of this session")
         return places
 
     def _messages(self, numbers: Any) -> tuple[Any, Any]:
-        messages = self._plan[numbers]
-        return (messages % self._streams).astype(np.int32), messages // self._streams + 1
+        return named(self._plan[numbers], self._streams)
 
     def _waiting(self, sent: int, ended: Any, partition: int | None) -> int:
         streams, _ = self._messages(np.arange(sent))
