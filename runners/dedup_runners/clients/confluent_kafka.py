@@ -256,7 +256,7 @@ class Producer:
             self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {error.args[0].str()}")
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
-        self._witnesses.disturbed(Noticed.ERROR, f"produce refused: {error}")
+        self._witnesses.disturbed(Noticed.REFUSED, f"produce refused: {error}")
         self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
         fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)

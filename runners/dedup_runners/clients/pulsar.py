@@ -246,7 +246,8 @@ class Producer:
         outcomes = np.zeros(rows, np.int8)
         for index in np.nonzero(codes)[0].tolist():
             outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
-            self._witnesses.disturbed(Noticed.ERROR, f"send ended: {results[index]}")
+            kind = Noticed.REFUSED if outcomes[index] == Outcome.FAIL else Noticed.ERROR
+            self._witnesses.disturbed(kind, f"send ended: {results[index]}")
         homes = partitions = np.array(streams, np.int32)
         if self._elsewhere:
             ended = zip(streams, values, strict=True)
