@@ -34,12 +34,15 @@ from dedup_runners.admins import (
     CLIENT_ID,
     MOVE_TIMEOUT_S,
     PROBE,
+    READ_AGAIN_PAUSE_S,
     READY_TIMEOUT_S,
+    TIMES_READ_AGAIN,
     Ensemble,
     Hole,
 )
-from dedup_runners.admins.batches import Census, identity, passed_over, stored_batches, take_census
+from dedup_runners.admins.batches import Census, identity, passed_over, resumption, stored_batches, take_census
 from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
+from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
 
@@ -139,13 +142,43 @@ class KafkaAdmin(Closing):
         ]
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
-        """Read off the wire, batch by batch: librdkafka is not asked."""
+        """Read off the wire, batch by batch, three times: librdkafka is not asked."""
 
-        def ask() -> str | None:
-            leader, _ = self._leaders(topic)[hole.partition]
-            return passed_over(leader, topic, hole.partition, hole.first, hole.last, self._security)
+        def shown(line: Line, end: int) -> str | None:
+            return passed_over(line, topic, hole.partition, hole.first, hole.last, end) if hole.last < end else None
 
-        return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}/{hole.partition}")
+        what = f"entries {hole.first} to {hole.last}"
+        return self._thrice(topic, hole.partition, shown, what)
+
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
+        def found(line: Line, counted: int) -> int | None:
+            return resumption(line, topic, end.partition, entry, end.entries) if end.entries <= counted else None
+
+        at = self._thrice(topic, end.partition, found, f"what follows entry {entry}")
+        return None if at is None or at == entry else (ledger, at)
+
+    def _thrice(self, topic: str, partition: int, ask: Callable[[Line, int], T | None], what: str) -> T | None:
+        """What is found three times out of three, of one leader in one epoch; None if it is not the same each time.
+
+        `ask` has a connection to the leader and the end that it names.
+        """
+
+        def once() -> T | None:
+            leader, epoch = self._leaders(topic)[partition]
+            end = end_offset(leader, topic, partition, epoch, self._security)
+            with Line(leader, security=self._security) as line:
+                found = ask(line, end)
+            if self._leaders(topic)[partition] != (leader, epoch):
+                raise _leaderless(topic, partition)
+            return found
+
+        answers = []
+        for _ in range(TIMES_READ_AGAIN):
+            answers.append(persistently(once, ANSWERED_S, f"{what} of {topic}/{partition}"))
+            if answers[-1] is None or answers[-1] != answers[0]:
+                return None
+            time.sleep(READ_AGAIN_PAUSE_S)
+        return answers[0]
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         def ask() -> list[str]:
