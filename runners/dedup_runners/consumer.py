@@ -93,14 +93,14 @@ class Consumption:
 
     def _pass_over(self) -> None:
         """Go on after what brokers deliver to nobody. That they count it and do not deliver it is asked again later."""
-        self.end = self._ask_end()
-        for end, ledger, entry in self._coverage.stops(self.end):
-            try:
+        try:
+            self.end = self._ask_end()
+            for end, ledger, entry in self._coverage.stops(self.end):
                 after = self._admin.resumption(self._config.topic, end, ledger, entry)
-            except PlatformError:
-                continue  # what cannot be asked again is waited for
-            if after is not None:
-                self.client.go_on(end.partition, *after)
+                if after is not None:
+                    self.client.go_on(end.partition, *after)
+        except PlatformError:
+            return  # what cannot be asked again is waited for
 
     def _read_again(self) -> Iterator[Undelivered]:
         """What a second client cannot get either of what lies below the end and was not delivered."""

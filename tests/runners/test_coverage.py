@@ -17,7 +17,8 @@ from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.manifests import EndPosition
 from dedup_runners import consumer
 from dedup_runners.admins import Admin, Hole, pulsar
-from dedup_runners.admins.batches import passed_over, resumption
+from dedup_runners.admins.batches import Proof, passed_over, resumption
+from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.admins.wire import Line
 from dedup_runners.clients import ConsumerClient, Rows
@@ -271,6 +272,7 @@ class Leader:
         ),
         (Leader(begin=3), 0, 2, "its leader says that the log begins at offset 3; it delivers offset 3"),
         (Leader(begin=9), 0, 8, "its leader says that the log begins at offset 9"),
+        (Leader(begin=6), 3, 5, "its leader says that the log begins at offset 6; it delivers offset 6"),
         (
             Leader(errors={3: 2, 4: 2, 5: 2}), 3, 5,
             "its leader answers a fetch from offset 3 with Kafka error 2 (and so on, 3 answers); "
@@ -287,7 +289,33 @@ def test_kafkas_leader_shows_whether_it_delivers_what_it_counts(
     leader: Leader, first: int, last: int, words: str | None
 ) -> None:
     """The last five: half a hole; within a batch; all is there; one of them is there; the log begins later still."""
-    assert passed_over(cast(Line, leader), "t", 0, first, last, 9) == words
+    found = passed_over(cast(Line, leader), "t", 0, first, last, 9)
+    assert (found and found.words) == words
+    assert found is None or found.deleted == ("begins" in found.words)
+
+
+KEPT = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "keeps"),
+    [
+        (KEPT, True),
+        (KEPT | {"retention.ms": "-1"}, True),
+        (KEPT | {"retention.ms": "60000"}, False),
+        (KEPT | {"retention.bytes": "1000000"}, False),
+        (KEPT | {"cleanup.policy": "compact,delete"}, False),
+        ({}, False),
+    ],
+)
+def test_what_a_topic_was_set_to_delete_is_no_loss(settings: dict[str, str], keeps: bool) -> None:
+    """What is before the log's begin was deleted: by retention, or against it."""
+    admin = object.__new__(KafkaAdmin)
+    told = {name: SimpleNamespace(value=value) for name, value in settings.items()}
+    admin._ask = lambda ask, what: told  # type: ignore[method-assign, assignment, return-value]
+    admin._thrice = lambda *_: Proof("the log begins at offset 6", True)  # type: ignore[method-assign, assignment]
+    said = admin.undeliverable("t", Hole(0, 0, 3, 5, ()))
+    assert said == ("the log begins at offset 6" if keeps else None)
 
 
 @pytest.mark.parametrize(

@@ -123,11 +123,19 @@ def identity(batch: DefaultRecordBatch) -> tuple[int, int, int, int]:
 class Unread(NamedTuple):
     """What a leader does not deliver, from an offset up to `upto`, and what shows it, in words.
 
-    If `upto` is that offset, the leader's answer shows nothing.
+    If `upto` is that offset, the leader's answer shows nothing. `begins_later`: the log begins at `upto` only.
     """
 
     upto: int
     words: str
+    begins_later: bool = False
+
+
+class Proof(NamedTuple):
+    """What shows that a leader counts offsets and does not deliver them; `deleted`: they are before the log's begin."""
+
+    words: str
+    deleted: bool
 
 
 def unread(line: Line, topic: str, partition: int, offset: int, end: int) -> Unread | None:
@@ -139,7 +147,7 @@ def unread(line: Line, topic: str, partition: int, offset: int, end: int) -> Unr
     asked = f"its leader answers a fetch from offset {offset}"
     if code == OUT_OF_RANGE:
         begin = _begin(line, topic, partition)
-        return Unread(min(max(begin, offset), end), f"its leader says that the log begins at offset {begin}")
+        return Unread(min(max(begin, offset), end), f"its leader says that the log begins at offset {begin}", True)
     if code in UNREADABLE:
         return Unread(offset + 1, f"{asked} with Kafka error {code}")
     if code:
@@ -172,26 +180,28 @@ def resumption(line: Line, topic: str, partition: int, offset: int, end: int) ->
     return offset
 
 
-def passed_over(line: Line, topic: str, partition: int, first: int, last: int, end: int) -> str | None:
+def passed_over(line: Line, topic: str, partition: int, first: int, last: int, end: int) -> Proof | None:
     """What shows that the leader does not deliver the offsets `first` to `last`, which it counts, and those around.
 
-    None if it delivers one of them: then it is there, whoever did not read it.
+    None if it delivers one of them: then it is there, whoever did not read it. What was before a hole at the log's
+    begin need not be there any more.
     """
-    at, shown = first, list[str]()
+    at, shown = first, list[Unread]()
     for _ in range(OFFSETS_READ_AGAIN):
         if at > last:
             break
         if (found := unread(line, topic, partition, at, end)) is None or found.upto == at:
             return None
-        at, shown = found.upto, [*shown, found.words]
+        at, shown = found.upto, [*shown, found]
     if not shown or at != last + 1:
         return None
-    around = [each for each in (first - 1, last + 1) if 0 <= each < end]
+    deleted = shown[0].begins_later
+    around = [each for each in ([last + 1] if deleted else [first - 1, last + 1]) if 0 <= each < end]
     if any(unread(line, topic, partition, each, end) is not None for each in around):
         return None
     more = f" (and so on, {len(shown):,} answers)" if len(shown) > 1 else ""
     given = f"; it delivers offset {' and '.join(map(str, around))}" if around else ""
-    return f"{shown[0]}{more}{given}"
+    return Proof(f"{shown[0].words}{more}{given}", deleted)
 
 
 def fetch(line: Line, topic: str, partition: int, offset: int) -> Iterator[DefaultRecordBatch]:
