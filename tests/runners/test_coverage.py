@@ -5,12 +5,16 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import confluent_kafka as ck
 import httpx
 import numpy as np
 import pytest
+from tests.runners.mock_brokers import mock_cluster
+from tests.runners.payload_bytes import encode
 from tests.runners.test_admins_kafka import batch
+from tests.runners.witnesses import Seen
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
@@ -21,12 +25,14 @@ from dedup_runners.admins.batches import Proof, passed_over, resumption
 from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.admins.wire import Line
-from dedup_runners.clients import ConsumerClient, Rows
+from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.recorders import Recorder
+from dedup_runners.waiting import until
 
+BOUND_S: Final = 30.0
 Place = tuple[int, int, int]
 
 
@@ -385,3 +391,37 @@ def test_pulsars_rest_interface_shows_where_it_delivers_again(
     topic = "persistent://public/dedup-on/t"
     admin = rest(monkeypatch, lambda entry: 200 if entry in readable else 500)
     assert admin.resumption(topic, end, 5, 2) == after
+
+
+EVICTED: Final = 600
+"""So many messages of 10 kB are more than the mock cluster keeps of a partition: the oldest are gone."""
+
+
+@pytest.mark.long
+def test_librdkafka_goes_on_past_the_beginning_of_a_log_that_is_gone(tmp_path: Path) -> None:
+    """It has given up on the partition then, for the offset is out of range; and no message is read twice."""
+    with mock_cluster() as endpoints:
+        bootstrap = {"bootstrap.servers": endpoints.direct_bootstrap}
+        producer = ck.Producer({**bootstrap, "batch.num.messages": 1})
+        for number in range(EVICTED):
+            producer.produce("t", b"x" * 10_000 if number < EVICTED - 3 else encode(0, number), partition=0)
+        assert producer.flush(BOUND_S) == 0
+        asking = ck.Consumer({**bootstrap, "group.id": "asking"})
+        begin, end = asking.get_watermark_offsets(ck.TopicPartition("t", 0), BOUND_S)
+        asking.close()
+        assert 0 < begin < end == EVICTED
+        given = {"run_id": "r", "folder": tmp_path, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
+        reader, seen = make_consumer(ConsumerConfig.model_validate(given), witnesses := Seen()), []
+        ends = (EndPosition(partition=0, extents=((0, end),)),)
+        until(lambda: reader.read(0.1) is None and witnesses.disturbances, BOUND_S, "the reader stands still")
+        assert reader.missing(ends) == f"partition 0: offset 0 of {end}"
+        reader.go_on(0, 0, begin)
+
+        def ended() -> bool:
+            if (found := reader.read(0.1)) is not None:
+                seen.extend(found.entries.tolist())
+            return reader.missing(ends) is None
+
+        until(ended, BOUND_S, "the reader reaches the end")
+        reader.close()
+    assert seen == [end - 3, end - 2, end - 1]
