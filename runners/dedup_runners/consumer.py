@@ -7,6 +7,9 @@ reached: then nothing that is missing counts as lost.
 
 If the client went past entries without delivering them, a second client is asked for them: what it cannot get either,
 though it gets the entries around them, is written down as undelivered. Only then a loss there can accuse the broker.
+If the client stands still at an entry, the second one is asked where brokers deliver again. The client goes on there,
+and what lies between is asked for again when the end is reached. A client that is merely slow is given all its time:
+the second one gets the next entry.
 """
 
 import sys
@@ -31,6 +34,8 @@ from dedup_runners.recording.recorders import Recorder
 
 READ_S: Final = 0.2
 MAX_PROBLEMS: Final = 10
+STANDS_STILL_S: Final = 30.0
+"""So long nothing is read before the second client is asked: a broker that only recovers has recovered by then."""
 MAX_HOLES: Final = 10
 """Judges name so many gaps; where there are more, none is asked for again."""
 
@@ -51,8 +56,16 @@ class Consumption:
         """Read to the end; None if it was reached, else what is missing, in words."""
         deadline = time.monotonic() + self._config.timeout_s
         self.end = self._ask_end()
+        patience_s = min(STANDS_STILL_S, self._config.timeout_s / 4)
+        state: tuple[str | None, int] = (None, -1)
+        since_s = time.monotonic()
         while True:
             missing = self.client.missing(self.end)
+            if (now := (missing, self.received)) != state:
+                state, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > patience_s:
+                self._pass_over()
+                since_s = time.monotonic()
             if missing is None:
                 before, self.end = self.end, self._ask_end()
                 if self.end == before:
@@ -78,12 +91,23 @@ class Consumption:
         self._coverage.add(rows)
         self.received += count
 
+    def _pass_over(self) -> None:
+        """Go on after what brokers deliver to nobody. That they count it and do not deliver it is asked again later."""
+        try:
+            self.end = self._ask_end()
+            for end, ledger, entry in self._coverage.stops(self.end):
+                after = self._admin.resumption(self._config.topic, end, ledger, entry)
+                if after is not None:
+                    self.client.go_on(end.partition, *after)
+        except PlatformError:
+            return  # what cannot be asked again is waited for
+
     def _read_again(self) -> Iterator[Undelivered]:
         """What a second client cannot get either of what lies below the end and was not delivered."""
         holes = self._coverage.holes(self.end)
         for hole in holes if len(holes) <= MAX_HOLES else ():
             try:
-                proof = self._admin.undeliverable(self._config.topic, hole) if hole.neighbours else None
+                proof = self._admin.undeliverable(self._config.topic, hole)
             except PlatformError:
                 continue  # what cannot be asked again is confirmed by nobody
             if proof is not None:

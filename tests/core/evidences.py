@@ -40,6 +40,7 @@ CUT: Final = FaultRecord(
     injected_ns=1_000_000_000,
     healed_ns=3_500_000_000,
     target="broker 1",
+    injector={"duration_s": 2.0},
     target_witness={"lost": 3},
     client_witness={"disconnect": 2},
     heal_proven=True,
@@ -139,13 +140,12 @@ def manifest(
     deduplication: bool = True,
     producer: Mapping[str, Any] | None = None,
     consumer: Mapping[str, Any] | None = None,
-    spec_digest: str = "0" * 64,
     **changes: Any,
 ) -> Manifest:
     """The manifest of a clean run; `producer` and `consumer` replace fields of their reports."""
     made = Manifest(
         experiment="trial",
-        spec_digest=spec_digest,
+        spec_digest="0" * 64,
         run_id=run.run_id,
         attempt=1,
         system=run.system,
@@ -155,6 +155,7 @@ def manifest(
         seed=run.seed,
         messages=MESSAGES,
         streams=1,
+        stream_partitions=(0,),
         topic=f"{run.run_id}-1",
         versions={"broker": "4.3.1", "dedup": "0.1.0"},
         producer=ProducerReport(

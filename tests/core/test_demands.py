@@ -10,6 +10,7 @@ from dedup.judgement.demands import Demand, PlannedFault, demand_of
 from dedup.judgement.verdicts import Code, RunVerdict, Verdict, judge_run
 from dedup.wire.manifests import EndPosition
 
+HELD = {"api": "Produce", "frame": "Reply", "action": "Stall", "until": "Retry", "attempt": 1}
 FAULTS: dict[str, dict[str, Any]] = {
     "killTCP": {"duration": "2s"},
     "dropTCP": {"direction": "ToBrokers", "duration": "2s"},
@@ -18,6 +19,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "podDelete": {"gracePeriod": "2s"},
     "partition": {"by": "NetworkPolicy", "duration": "2s"},
     "pause": {"duration": "2s"},
+    "message": {**HELD, "deadline": "2s"},
 }
 WRITTEN: dict[str, dict[str, Any]] = {
     "killTCP": {"duration_s": 2},
@@ -27,7 +29,12 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "podDelete": {"grace_period_s": 2.0},
     "partition": {"by": "NetworkPolicy", "duration_s": 2.0},
     "pause": {"duration_s": 2.0},
+    "message": {**HELD, "deadline_s": 2.0, "nth": 1},
 }
+
+
+RECORDED = {"recorded_at": "2026-11-25T12:00:00Z"}
+"""What tells a manifest of our recorder from an older one."""
 
 
 def demand(**spec: Any) -> Demand:
@@ -102,7 +109,7 @@ def test_values_that_were_never_planned_make_a_run_void(sent: dict[int, tuple[in
 
 def test_four_planned_streams_of_which_one_sent_everything() -> None:
     asked = demand(workload={"messages": MESSAGES, "partitions": 4})
-    end = {"consumer": {"end": tuple(EndPosition(partition=p) for p in range(4))}}
+    end = {"consumer": {"end": tuple(EndPosition(partition=p) for p in range(4))}, "stream_partitions": (0, 1, 2, 3)}
     assert judged(asked, streams=4, sent=dict.fromkeys(range(4), (1, 250)), **end).verdict is Verdict.PASS
     verdict = judged(asked, streams=4, sent={0: (1, MESSAGES)}, **end)
     assert "stream 0 sent values from 1 to 1,000, planned 1 to 250" in texts(verdict)[0]
@@ -156,8 +163,19 @@ def test_a_fault_has_the_settings_that_were_planned(kind: str, changes: dict[str
     assert judged(asked, duplicates(), **struck(kind, **changes)).verdict is Verdict.FAIL  # copies are copies
 
 
-def test_what_the_injector_did_not_write_down_is_not_known() -> None:
-    assert judged(demand(), **struck("killTCP", injector={})).verdict is Verdict.PASS
+@pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, written in WRITTEN.items() for name in written])
+def test_what_our_injector_did_not_record_departs_from_the_plan(kind: str, left_out: str) -> None:
+    """Its innocent twins: an older manifest, and a fault that never took effect, which only proves nothing."""
+    asked, written = demand(faults=[{"name": "cut", "at": {"message": 100}, kind: FAULTS[kind]}]), WRITTEN[kind]
+    silent = {"kind": kind, "injector": {name: value for name, value in written.items() if name != left_out}}
+    record = CUT.model_copy(update=silent)
+    verdict = judged(asked, faults=(record,), **RECORDED)
+    assert (verdict.verdict, verdict.reasons[0].code) == (Verdict.ERROR, Code.FAULT_UNPLANNED)
+    assert texts(verdict)[0].startswith(f"fault cut: its {left_out} is not recorded, planned ")
+    assert judged(asked, faults=(record.model_copy(update={"injector": written}),), **RECORDED).verdict is Verdict.PASS
+    assert judged(asked, faults=(record,)).verdict is Verdict.PASS
+    never = record.model_copy(update={"injected_ns": None})
+    assert judged(asked, faults=(never,), **RECORDED).verdict is Verdict.PASS, "whether it is vacuous is judged beside"
 
 
 def test_the_links_latency_is_planned_in_milliseconds() -> None:
@@ -181,8 +199,50 @@ def test_a_planned_fault_is_what_the_file_says() -> None:
     assert demand().faults == (PLANNED_CUT,)
 
 
-def test_streams_in_other_partitions_than_planned() -> None:
-    assert judged(demand(), stream_partitions=(0,)).verdict is Verdict.PASS
-    verdict = judged(demand(), stream_partitions=(1,))
-    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
-    assert "partitions of streams is (1,), planned (0,)" in verdict.reasons[0].text
+# Where streams are sent.
+
+
+def departs(asked: Demand, **changes: Any) -> str:
+    """Why a run that duplicated is not the planned one; empty if its copies accuse."""
+    verdict = judged(asked, duplicates(), **changes)
+    first = verdict.reasons[0]
+    assert (verdict.verdict, verdict.void) in ((Verdict.ERROR, True), (Verdict.FAIL, False))
+    return first.text if first.code == Code.ANOTHER_RUN else ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stream_partitions": (0,)}, ""),
+        ({"stream_partitions": (1,)}, "partitions of streams is (1,), planned (0,)"),
+        ({"stream_partitions": None}, ""),
+        ({"stream_partitions": (0,), **RECORDED}, ""),
+        ({"stream_partitions": None, **RECORDED}, "partitions of streams are not named, planned (0,)"),
+        ({"resent_partitions": (0,)}, "partitions of what is sent again are (0,), planned None"),
+    ],
+)
+def test_streams_are_sent_where_they_were_planned(changes: dict[str, Any], words: str) -> None:
+    """A manifest of our recorder names the partitions; one that does not say when it was recorded is older."""
+    assert departs(demand(), **changes).endswith(words)
+    assert bool(words) == bool(departs(demand(), **changes))
+
+
+@pytest.mark.parametrize(
+    ("partition", "found", "words"),
+    [
+        ("Other", (1, 2, 0), ""),
+        ("Other", None, "partitions of what is sent again are None, planned (1, 2, 0)"),
+        ("Other", (2, 0, 1), "partitions of what is sent again are (2, 0, 1), planned (1, 2, 0)"),
+        ("Same", None, ""),
+        ("Same", (1, 2, 0), "partitions of what is sent again are (1, 2, 0), planned None"),
+    ],
+)
+def test_what_is_sent_again_goes_where_the_workload_says(
+    partition: str, found: tuple[int, ...] | None, words: str
+) -> None:
+    workload = {"messages": MESSAGES, "partitions": 3, "resend": {"partition": partition}}
+    run = {"streams": 3, "stream_partitions": (0, 1, 2), "resent_partitions": found, **RECORDED}
+    sent = {0: (1, 334), 1: (1, 333), 2: (1, 333)}
+    end = {"consumer": {"end": tuple(EndPosition(partition=p) for p in range(3))}}
+    said = departs(demand(workload=workload), sent=sent, **run, **end)
+    assert said == (f"the manifest is not of the planned run: {words}" if words else "")

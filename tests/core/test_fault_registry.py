@@ -7,6 +7,7 @@ import pytest
 from dedup.faults.kinds import FaultKind, Platform
 from dedup.faults.registry import KINDS, Fault, kind_of
 from dedup.faults.tables import markdown, rows
+from dedup.wire.clients import Noticed
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 BEGIN, END = "<!-- kinds: begin -->\n", "<!-- kinds: end -->\n"
@@ -27,7 +28,8 @@ def test_a_kind_is_whole(kind: type[FaultKind]) -> None:
     assert kind.lasting is None or kind.lasting in kind.model_fields
     assert {choice.field for choice in kind.choices} <= kind.model_fields.keys()
     assert kind.platforms
-    assert all(kind.docs[:-1]), "all of its documentation but the details"
+    assert all(kind.docs[:4]), "all of its documentation but what need not be said"
+    assert kind.notices and Noticed.REFUSED not in kind.notices, "some sign of it, and none that the client makes alone"
 
 
 def test_a_fault_has_one_key_for_each_kind() -> None:

@@ -185,7 +185,8 @@ def test_in_the_words_of_a_verdict_what_was_in_flight_stands_for_what_was_unackn
 
 def test_a_moved_leader_has_touched_whoever_led_before() -> None:
     moved = line("injected", 10, witness={"moved_from": "1", "moved_to": "3"}, touched=["1", "3"], leader="1")
-    assert vacuous(record(replaced(moved), planned=Planned("cut", "moveLeader", 50))) is None
+    noticed = [disturbance(9, "leader", broker="1")]
+    assert vacuous(record(replaced(moved), disturbances=noticed, planned=Planned("cut", "moveLeader", 50))) is None
 
 
 def test_clients_count_only_from_the_deed_to_a_while_after_the_heal() -> None:
@@ -199,12 +200,12 @@ def test_what_may_have_happened_before_the_deed_does_not_count(since: int, found
     assert record(disturbances=[disturbance(9, since_ns=since)]).client_witness == found
 
 
-@pytest.mark.parametrize(("broker", "found"), [("1", {"disconnect": 1}), ("2", {}), (None, {"disconnect": 1})])
+@pytest.mark.parametrize(("broker", "found"), [("1", {"retry": 1}), ("2", {}), (None, {"retry": 1})])
 @pytest.mark.parametrize("kind", ["kill", "moveLeader", "podDelete", "partition", "pause"])
 def test_another_broker_is_no_witness_of_a_fault_of_one(kind: str, broker: str | None, found: dict[str, int]) -> None:
     known = {} if broker is None else {"broker": broker}
     planned = Planned("cut", kind, 50)
-    assert record(disturbances=[disturbance(9, **known)], planned=planned).client_witness == found
+    assert record(disturbances=[disturbance(9, "retry", **known)], planned=planned).client_witness == found
 
 
 def test_a_fault_of_all_connections_may_be_noticed_of_any_broker() -> None:
@@ -218,10 +219,68 @@ def test_what_a_dead_bookie_costs_may_be_noticed_of_any_broker() -> None:
     assert found.client_witness == {"disconnect": 1}
 
 
-@pytest.mark.parametrize(("kind", "found"), [("killTCP", {}), ("dropTCP", {}), ("kill", {"leader": 1})])
-def test_lost_connections_move_no_leader(kind: str, found: dict[str, int]) -> None:
-    noticed = [disturbance(9, "leader", broker="1")]
-    assert record(disturbances=noticed, planned=Planned("cut", kind, 50)).client_witness == found
+SIGNS = ["disconnect", "retry", "leader", "error", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "notices"),
+    [
+        ("killTCP", {"disconnect", "retry"}),
+        ("dropTCP", {"disconnect", "retry", "error"}),
+        ("kill", {"disconnect", "retry", "leader"}),
+        ("moveLeader", {"retry", "leader"}),
+        ("podDelete", {"disconnect", "retry", "leader"}),
+        ("partition", {"disconnect", "retry", "leader"}),
+        ("pause", {"disconnect", "retry", "leader"}),
+        ("message", {"disconnect", "retry", "error"}),
+    ],
+)
+def test_a_sign_that_the_fault_cannot_cause_is_no_witness(kind: str, notices: set[str]) -> None:
+    """A connection that ends shows no move of a leader, and a message that the client refused shows nothing at all."""
+    for sign in SIGNS:
+        found = record(disturbances=[disturbance(9, sign)], planned=Planned("cut", kind, 50))
+        assert found.client_witness == ({sign: 1} if sign in notices else {})
+
+
+def test_a_fault_of_which_the_client_showed_only_other_signs_proves_nothing() -> None:
+    """Its twin: a sign that it can cause stands beside them."""
+    others = [disturbance(8, "error"), disturbance(9, "refused")]
+    planned = Planned("cut", "kill", 50)
+    assert vacuous(record(disturbances=others, planned=planned)) == "fault cut: no client noticed it"
+    assert vacuous(record(disturbances=[*others, disturbance(9, "retry")], planned=planned)) is None
+
+
+def struck_together(*noticed: dict[str, Any], second: str = "kill", broker: str = "1") -> list[dict[str, int]]:
+    """What witnesses a cut from 7 to 20 and another fault from 12 to 30, which struck `broker`."""
+    other = [
+        line("injecting", 12, "other"),
+        line("injected", 13, "other", witness={"exit_code": 137}, touched=[broker], leader="1"),
+        line("healed", 30, "other"),
+    ]
+    planned = [CUT, Planned("other", second, 70)]
+    stamps = [*STAMPED, mark("injected", 60, 45, "other")]
+    return [each.client_witness for each in assembled(planned, [*TOLD, *other], stamps, list(noticed), JOURNAL)]
+
+
+def test_a_sign_that_can_be_the_doing_of_two_faults_witnesses_neither() -> None:
+    assert struck_together(disturbance(15, broker="1")) == [{}, {}]
+    assert struck_together(disturbance(15)) == [{}, {}], "of any broker"
+    assert struck_together(disturbance(22, broker="1")) == [{}, {}], "a while after the first heal, too"
+
+
+def test_time_kind_or_broker_tell_two_faults_apart() -> None:
+    assert struck_together(disturbance(9, broker="1")) == [{"disconnect": 1}, {}]
+    assert struck_together(disturbance(15, "leader", broker="1")) == [{}, {"leader": 1}]
+    assert struck_together(disturbance(15, broker="2")) == [{"disconnect": 1}, {}]
+    assert struck_together(disturbance(15), disturbance(16, "leader", broker="1")) == [{}, {"leader": 1}]
+    first, second = struck_together(disturbance(15, broker="1"), disturbance(15, broker="1"), second="moveLeader")
+    assert (first, second) == ({"disconnect": 2}, {}), "a move of the leader ends no connection"
+
+
+def test_a_fault_that_never_struck_takes_no_witness_from_another() -> None:
+    later = line("injecting", 12, "other")
+    found = assembled([CUT, Planned("other", "kill", 70)], [*TOLD, later], STAMPED, [disturbance(15)], JOURNAL)
+    assert [each.client_witness for each in found] == [{"disconnect": 1}, {}]
 
 
 @pytest.mark.parametrize(("at", "found"), [(29, {"disconnect": 1}), (31, {})])

@@ -34,7 +34,6 @@ STRUCK: Final = CUT.model_copy(
     update={
         "in_flight": 80,
         "target_witness": {"touched": ["1"], "leader": "1", "connections_gone": {"1": 3}},
-        "injector": {"duration_s": 2.0},
     }
 )
 MS: Final = 1_000_000
@@ -79,6 +78,7 @@ def _write(folder: Results, made: Experiment, run: Any, read: Sequence[int]) -> 
         outcomes=[(0, value, 0, 0, 0, places.get(value, -1), 0) for value in CLEAN],
         received=[(place, 0, 0, place, 0, 0, value) for place, value in enumerate(read)],
         clock=TICKS,
+        partitions=(0,),
     )
     names = ("experiment", "spec_digest", "run_id", "system", "kind", "variant", "run", "seed", "topic", "versions")
     kept = {name: getattr(base, name) for name in (*names, "deduplication", "stage_seconds", "messages")}

@@ -114,7 +114,8 @@ def judged(root: Path, name: str, copies: bool) -> Path:
     (run,) = plan(made)
     history = parse_golden(GOLDEN / "duplicate.yaml").history
     received = history.received if copies else history.received[:6]
-    history = dataclasses.replace(history, received=received, clock=[(0, 6, 0), (1, 5, 3 * 10**9), (1, 6, 4 * 10**9)])
+    clock = [(0, 6, 0), (1, 5, 3 * 10**9), (1, 6, 4 * 10**9)]
+    history = dataclasses.replace(history, received=received, partitions=(0,), clock=clock)
     folder = folder_of(root, run.run_id, 1)
     assert isinstance(folder, Path)
     manifest = write_history(

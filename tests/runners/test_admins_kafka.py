@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka.record import MemoryRecords
+from kafka.record.util import calc_crc32c
 from tests.runners.guarded_brokers import string
 
 from dedup.errors import PlatformError
@@ -29,7 +30,8 @@ def batch(
     base: int, count: int, producer: int, epoch: int = 0, attributes: int = 0, payload: bytes = b"r" * 9
 ) -> bytes:
     """A record batch of version 2 with `count` records (its records are junk: they are never looked at)."""
-    rest = struct.pack(">ibIhiqqqhii", 0, 2, 0, attributes, count - 1, 0, 0, producer, epoch, 0, count) + b"r" * 9
+    summed = struct.pack(">hiqqqhii", attributes, count - 1, 0, 0, producer, epoch, 0, count) + b"r" * 9
+    rest = struct.pack(">ibI", 0, 2, calc_crc32c(summed)) + summed
     return struct.pack(">qi", base, len(rest)) + rest
 
 

@@ -5,6 +5,7 @@ import logging
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import confluent_kafka as ck
 import pulsar as library
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.witnesses import Seen
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import ConsumerReport, ProducerReport
 from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
 from dedup_runners.admins import Admin, Hole
+from dedup_runners.clients import make_consumer
+from dedup_runners.configs import ConsumerConfig
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -164,6 +168,28 @@ def test_a_second_client_gets_what_is_there_and_not_what_is_not(
     beyond = Hole(0, ledger, last + 1, last + 2, ((ledger, last),))
     said = admin.undeliverable(config["topic"], beyond)
     assert said is None if system.system == "kafka" else f"and gives {ledger}:{last}" in str(said)
+
+
+def test_a_reader_goes_on_where_it_is_told(
+    configure: Callable[..., dict[str, Any]], admin: Admin, tmp_path: Path
+) -> None:
+    """Past what stands in its way, and with nothing from before."""
+    config = configure(1)
+    run("producer", producing(config, messages=20_000))
+    places = sorted(set(rows(tmp_path, "outcomes", "ledger", "entry")))
+    ledger, entry = places[len(places) // 2]
+    reader = make_consumer(ConsumerConfig.model_validate(config), Seen())
+    try:
+        reader.go_on(0, ledger, entry)
+        end, found = tuple(admin.end_positions(config["topic"])), set[tuple[int, int]]()
+        deadline = time.monotonic() + 60
+        while reader.missing(end) is not None and time.monotonic() < deadline:
+            if (read := reader.read(0.2)) is not None:
+                found |= set(zip(read.ledgers.tolist(), read.entries.tolist(), strict=True))
+        assert reader.missing(end) is None
+    finally:
+        reader.close()
+    assert sorted(found) == [place for place in places if place >= (ledger, entry)]
 
 
 def test_a_foreign_message_is_reported_and_never_dropped_unseen(

@@ -4,25 +4,35 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
+import confluent_kafka as ck
 import httpx
 import numpy as np
 import pytest
-from tests.runners.test_admins_kafka import batch, broker, fetched
+from tests.runners.mock_brokers import mock_cluster
+from tests.runners.payload_bytes import encode
+from tests.runners.test_admins_kafka import batch
+from tests.runners.witnesses import Seen
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.manifests import EndPosition
+from dedup_runners import consumer
 from dedup_runners.admins import Admin, Hole, pulsar
-from dedup_runners.admins.batches import passed_over
+from dedup_runners.admins.batches import Proof, passed_over, resumption
+from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.pulsar import PulsarAdmin
-from dedup_runners.clients import ConsumerClient, Rows
+from dedup_runners.admins.wire import Line
+from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.recorders import Recorder
+from dedup_runners.waiting import until
 
+BOUND_S: Final = 30.0
 Place = tuple[int, int, int]
 
 
@@ -89,10 +99,11 @@ class Skipping:
 
 
 class Second:
-    """An admin whose reading of holes is given."""
+    """An admin whose reading of holes is given, and where brokers deliver again after the client's place."""
 
-    def __init__(self, proof: str | PlatformError | None) -> None:
-        self.proof, self.asked = proof, list[Hole]()
+    def __init__(self, proof: str | PlatformError | None, after: int | PlatformError | None = None) -> None:
+        self.proof, self.after = proof, after
+        self.asked, self.stood = list[Hole](), list[tuple[int, int, int]]()
 
     def end_positions(self, topic: str) -> list[EndPosition]:
         return [EndPosition(partition=0, extents=((0, 5),))]
@@ -103,65 +114,247 @@ class Second:
             raise self.proof
         return self.proof
 
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
+        self.stood.append((end.partition, ledger, entry))
+        if isinstance(self.after, PlatformError):
+            raise self.after
+        return None if self.after is None else (ledger, self.after)
+
 
 SILENCE = PlatformError(where="t", got="nothing", rule="-", todo="-")
+
+
+def reading(client: object, second: Second, folder: Path, timeout_s: float = 60.0) -> tuple[Consumption, str | None]:
+    """What is read of topic t by this client, beside this admin; and what is missing in the end."""
+    endpoints = {"system": "kafka", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []}
+    given = {"run_id": "r", "folder": folder, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
+    config = ConsumerConfig.model_validate({**given, "timeout_s": timeout_s})
+    recorder = Recorder(folder)
+    found = Consumption(config, cast(ConsumerClient, client), cast(Admin, second), recorder)
+    missing = found.run()
+    recorder.close()
+    return found, missing
 
 
 @pytest.mark.parametrize("proof", ["nobody has it", None, SILENCE])
 def test_a_hole_is_written_down_if_the_second_client_has_it_too(
     proof: str | PlatformError | None, tmp_path: Path
 ) -> None:
-    endpoints = {"system": "kafka", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []}
-    given = {"run_id": "r", "folder": tmp_path, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
-    second, recorder = Second(proof), Recorder(tmp_path)
-    client = cast(ConsumerClient, Skipping())
-    consumption = Consumption(ConsumerConfig.model_validate(given), client, cast(Admin, second), recorder)
-    assert consumption.run() is None
-    recorder.close()
-    assert second.asked == [Hole(0, 0, 2, 3, ((0, 1), (0, 4)))]
+    second = Second(proof)
+    consumption, missing = reading(Skipping(), second, tmp_path)
+    assert missing is None
+    assert (second.asked, second.stood) == ([Hole(0, 0, 2, 3, ((0, 1), (0, 4)))], [])
     found = [(each.gap, each.proof) for each in consumption.undelivered]
     gap = "partition 0, ledger 0: entries 2 to 3 were not read"
     assert found == ([(gap, proof)] if isinstance(proof, str) else [])
 
 
+class Standing:
+    """A client that is given offsets below `at`, and then nothing until it goes on; or, after some looks, the rest."""
+
+    library_version, effective_config, foreign = "1", dict[str, str](), list[str]()
+
+    def __init__(self, at: int, looks: int = 1 << 30) -> None:
+        self._left, self._next, self._looks = [rows(*((0, 0, entry) for entry in range(at)))], at, looks
+        self.went_on: list[tuple[int, int, int]] = []
+
+    def read(self, timeout_s: float) -> Rows | None:
+        if self._left:
+            return self._left.pop()
+        self._looks -= 1
+        if self._looks == 0:
+            self._give(self._next)
+        return None
+
+    def _give(self, entry: int) -> None:
+        self._next = 5
+        if entry < 5:
+            self._left.append(rows(*((0, 0, each) for each in range(entry, 5))))
+
+    def missing(self, end: tuple[EndPosition, ...]) -> str | None:
+        return f"offset {self._next} of 5" if self._left or self._next < 5 else None
+
+    def go_on(self, partition: int, ledger: int, entry: int) -> None:
+        self.went_on.append((partition, ledger, entry))
+        self._give(entry)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "STANDS_STILL_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
-    ("before", "found", "words"),
+    ("after", "hole"),
+    [(4, Hole(0, 0, 2, 3, ((0, 1), (0, 4)))), (5, Hole(0, 0, 2, 4, ((0, 1),)))],
+    ids=["within", "tail"],
+)
+def test_a_client_that_stands_still_goes_on_where_brokers_deliver_again(after: int, hole: Hole, tmp_path: Path) -> None:
+    """What lies between is asked for once more when the end is reached: that is the proof."""
+    client, second = Standing(2), Second("nobody has it", after)
+    consumption, missing = reading(client, second, tmp_path)
+    assert (missing, client.went_on, second.stood) == (None, [(0, 0, after)], [(0, 0, 2)])
+    assert second.asked == [hole]
+    assert [each.gap for each in consumption.undelivered] == [
+        f"partition 0, ledger 0: entries 2 to {after - 1} were not read"
+    ]
+    assert consumption.received == 5 - (after - 2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_is_merely_slow_is_given_everything(tmp_path: Path) -> None:
+    """The innocent twin: the second client gets the next entry, however often it is asked."""
+    client, second = Standing(2, looks=10), Second("nobody has it", None)
+    consumption, missing = reading(client, second, tmp_path)
+    assert (missing, consumption.received, client.went_on) == (None, 5, [])
+    assert second.stood and not second.asked and not consumption.undelivered
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("after", [None, SILENCE])
+def test_what_the_second_client_gets_or_cannot_be_asked_for_leaves_the_end_unreached(
+    after: PlatformError | None, tmp_path: Path
+) -> None:
+    consumption, missing = reading(Standing(2), Second("nobody has it", after), tmp_path, timeout_s=0.2)
+    assert missing is not None and "the end was not reached" in missing
+    assert not consumption.undelivered
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_was_passed_over_and_is_not_proven_is_not_undelivered(tmp_path: Path) -> None:
+    """Then the judges find a gap that nobody has confirmed: an error."""
+    consumption, missing = reading(Standing(2), Second(None, 4), tmp_path)
+    assert (missing, consumption.undelivered) == (None, ())
+
+
+class Leader:
+    """A connection to the leader of a log of offsets 0 to 8: three batches of three, of which something is wrong.
+
+    It answers a fetch as brokers do, with all batches from the one on that holds the offset.
+    """
+
+    def __init__(
+        self,
+        without: int | None = None,
+        damaged: int | None = None,
+        begin: int = 0,
+        errors: dict[int, int] | None = None,
+    ) -> None:
+        batches = {base: batch(base, 3, 7) for base in (0, 3, 6) if base != without}
+        if damaged is not None:
+            batches[damaged] = batches[damaged][:-1] + b"!"
+        self._batches, self._begin, self._errors = batches, begin, errors or {}
+
+    def ask(self, request: Any) -> Any:
+        (asked,) = request.topics[0].partitions
+        if hasattr(asked, "timestamp"):
+            return SimpleNamespace(topics=[SimpleNamespace(partitions=[self._answer(offset=self._begin)])])
+        at = asked.fetch_offset
+        if at < self._begin:
+            answer = self._answer(1)
+        elif at in self._errors:
+            answer = self._answer(self._errors[at])
+        else:
+            answer = self._answer(records=b"".join(each for base, each in self._batches.items() if base + 3 > at))
+        return SimpleNamespace(responses=[SimpleNamespace(partitions=[answer])])
+
+    def _answer(self, error: int = 0, records: bytes = b"", offset: int = -1) -> Any:
+        return SimpleNamespace(error_code=error, records=records, offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("leader", "first", "last", "words"),
     [
         (
-            batch(0, 2, 7),
-            batch(4, 3, 7),
-            "fetch from offset 2 with the batch at offset 4, and one from 1 with the batch at 0",
+            Leader(without=3), 3, 5,
+            "its leader answers a fetch from offset 3 with the batch at offset 6; it delivers offset 2 and 6",
         ),
-        (batch(0, 2, 7), batch(2, 5, 7), None),
-        (batch(0, 2, 7), batch(3, 5, 7), None),
-        (batch(0, 9, 7), batch(0, 9, 7), None),
-        (batch(0, 2, 7), b"", None),
-        (batch(0, 1, 7), batch(4, 3, 7), None),
+        (Leader(damaged=3), 3, 5, "the checksum of the batch at offset 3 is wrong; it delivers offset 2 and 6"),
+        (Leader(damaged=6), 6, 8, "the checksum of the batch at offset 6 is wrong; it delivers offset 5"),
+        (
+            Leader(without=6), 6, 8,
+            "its leader answers a fetch from offset 6 with nothing, though the end is 9; it delivers offset 5",
+        ),
+        (Leader(begin=3), 0, 2, "its leader says that the log begins at offset 3; it delivers offset 3"),
+        (Leader(begin=9), 0, 8, "its leader says that the log begins at offset 9"),
+        (Leader(begin=6), 3, 5, "its leader says that the log begins at offset 6; it delivers offset 6"),
+        (
+            Leader(errors={3: 2, 4: 2, 5: 2}), 3, 5,
+            "its leader answers a fetch from offset 3 with Kafka error 2 (and so on, 3 answers); "
+            "it delivers offset 2 and 6",
+        ),
+        (Leader(without=3), 3, 4, None),
+        (Leader(damaged=3), 4, 5, None),
+        (Leader(), 3, 5, None),
+        (Leader(errors={3: 2, 5: 2}), 3, 5, None),
+        (Leader(begin=3), 0, 1, None),
+    ],
+)  # fmt: skip
+def test_kafkas_leader_shows_whether_it_delivers_what_it_counts(
+    leader: Leader, first: int, last: int, words: str | None
+) -> None:
+    """The last five: half a hole; within a batch; all is there; one of them is there; the log begins later still."""
+    found = passed_over(cast(Line, leader), "t", 0, first, last, 9)
+    assert (found and found.words) == words
+    assert found is None or found.deleted == ("begins" in found.words)
+
+
+KEPT = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "keeps"),
+    [
+        (KEPT, True),
+        (KEPT | {"retention.ms": "-1"}, True),
+        (KEPT | {"retention.ms": "60000"}, False),
+        (KEPT | {"retention.bytes": "1000000"}, False),
+        (KEPT | {"cleanup.policy": "compact,delete"}, False),
+        ({}, False),
     ],
 )
-def test_kafkas_log_shows_whether_an_offset_is_in_any_batch(before: bytes, found: bytes, words: str | None) -> None:
-    """A hole between two batches; then: it is there; half of it is; within a batch; nothing follows; nothing before."""
-    with broker(fetched(before), fetched(found)) as address:
-        said = passed_over(address, "t", 0, 2, 3)
-    assert said is None if words is None else words in str(said)
+def test_what_a_topic_was_set_to_delete_is_no_loss(settings: dict[str, str], keeps: bool) -> None:
+    """What is before the log's begin was deleted: by retention, or against it."""
+    admin = object.__new__(KafkaAdmin)
+    told = {name: SimpleNamespace(value=value) for name, value in settings.items()}
+    admin._ask = lambda ask, what: told  # type: ignore[method-assign, assignment, return-value]
+    admin._thrice = lambda *_: Proof("the log begins at offset 6", True)  # type: ignore[method-assign, assignment]
+    said = admin.undeliverable("t", Hole(0, 0, 3, 5, ()))
+    assert said == ("the log begins at offset 6" if keeps else None)
 
 
-def test_a_hole_at_the_beginning_of_kafkas_log_has_one_neighbour() -> None:
-    with broker(fetched(batch(2, 3, 7))) as address:
-        assert (
-            passed_over(address, "t", 0, 0, 1) == "its leader answers a fetch from offset 0 with the batch at offset 2"
-        )
+@pytest.mark.parametrize(
+    ("leader", "at", "after"),
+    [
+        (Leader(without=3), 3, 6),
+        (Leader(damaged=3), 3, 6),
+        (Leader(damaged=6), 6, 9),
+        (Leader(without=6), 6, 9),
+        (Leader(begin=6), 0, 6),
+        (Leader(errors={3: 2, 4: -1}), 3, 5),
+        (Leader(), 3, 3),
+    ],
+)
+def test_kafkas_leader_shows_where_it_delivers_again(leader: Leader, at: int, after: int) -> None:
+    assert resumption(cast(Line, leader), "t", 0, at, 9) == after
+
+
+def test_a_leader_that_leads_no_more_shows_nothing() -> None:
+    """It is asked again who leads: that is no word about the log."""
+    with pytest.raises(PlatformError, match="Kafka error 6"):
+        passed_over(cast(Line, Leader(errors={3: 6})), "t", 0, 3, 5, 9)
 
 
 def rest(monkeypatch: pytest.MonkeyPatch, status: Callable[[int], int]) -> PulsarAdmin:
-    """A Pulsar whose REST interface answers for an entry of ledger 5 with this status."""
+    """A Pulsar whose REST interface answers for an entry of ledger 5 with this status; ledger 6 begins at 10."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/partitions"):
             return httpx.Response(200, content=json.dumps({"partitions": 0}))
         ledger, entry = request.url.path.split("/")[-3], request.url.path.split("/")[-1]
-        assert ledger == "5"
-        return httpx.Response(status(int(entry)), content=struct.pack(">q", 1))
+        assert ledger in ("5", "6")
+        return httpx.Response(status(int(entry) + 10 * (ledger == "6")), content=struct.pack(">q", 1))
 
     client: Any = httpx.Client(transport=httpx.MockTransport(answer))
     monkeypatch.setattr(pulsar, "http_client", lambda _endpoints, _timeout_s: client)
@@ -183,3 +376,52 @@ def test_a_pulsar_entry_that_rest_cannot_give_either_is_undeliverable(monkeypatc
     answers = iter([200, 200, 500, 500, 200, 200, 500, 200])
     assert rest(monkeypatch, lambda _entry: next(answers)).undeliverable(topic, hole) is None
     assert rest(monkeypatch, lambda _entry: 500).undeliverable(topic, hole) is None
+
+
+@pytest.mark.parametrize(
+    ("readable", "after"),
+    [({0, 1, 4, 5}, (5, 4)), ({0, 1}, (6, 2)), ({0, 1, 2, 3, 4, 5}, None), ({0, 1, 10, 11}, (6, 0))],
+    ids=["later in the ledger", "nothing more", "at once", "in the next ledger"],
+)
+def test_pulsars_rest_interface_shows_where_it_delivers_again(
+    readable: set[int], after: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledger 5 has six entries, and ledger 6 two, which stand here as 10 and 11."""
+    end = EndPosition(partition=0, extents=((5, 6), (6, 2)))
+    topic = "persistent://public/dedup-on/t"
+    admin = rest(monkeypatch, lambda entry: 200 if entry in readable else 500)
+    assert admin.resumption(topic, end, 5, 2) == after
+
+
+EVICTED: Final = 600
+"""So many messages of 10 kB are more than the mock cluster keeps of a partition: the oldest are gone."""
+
+
+@pytest.mark.long
+def test_librdkafka_goes_on_past_the_beginning_of_a_log_that_is_gone(tmp_path: Path) -> None:
+    """It has given up on the partition then, for the offset is out of range; and no message is read twice."""
+    with mock_cluster() as endpoints:
+        bootstrap = {"bootstrap.servers": endpoints.direct_bootstrap}
+        producer = ck.Producer({**bootstrap, "batch.num.messages": 1})
+        for number in range(EVICTED):
+            producer.produce("t", b"x" * 10_000 if number < EVICTED - 3 else encode(0, number), partition=0)
+        assert producer.flush(BOUND_S) == 0
+        asking = ck.Consumer({**bootstrap, "group.id": "asking"})
+        begin, end = asking.get_watermark_offsets(ck.TopicPartition("t", 0), BOUND_S)
+        asking.close()
+        assert 0 < begin < end == EVICTED
+        given = {"run_id": "r", "folder": tmp_path, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
+        reader, seen = make_consumer(ConsumerConfig.model_validate(given), witnesses := Seen()), []
+        ends = (EndPosition(partition=0, extents=((0, end),)),)
+        until(lambda: reader.read(0.1) is None and witnesses.disturbances, BOUND_S, "the reader stands still")
+        assert reader.missing(ends) == f"partition 0: offset 0 of {end}"
+        reader.go_on(0, 0, begin)
+
+        def ended() -> bool:
+            if (found := reader.read(0.1)) is not None:
+                seen.extend(found.entries.tolist())
+            return reader.missing(ends) is None
+
+        until(ended, BOUND_S, "the reader reaches the end")
+        reader.close()
+    assert seen == [end - 3, end - 2, end - 1]

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 
 
 class Direction(StrEnum):
@@ -32,14 +33,13 @@ class DropTCP(FaultKind):
     lasting = "duration_s"
     through_proxy = True
     of_one_broker = False
-    moves_leader = False
     must_last = True
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})
     docs = Docs(
         action="Toxiproxy's `timeout` with no time-out, on one stream or both, at every broker",
         ends="after `duration`",
         target_witness="silence: brokers that answer a ping on the tester's path and not on the clients', when it "
         "begins and when it ends",
-        client_witness="disconnects, retries, errors",
         undone_by="a small program that removes the toxics",
         details="A stream with lost bytes cannot be used, so Toxiproxy closes the connections when it removes the "
         "toxic: clients that have not timed out notice it then. `ToBrokers` causes no duplicates, for lost messages "

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Choice, Docs, FaultKind, Need
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
@@ -42,15 +43,16 @@ class Kill(FaultKind):
             "write Leader as kill.target, or test the Pulsar by itself",
         ),
     )
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
         "bookie in the ensemble of the topic's newest ledger",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
         "ensemble that the broker named at that moment",
-        client_witness="disconnects, retries, errors, leader changes; for a bookie also the broker, which is the "
-        "bookie's client: it began another ledger or took another bookie into the ensemble",
         undone_by="the keeper itself",
+        client_witness="for a bookie also the broker, which is the bookie's client: it began another ledger or took "
+        "another bookie into the ensemble",
         details="The lab shortens two settings so that a fail-over takes seconds: Kafka's broker session is 6 s (its "
         "default: 9 s), a Pulsar broker's ZooKeeper session 6 s (its default: 30 s). A killed broker loses its "
         "partitions or topics when its session has run out; with a `restartAfter` below that it may be back before. "

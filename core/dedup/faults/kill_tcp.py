@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 
 
 class KillTCP(FaultKind):
@@ -20,12 +21,11 @@ class KillTCP(FaultKind):
     through_proxy = True
     in_every_digest = True
     of_one_broker = False
-    moves_leader = False
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY})
     docs = Docs(
         action="Toxiproxy's `reset_peer` at every broker, in pulses",
         ends="after `duration`",
         target_witness="connections that the broker held and has lost, from the kernel's table of connections",
-        client_witness="disconnects, retries, errors",
         undone_by="a small program that removes the toxic",
         details="Toxiproxy resets a connection only when the next bytes pass it. So a pulse lasts until every "
         "connection that it found is gone, and 250 ms at most: an idle one is never reset. Between two pulses lies a "

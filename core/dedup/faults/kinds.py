@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from dedup.parts import Part
 from dedup.refusals import refusal
+from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
@@ -71,13 +72,16 @@ class OnlyWith(NamedTuple):
 
 
 class Docs(NamedTuple):
-    """The text on a kind in docs/faults.md, in Markdown: one line for each question, and a paragraph of details."""
+    """The text on a kind in docs/faults.md, in Markdown: one line for each question, and a paragraph of details.
+
+    `client_witness` is what is to be said beside the kind's `notices`.
+    """
 
     action: str
     ends: str
     target_witness: str
-    client_witness: str
     undone_by: str
+    client_witness: str = ""
     details: str = ""
 
 
@@ -112,8 +116,8 @@ class FaultKind(Part):
 
     of_one_broker: ClassVar[bool] = True
     """It strikes one broker, not the connections to all. Signs at clients of another broker are not its effect."""
-    moves_leader: ClassVar[bool] = True
-    """It can make another broker the leader."""
+    notices: ClassVar[frozenset[Noticed]]
+    """What a client notices of it. A disturbance of another kind is not its effect."""
     must_last: ClassVar[bool] = False
     """The target must show the effect a second time, just before the end."""
     effect: ClassVar[str] = "cut off"

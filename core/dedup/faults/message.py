@@ -7,6 +7,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Choice, Docs, FaultKind, Need, OnlyWith, Platform
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 
 
 class Api(StrEnum):
@@ -87,7 +88,6 @@ class Message(FaultKind):
     lasting = "deadline_s"
     platforms = (Platform.PROCESSES,)
     on_frames = True
-    moves_leader = False
     single = "one interposer stands between the producer and its brokers, and has one rule"
     only_with = (
         OnlyWith("deadline_s", "action", Action.STALL, True, OF_STALLS),
@@ -97,6 +97,7 @@ class Message(FaultKind):
         *(_spoken(api, "Kafka", Need.KAFKA) for api in OF_KAFKA),
         *(_spoken(api, "Pulsar", Need.PULSAR) for api in OF_PULSAR),
     )
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})
     docs = Docs(
         action="the interposer, a proxy that reads the protocol, closes both sides of the connection instead of "
         "passing the frame on (`Lose`), or passes it on later (`Stall`)",
@@ -105,7 +106,6 @@ class Message(FaultKind):
         target_witness="the conversation has the frame and what was done to it; and where it carries messages, the "
         "partition's log agrees: it has the batch where brokers answered that they stored it, and no more often than "
         "it was passed on",
-        client_witness="disconnects, retries, errors",
         undone_by="nothing: the interposer ends with its injector, all connections through it too, and the run is an "
         "error",
         details="`at.message` is counted by the interposer, over all partitions of the topic: matches are counted "

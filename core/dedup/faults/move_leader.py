@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
+from dedup.wire.clients import Noticed
 
 
 class MoveLeader(FaultKind):
@@ -16,11 +17,11 @@ class MoveLeader(FaultKind):
     summary = "move the leadership without any failure; {} is enough"
     on_existing = True
     in_every_digest = True
+    notices = frozenset({Noticed.RETRY, Noticed.LEADER})
     docs = Docs(
         action="reassignment and preferred election (Kafka), unload of the topic's bundle to another broker (Pulsar)",
         ends="at once",
         target_witness="the leader or owner before and after differ",
-        client_witness="disconnects, retries, errors, leader changes",
         undone_by="nothing: there is nothing to undo",
     )
 

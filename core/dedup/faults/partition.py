@@ -7,6 +7,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Choice, Docs, FaultKind, Need, Platform, Right
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 
 
 class Means(StrEnum):
@@ -53,6 +54,7 @@ class Partition(FaultKind):
             rights=(Right("", "pods/ephemeralcontainers", ("patch",), by_name=True),),
         ),
     )
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER})
     docs = Docs(
         action="`NetFilter`: nftables rules in the leader's pod drop packets from and to the other brokers and "
         "bookies; `NetworkPolicy`: a policy that allows its connections to all other pods",
@@ -61,7 +63,6 @@ class Partition(FaultKind):
         "broker's container could connect to each of the others before, and to none after; either way when it begins "
         "and when it ends (the kernel's counters outlive the rules' effect, so they count only while its set still "
         "lists the others)",
-        client_witness="disconnects, retries, errors, leader changes",
         undone_by="`NetFilter`: the kernel, since each member of the set that is dropped expires by itself; "
         "`NetworkPolicy`: a Job that removes what is past the deadline in its annotation, and the run's pod owns the "
         "policy",

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 
 
 class Pause(FaultKind):
@@ -19,11 +20,11 @@ class Pause(FaultKind):
     lasting = "duration_s"
     must_last = True
     effect = "stopped"
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER})
     docs = Docs(
         action="SIGSTOP for the process of the broker that leads the partition or owns the topic",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
-        client_witness="disconnects, retries, errors, leader changes",
         undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 5 s after "
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind, Platform, Right
 from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
@@ -22,11 +23,11 @@ class PodDelete(FaultKind):
     lasting = "grace_period_s"
     platforms = (Platform.PODS,)
     rights = (Right("", "pods", ("delete",), by_name=True),)
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER})
     docs = Docs(
         action="deletion of the pod by its name",
         ends="when another pod of that name runs the broker",
         target_witness="the pod with that UID is gone, or its broker's container has ended",
-        client_witness="disconnects, retries, errors, leader changes",
         undone_by="the pod's controller, which makes a new pod at once",
         details="A deleted pod of a broker without a volume loses its data; the other replicas have it. A broker "
         "that has time hands its leadership over before it ends: at this first sign the producer records its counters, "

@@ -11,7 +11,7 @@ says so, and a run with such a fault is inconclusive, never a pass (docs/design.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -64,17 +64,16 @@ def assemble(
     `messages` is how many the producer was to send, `acknowledged` how many it says brokers have stored; `journals` are
     by fault, None where there is none.
     """
-    begun = {fault.name for fault in planned if fault.message}
-    others = [line for line in lines if line.event == FaultEvent.INJECTING and line.fault in begun]
+    said = {fault.name: _first_by_event(line for line in lines if line.fault == fault.name) for fault in planned}
+    noticed = _noticed(planned, said, disturbances)
     return tuple(
         _record(
             fault,
             messages,
             acknowledged,
-            _first_by_event(line for line in lines if line.fault == fault.name),
+            said[fault.name],
             [mark for mark in marks if mark.fault == fault.name],
-            disturbances,
-            [line.monotonic_ns for line in others if line.fault != fault.name],
+            noticed[fault.name],
             journals.get(fault.name),
         )
         for fault in planned
@@ -179,16 +178,11 @@ def _record(
     acknowledged: int,
     said: Mapping[str, FaultLine],
     stamps: Sequence[Mark],
-    disturbances: Sequence[Disturbance],
-    others_ns: Sequence[int],
+    noticed: Mapping[str, int],
     journal: ChaosJournal | None,
 ) -> FaultRecord:
-    injected, effect = _detail(said, FaultEvent.INJECTED), _detail(said, FaultEvent.EFFECT)
-    shown = Detail(**(injected.witness | effect.said()), touched=injected.touched, leader=injected.leader)
-    noticed = [each for each in disturbances if _is_its_doing(fault, shown, each)]
+    injected, shown = _detail(said, FaultEvent.INJECTED), _shown(said)
     struck = FaultEvent.INJECTED in said
-    began_ns = _time(said, FaultEvent.INJECTING) if struck else None
-    ended_ns = _time(said, FaultEvent.HEALED) or _time(said, FaultEvent.HEALED_BY_WATCHDOG)
     mark = _first_by_event(stamps).get(FaultEvent.INJECTED) if struck else None
     return FaultRecord(
         name=fault.name,
@@ -199,12 +193,12 @@ def _record(
         unacknowledged=mark and mark.sent - mark.acked,
         in_flight=mark and _in_flight(stamps),
         remaining=mark and messages - mark.sent,
-        injected_ns=began_ns,
-        healed_ns=ended_ns,
+        injected_ns=_began_ns(said),
+        healed_ns=_ended_ns(said),
         target=_target(shown),
         injector=_injectors_word(said),
         target_witness=shown.said() if injected.witness else {},
-        client_witness=_noticed(fault, noticed, began_ns, ended_ns, others_ns) | _noticed_by_brokers(said),
+        client_witness={**noticed, **_noticed_by_brokers(said)},
         heal_proven=FaultEvent.HEALED in said and FaultEvent.HEAL_FAILED not in said,
         leaked=_leaked(said),
         problems=(*_problems(said, journal), *_passed_by(shown, acknowledged)),
@@ -283,10 +277,25 @@ def _injectors_word(said: Mapping[str, FaultLine]) -> dict[str, Any]:
     return word | {event.value: _detail(said, event).said() for event in ENDS if event in said}
 
 
+def _shown(said: Mapping[str, FaultLine]) -> Detail:
+    """What the target has shown, when the fault struck and at its end."""
+    injected, effect = _detail(said, FaultEvent.INJECTED), _detail(said, FaultEvent.EFFECT)
+    return Detail(**(injected.witness | effect.said()), touched=injected.touched, leader=injected.leader)
+
+
+def _began_ns(said: Mapping[str, FaultLine]) -> int | None:
+    """When the deed began; None if it had no effect."""
+    return _time(said, FaultEvent.INJECTING) if FaultEvent.INJECTED in said else None
+
+
+def _ended_ns(said: Mapping[str, FaultLine]) -> int | None:
+    return _time(said, FaultEvent.HEALED) or _time(said, FaultEvent.HEALED_BY_WATCHDOG)
+
+
 def _is_its_doing(fault: Planned, shown: Detail, disturbance: Disturbance) -> bool:
     """Whether the fault can cause a disturbance of this kind, of that broker; where no broker is known, of any."""
     kind = kind_of(fault.kind)
-    if disturbance.kind == Noticed.LEADER and kind is not None and not kind.moves_leader:
+    if kind is not None and disturbance.kind not in kind.notices:
         return False
     of_bookie = shown.ensemble is not None
     of_any_broker = kind is None or not kind.of_one_broker or of_bookie or disturbance.broker is None
@@ -294,29 +303,50 @@ def _is_its_doing(fault: Planned, shown: Detail, disturbance: Disturbance) -> bo
 
 
 def _noticed(
-    fault: Planned,
-    disturbances: Sequence[Disturbance],
-    began_ns: int | None,
-    ended_ns: int | None,
-    others_ns: Sequence[int],
-) -> dict[str, int]:
-    """The clients' own signs from the first deed until a while after the heal, by kind. Latency disturbs nobody.
+    planned: Sequence[Planned], said: Mapping[str, Mapping[str, FaultLine]], disturbances: Sequence[Disturbance]
+) -> dict[str, dict[str, int]]:
+    """By fault, how many of the clients' own signs are its doing, by kind. Latency disturbs nobody.
+
+    A sign that can be the doing of two faults is evidence of one of them, and nobody knows of which. So it counts for
+    neither.
+    """
+    begun = {fault.name for fault in planned if fault.message}
+    starts_ns = {name: _time(told, FaultEvent.INJECTING) for name, told in said.items() if name in begun}
+    found: dict[str, list[int]] = {}
+    for fault in planned:
+        others_ns = [at_ns for name, at_ns in starts_ns.items() if name != fault.name and at_ns is not None]
+        in_time = _window(fault, said[fault.name], others_ns)
+        shown = _shown(said[fault.name])
+        found[fault.name] = [
+            number
+            for number, each in enumerate(disturbances)
+            if in_time is not None and in_time(each) and _is_its_doing(fault, shown, each)
+        ]
+    claims = Counter(number for numbers in found.values() for number in numbers)
+    return {
+        name: dict(sorted(Counter(disturbances[number].kind for number in numbers if claims[number] == 1).items()))
+        for name, numbers in found.items()
+    }
+
+
+def _window(
+    fault: Planned, said: Mapping[str, FaultLine], others_ns: Sequence[int]
+) -> Callable[[Disturbance], bool] | None:
+    """Whether a sign is from the time from the first deed until a while after the heal; None: it has no such time.
 
     A counter that grew between two looks counts if the first look (`since_ns`) was not before the deed. The while after
     the heal ends where another fault begins (`others_ns`): what is noticed from then on is more likely that one's.
     """
+    began_ns, ended_ns = _began_ns(said), _ended_ns(said)
     if began_ns is None or fault.kind == LATENCY_FAULT:
-        return {}
+        return None
     until_ns = None
     if ended_ns is not None:
         until_ns = min([ended_ns + CLIENT_TAIL_NS, *(other_ns for other_ns in others_ns if other_ns > ended_ns)])
-    found = Counter(
-        each.kind
-        for each in disturbances
-        if began_ns <= (each.monotonic_ns if each.since_ns is None else each.since_ns)
+    return lambda each: (
+        began_ns <= (each.monotonic_ns if each.since_ns is None else each.since_ns)
         and (until_ns is None or each.monotonic_ns <= until_ns)
     )
-    return dict(sorted(found.items()))
 
 
 def _noticed_by_brokers(said: Mapping[str, FaultLine]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.registry import KINDS
 from dedup.quantities import format_duration
+from dedup.wire.clients import Noticed
 
 NEEDS: Final = {
     Need.KAFKA: "a Kafka",
@@ -18,6 +19,13 @@ NEEDS: Final = {
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
 }
+NOTICED: Final = {
+    Noticed.DISCONNECT: "disconnects",
+    Noticed.RETRY: "retries",
+    Noticed.LEADER: "leader changes",
+    Noticed.ERROR: "errors",
+}
+"""What producers notice, in words."""
 EXISTING: Final = "systems that are there already"
 
 
@@ -76,7 +84,8 @@ def _section(kind: type[FaultKind]) -> Iterator[str]:
     yield f"- Action: {docs.action}."
     yield f"- Ends: {docs.ends}."
     yield f"- Target's witness: {docs.target_witness}."
-    yield f"- Client's witness: {docs.client_witness}."
+    words = ", ".join(NOTICED[each] for each in Noticed if each in kind.notices and each in NOTICED)
+    yield f"- Client's witness: {words}{docs.client_witness and f'; {docs.client_witness}'}."
     yield f"- If its injector dies, it is undone by: {docs.undone_by}."
     if docs.details:
         yield from ("", docs.details)

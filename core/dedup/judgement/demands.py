@@ -4,8 +4,9 @@ An experiment demands more than clean counts: this workload, this setting of ded
 another run proves nothing about the experiment.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isclose
+from typing import Final
 
 from pydantic import Field, SerializeAsAny
 
@@ -14,8 +15,10 @@ from dedup.experiment.spec import Expectation, Experiment
 from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
-from dedup.wire.manifests import FaultRecord, Manifest, Record
-from dedup.workloads.kinds import WorkloadKind
+from dedup.wire.manifests import Manifest, Record
+from dedup.workloads.kinds import WorkloadKind, homes_of
+
+NOT_RECORDED: Final = "not recorded"
 
 
 class PlannedFault(Record):
@@ -78,7 +81,10 @@ def _planned(fault: Fault) -> PlannedFault:
 
 
 def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]:
-    """Where a manifest is not that of the planned run; without a plan, `run_id` is its folder's."""
+    """Where a manifest is not that of the planned run; without a plan, `run_id` is its folder's.
+
+    One that says when it was recorded says where its streams were sent. Older ones need not.
+    """
     planned = demand.planned
     pairs: list[tuple[str, object, object]] = [
         ("run_id", manifest.run_id, run_id if planned is None else planned.run_id),
@@ -88,8 +94,14 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         ("spec_digest", manifest.spec_digest, demand.spec_digest),
         ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
     ]
-    if manifest.stream_partitions is not None and demand.streams is not None:
-        pairs.append(("partitions of streams", manifest.stream_partitions, tuple(range(demand.streams))))
+    if (homes := manifest.stream_partitions) is None and manifest.recorded_at is not None and demand.streams:
+        yield f"partitions of streams are not named, planned {homes_of(demand.streams)}"
+    elif homes is not None and demand.streams is not None:
+        pairs.append(("partitions of streams", homes, homes_of(demand.streams)))
+    if demand.streams is not None:
+        again = demand.workload and demand.workload.resent_partitions(demand.streams)
+        if manifest.resent_partitions != again:
+            yield f"partitions of what is sent again are {manifest.resent_partitions}, planned {again}"
     if planned is not None:
         pairs += [
             ("system", manifest.system, planned.system),
@@ -117,19 +129,24 @@ def unplanned_sends(answer: Verification, demand: Demand) -> Iterator[str]:
             yield f"stream {stream} sent values from {lowest:,} to {highest:,}, planned {planned}"
 
 
-def other_faults(records: Iterable[FaultRecord], demand: Demand) -> Iterator[str]:
+def other_faults(manifest: Manifest, demand: Demand) -> Iterator[str]:
     """The faults that have a planned name and differ from the plan.
 
-    Settings that an injector did not record are not compared.
+    The injector of a fault that took effect has recorded its settings; only older manifests, which do not say when they
+    were recorded, may lack them.
     """
     planned = {fault.name: fault for fault in demand.faults or ()}
-    for record in records:
+    for record in manifest.faults:
         if (wanted := planned.get(record.name)) is None:
             continue
+        silent = manifest.recorded_at is not None and record.injected_ns is not None
         pairs: list[tuple[str, object, object]] = [
             ("kind", record.kind, wanted.kind),
             ("message asked", record.requested_message, wanted.message),
-            *((name, record.injector.get(name, value), value) for name, value in wanted.settings.items()),
+            *(
+                (name, record.injector.get(name, NOT_RECORDED if silent else value), value)
+                for name, value in wanted.settings.items()
+            ),
         ]
         if record.target_witness:
             pairs.append(("victim", _victim("ensemble" in record.target_witness), _victim(wanted.bookie)))

@@ -380,7 +380,7 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
     for name in recorded:
         if name not in planned:
             yield _error(Code.FAULT_UNPLANNED, f"fault {name} was injected and not planned")
-    for text in other_faults(manifest.faults, demand):
+    for text in other_faults(manifest, demand):
         yield _error(Code.FAULT_UNPLANNED, text)
     for fault in manifest.faults:
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)

@@ -50,13 +50,20 @@ class Mark(Event):
 
 
 class Noticed(StrEnum):
-    """A kind of disturbance. Of a broker, as the client of a bookie, an injector tells."""
+    """A kind of disturbance. Each kind of fault declares which of them it can cause (`dedup.faults.kinds`)."""
 
     DISCONNECT = "disconnect"
+    """A connection has ended."""
     RETRY = "retry"
+    """A request was sent again, or a connection is made again."""
     LEADER = "leader"
+    """Another broker leads; the line is of the one that led before."""
     ERROR = "error"
+    """A message that was under way has failed, a request has got no answer in time, or the client has given up."""
+    REFUSED = "refused"
+    """The client itself did not accept a message, which never left it. No fault of ours does that."""
     BROKER = "broker"
+    """A broker, as the client of a bookie, has noticed; an injector tells it."""
 
 
 class Disturbance(Line):

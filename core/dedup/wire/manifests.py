@@ -87,7 +87,10 @@ class ProducerReport(Record):
 
 
 class Undelivered(Record):
-    """Entries below the end of a partition that no client was given, though both were given those around them."""
+    """Entries below the end of a partition that no client was given, though both were given those around them.
+
+    At the begin and the end of a partition, what is around them is on one side only, or there is none.
+    """
 
     partition: int
     ledger: int

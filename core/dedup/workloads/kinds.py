@@ -16,6 +16,11 @@ CLOSED: Final = "closed"
 KILLED: Final = "killed"
 
 
+def homes_of(partitions: int) -> tuple[int, ...]:
+    """The partition to which each stream is sent, by its number."""
+    return tuple(range(partitions))
+
+
 class Impossible(NamedTuple):
     """Why a workload cannot be run: the setting that asks for it, its value, the rule, and what to do."""
 
@@ -39,10 +44,9 @@ class WorkloadKind(Part):
     words: ClassVar[str]
     """That cause, in words."""
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether it sends to other partitions than that of the stream, on purpose."""
-        return False
+    def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
+        """The partition to which each stream's messages are sent again; None: where they were sent at first."""
+        return None
 
     def impossible(self, messages: int, partitions: int) -> Impossible | None:
         """Why it cannot be done with so many messages and partitions; None if it can."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dedup.quantities import Seconds
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, Impossible, WorkloadKind, broken_sessions
+from dedup.workloads.kinds import CLOSED, Impossible, WorkloadKind, broken_sessions, homes_of
 
 
 class Numbering(StrEnum):
@@ -51,9 +51,9 @@ class Resend(WorkloadKind):
     cause = "copied_by_resend"
     words = "by the application's resend"
 
-    @property
-    def elsewhere(self) -> bool:
-        return self.partition is Destination.OTHER
+    def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
+        homes = homes_of(partitions)
+        return (*homes[1:], homes[0]) if self.partition is Destination.OTHER else None
 
     def impossible(self, messages: int, partitions: int) -> Impossible | None:
         if self.partition is Destination.OTHER and self.sequence is Numbering.SAME:

@@ -24,6 +24,9 @@ ANSWERED_S: Final = 60.0
 MOVE_TIMEOUT_S: Final = 60.0
 READY_TIMEOUT_S: Final = 120.0
 CLIENT_ID: Final = "dedup-admin"
+TIMES_READ_AGAIN: Final = 3
+READ_AGAIN_PAUSE_S: Final = 2.0
+"""What the client under test was not given is asked for so many times, with pauses between: brokers recover."""
 
 
 class NotLetIn(PlatformError):
@@ -96,9 +99,17 @@ class Admin(Protocol):
         ...
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
-        """What shows, in words, that brokers cannot deliver these entries though they deliver their neighbours.
+        """What shows, in words, that brokers count these entries and cannot deliver them, but their neighbours.
 
         None if they can, or if it cannot be shown. It is read by other means than those of the client under test.
+        """
+        ...
+
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
+        """Where brokers deliver the partition again, from this entry on, at which the client under test stands still.
+
+        The (ledger, entry) after it; the end, if they deliver nothing more. None if they deliver that entry, or if it
+        cannot be shown. It is read as `undeliverable` reads.
         """
         ...
 

@@ -9,12 +9,14 @@ what it sends again under the new epoch the broker cannot recognise (librdkafka 
 Source: kafka.apache.org/protocol, "Record Batch" and "Fetch API (Key: 1)".
 """
 
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafka.protocol.consumer import FetchRequest
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
@@ -23,6 +25,12 @@ from dedup.experiment.endpoints import OPEN, Security
 from dedup_runners.admins.wire import CLIENT, Line
 
 NO_PRODUCER_ID: Final = -1
+EARLIEST: Final = -2
+MAGIC: Final = 2
+OUT_OF_RANGE: Final = 1
+UNREADABLE: Final = (-1, 2, 56)
+"""Kafka's errors of a leader that cannot read its own log: unknown, a corrupt message, storage."""
+OFFSETS_READ_AGAIN: Final = 1000
 FETCH_BYTES: Final = 16 << 20
 MAX_WAIT_MS: Final = 500
 
@@ -112,26 +120,100 @@ def identity(batch: DefaultRecordBatch) -> tuple[int, int, int, int]:
     return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.crc
 
 
-def passed_over(
-    address: tuple[str, int], topic: str, partition: int, first: int, last: int, security: Security = OPEN
-) -> str | None:
-    """What shows that the leader at `address` has no batch with the offsets `first` to `last`, and has those around.
+class Unread(NamedTuple):
+    """What a leader does not deliver, from an offset up to `upto`, and what shows it, in words.
 
-    None if a batch holds one of them: then it is there, whoever did not read it.
+    If `upto` is that offset, the leader's answer shows nothing. `begins_later`: the log begins at `upto` only.
     """
-    with Line(address, security=security) as line:
-        before = next(fetch(line, topic, partition, first - 1), None) if first else None
-        found = next(fetch(line, topic, partition, first), None)
-    if found is None or found.base_offset <= last:
+
+    upto: int
+    words: str
+    begins_later: bool = False
+
+
+class Proof(NamedTuple):
+    """What shows that a leader counts offsets and does not deliver them; `deleted`: they are before the log's begin."""
+
+    words: str
+    deleted: bool
+
+
+def unread(line: Line, topic: str, partition: int, offset: int, end: int) -> Unread | None:
+    """Why the leader does not deliver an offset below `end`, which it counts; None if it delivers it whole.
+
+    OSError or PlatformError if it does not answer, or says that it does not lead the partition.
+    """
+    code, records = _fetched(line, topic, partition, offset)
+    asked = f"its leader answers a fetch from offset {offset}"
+    if code == OUT_OF_RANGE:
+        begin = _begin(line, topic, partition)
+        return Unread(min(max(begin, offset), end), f"its leader says that the log begins at offset {begin}", True)
+    if code in UNREADABLE:
+        return Unread(offset + 1, f"{asked} with Kafka error {code}")
+    if code:
+        raise _refused(topic, partition, code)
+    try:
+        batch = next(iter(MemoryRecords(records)), None)
+        whole = batch is not None and batch.magic == MAGIC and batch.validate_crc()
+    except (KafkaError, struct.error, ValueError, IndexError):
+        return Unread(offset + 1, f"{asked} with bytes that are no record batch")
+    if batch is None:
+        words = f"{asked} with {'a part of a record batch' if records else 'nothing'}, though the end is {end}"
+        return Unread(end, words)
+    if batch.base_offset > offset:
+        return Unread(min(batch.base_offset, end), f"{asked} with the batch at offset {batch.base_offset}")
+    if not whole:
+        upto = max(offset + 1, min(batch.next_offset, end))
+        return Unread(upto, f"the checksum of the batch at offset {batch.base_offset} is wrong")
+    return None if batch.next_offset > offset else Unread(offset, "")
+
+
+def resumption(line: Line, topic: str, partition: int, offset: int, end: int) -> int:
+    """The first offset from this one on that the leader delivers, or the end; the offset itself if it does not show."""
+    at = offset
+    for _ in range(OFFSETS_READ_AGAIN):
+        if at >= end or (found := unread(line, topic, partition, at, end)) is None:
+            return at
+        if found.upto == at:
+            break
+        at = found.upto
+    return offset
+
+
+def passed_over(line: Line, topic: str, partition: int, first: int, last: int, end: int) -> Proof | None:
+    """What shows that the leader does not deliver the offsets `first` to `last`, which it counts, and those around.
+
+    None if it delivers one of them: then it is there, whoever did not read it. What was before a hole at the log's
+    begin need not be there any more.
+    """
+    at, shown = first, list[Unread]()
+    for _ in range(OFFSETS_READ_AGAIN):
+        if at > last:
+            break
+        if (found := unread(line, topic, partition, at, end)) is None or found.upto == at:
+            return None
+        at, shown = found.upto, [*shown, found]
+    if not shown or at != last + 1:
         return None
-    if first and (before is None or not before.base_offset < first == before.next_offset):
+    deleted = shown[0].begins_later
+    around = [each for each in ([last + 1] if deleted else [first - 1, last + 1]) if 0 <= each < end]
+    if any(unread(line, topic, partition, each, end) is not None for each in around):
         return None
-    words = f"its leader answers a fetch from offset {first} with the batch at offset {found.base_offset}"
-    return words if before is None else f"{words}, and one from {first - 1} with the batch at {before.base_offset}"
+    more = f" (and so on, {len(shown):,} answers)" if len(shown) > 1 else ""
+    given = f"; it delivers offset {' and '.join(map(str, around))}" if around else ""
+    return Proof(f"{shown[0].words}{more}{given}", deleted)
 
 
 def fetch(line: Line, topic: str, partition: int, offset: int) -> Iterator[DefaultRecordBatch]:
     """The complete batches that a fetch from `offset` returns; the broker may cut the last one short."""
+    code, records = _fetched(line, topic, partition, offset)
+    if code:
+        raise _refused(topic, partition, code)
+    return iter(MemoryRecords(records))
+
+
+def _fetched(line: Line, topic: str, partition: int, offset: int) -> tuple[int, bytes]:
+    """Kafka's error, and the bytes that a fetch from `offset` returns."""
     asked = FetchRequest.FetchTopic
     place = asked.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
@@ -144,11 +226,26 @@ def fetch(line: Line, topic: str, partition: int, offset: int) -> Iterator[Defau
         topics=[asked(topic=topic, partitions=[place])],
     )
     (answer,) = line.ask(request).responses[0].partitions
+    return int(answer.error_code), answer.records or b""
+
+
+def _begin(line: Line, topic: str, partition: int) -> int:
+    """The first offset of the partition's log, as its leader says."""
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    place = asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=EARLIEST)
+    request = ListOffsetsRequest(
+        version=4, replica_id=CLIENT, isolation_level=0, topics=[asked(name=topic, partitions=[place])]
+    )
+    (answer,) = line.ask(request).topics[0].partitions
     if answer.error_code:
-        raise PlatformError(
-            where=f"{topic}/{partition}",
-            got=f"Kafka error {answer.error_code} to a fetch",
-            rule="its leader returns the stored batches",
-            todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
-        )
-    return iter(MemoryRecords(answer.records or b""))
+        raise _refused(topic, partition, answer.error_code)
+    return int(answer.offset)
+
+
+def _refused(topic: str, partition: int, code: int) -> PlatformError:
+    return PlatformError(
+        where=f"{topic}/{partition}",
+        got=f"Kafka error {code} to a fetch",
+        rule="its leader returns the stored batches",
+        todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
+    )

@@ -22,7 +22,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints, Security
@@ -34,12 +34,15 @@ from dedup_runners.admins import (
     CLIENT_ID,
     MOVE_TIMEOUT_S,
     PROBE,
+    READ_AGAIN_PAUSE_S,
     READY_TIMEOUT_S,
+    TIMES_READ_AGAIN,
     Ensemble,
     Hole,
 )
-from dedup_runners.admins.batches import Census, identity, passed_over, stored_batches, take_census
+from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
 from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
+from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
 
@@ -48,6 +51,8 @@ MAX_REPLICAS: Final = 3
 MIN_IN_SYNC: Final = 2
 CENSUS_TIMEOUT_S: Final = 120.0
 PAUSE_S: Final = 0.2
+KEPT_MS: Final = 24 * 3_600_000
+"""A topic that keeps messages for a day keeps those of a run until it is read."""
 PASSING: Final = frozenset(
     {
         *(KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
@@ -139,13 +144,54 @@ class KafkaAdmin(Closing):
         ]
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
-        """Read off the wire, batch by batch: librdkafka is not asked."""
+        """Read off the wire, batch by batch, three times: librdkafka is not asked.
 
-        def ask() -> str | None:
-            leader, _ = self._leaders(topic)[hole.partition]
-            return passed_over(leader, topic, hole.partition, hole.first, hole.last, self._security)
+        What was deleted counts only if the topic's own settings do not have it deleted.
+        """
 
-        return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}/{hole.partition}")
+        def shown(line: Line, end: int) -> Proof | None:
+            return passed_over(line, topic, hole.partition, hole.first, hole.last, end) if hole.last < end else None
+
+        found = self._thrice(topic, hole.partition, shown, f"entries {hole.first} to {hole.last}")
+        return None if found is None or (found.deleted and not self._keeps(topic)) else found.words
+
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
+        def found(line: Line, counted: int) -> int | None:
+            return resumption(line, topic, end.partition, entry, end.entries) if end.entries <= counted else None
+
+        at = self._thrice(topic, end.partition, found, f"what follows entry {entry}")
+        return None if at is None or at == entry else (ledger, at)
+
+    def _keeps(self, topic: str) -> bool:
+        """Whether the topic is to keep everything for as long as a run can take."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._ask(lambda client: client.describe_configs([resource])[resource], f"the settings of {topic}")
+        told = {name: entry.value for name, entry in found.items()}
+        kept_ms, kept_bytes = (int(told.get(f"retention.{unit}") or 0) for unit in ("ms", "bytes"))
+        return told.get("cleanup.policy") == "delete" and kept_bytes == -1 and (kept_ms == -1 or kept_ms >= KEPT_MS)
+
+    def _thrice(self, topic: str, partition: int, ask: Callable[[Line, int], T | None], what: str) -> T | None:
+        """What is found three times out of three, of one leader in one epoch; None if it is not the same each time.
+
+        `ask` has a connection to the leader and the end that it names.
+        """
+
+        def once() -> T | None:
+            leader, epoch = self._leaders(topic)[partition]
+            end = end_offset(leader, topic, partition, epoch, self._security)
+            with Line(leader, security=self._security) as line:
+                found = ask(line, end)
+            if self._leaders(topic)[partition] != (leader, epoch):
+                raise _leaderless(topic, partition)
+            return found
+
+        answers = []
+        for number in range(TIMES_READ_AGAIN):
+            time.sleep(READ_AGAIN_PAUSE_S if number else 0.0)
+            answers.append(persistently(once, ANSWERED_S, f"{what} of {topic}/{partition}"))
+            if answers[-1] is None or answers[-1] != answers[0]:
+                return None
+        return answers[0]
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         def ask() -> list[str]:

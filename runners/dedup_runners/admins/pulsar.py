@@ -12,9 +12,10 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,7 +31,9 @@ from dedup_runners.admins import (
     HEALTH_TIMEOUT_S,
     MOVE_TIMEOUT_S,
     PROBE,
+    READ_AGAIN_PAUSE_S,
     READY_TIMEOUT_S,
+    TIMES_READ_AGAIN,
     Ensemble,
     Hole,
 )
@@ -48,8 +51,6 @@ NEVER_INACTIVE: Final = {
 JSON: Final = {"Content-Type": "application/json"}
 LOADERS: Final = 8
 ENTRIES_READ_AGAIN: Final = 1000
-TIMES_READ_AGAIN: Final = 3
-READ_AGAIN_PAUSE_S: Final = 2.0
 UNREADABLE: Final = (404, 412, 500)
 PARTS_A_LOOK: Final = 16
 PROBE_MOVES_S: Final = 0.25
@@ -148,20 +149,16 @@ class PulsarAdmin(Closing):
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         """Asked of the REST interface entry by entry, and again: who reads them there is the broker, not the client."""
-        if hole.last - hole.first >= ENTRIES_READ_AGAIN:
+        if hole.last - hole.first >= ENTRIES_READ_AGAIN or not hole.neighbours:
             return None
-
-        def statuses(places: Iterable[tuple[int, int]]) -> list[int]:
-            base = f"/admin/v2/{_path(self._parts(topic)[hole.partition])}"
-            urls = [f"{base}/ledger/{ledger}/entry/{entry}" for ledger, entry in places]
-            return [self._ask("GET", url, accepted=UNREADABLE).status_code for url in urls]
 
         def ask() -> str | None:
             found: list[int] = []
             for _ in range(TIMES_READ_AGAIN):
-                if set(statuses(hole.neighbours)) != {httpx.codes.OK}:
+                if set(self._statuses(topic, hole.partition, hole.neighbours)) != {httpx.codes.OK}:
                     return None
-                found += statuses((hole.ledger, entry) for entry in range(hole.first, hole.last + 1))
+                entries = [(hole.ledger, entry) for entry in range(hole.first, hole.last + 1)]
+                found += self._statuses(topic, hole.partition, entries)
                 if httpx.codes.OK in found:
                     return None
                 time.sleep(READ_AGAIN_PAUSE_S)
@@ -170,6 +167,28 @@ class PulsarAdmin(Closing):
             return f"the REST interface answers {said} for each of them, {TIMES_READ_AGAIN} times, and gives {around}"
 
         return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}, ledger {hole.ledger}")
+
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
+        every = ((each, at) for each, entries in sorted(end.extents) for at in range(entries))
+        left = list(islice((place for place in every if place >= (ledger, entry)), ENTRIES_READ_AGAIN + 1))
+
+        def ask() -> tuple[int, int] | None:
+            statuses = self._statuses(topic, end.partition, left)
+            return next(
+                (place for place, status in zip(left, statuses, strict=False) if status == httpx.codes.OK), None
+            )
+
+        after = persistently(ask, ANSWERED_S, f"what follows entry {entry} of {topic}, ledger {ledger}")
+        if after is None and 0 < len(left) <= ENTRIES_READ_AGAIN:
+            last, at = left[-1]
+            after = (last, at + 1)
+        return None if after == (ledger, entry) else after
+
+    def _statuses(self, topic: str, partition: int, places: Iterable[tuple[int, int]]) -> Iterator[int]:
+        """How the REST interface answers for each of these (ledger, entry)."""
+        base = f"/admin/v2/{_path(self._parts(topic)[partition])}"
+        for ledger, entry in places:
+            yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         """Read over REST, entry by entry: it is for short topics."""

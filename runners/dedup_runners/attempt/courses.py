@@ -27,7 +27,7 @@ from dedup.faults.records import lives_ended, missed
 from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
-from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.kinds import WorkloadKind, homes_of
 from dedup_runners import chaos
 from dedup_runners.admins import Admin
 from dedup_runners.attempt import progress
@@ -238,8 +238,7 @@ class Course:
         folder, run, experiment = self._.folder, self._.run, self._.experiment
         producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
-        homes = tuple(range(experiment.spec.workload.partitions))
-        elsewhere = self._kind is not None and self._kind.elsewhere
+        partitions = experiment.spec.workload.partitions
         return Manifest(
             schema_version=version_of(self._kind is not None),
             experiment=experiment.name,
@@ -252,9 +251,9 @@ class Course:
             run=run.number,
             seed=run.seed,
             messages=experiment.spec.workload.messages,
-            streams=experiment.spec.workload.partitions,
-            stream_partitions=homes,
-            resent_partitions=(*homes[1:], homes[0]) if elsewhere else None,
+            streams=partitions,
+            stream_partitions=homes_of(partitions),
+            resent_partitions=self._kind.resent_partitions(partitions) if self._kind is not None else None,
             topic=self._topic,
             versions={
                 **self._.admin.versions(),

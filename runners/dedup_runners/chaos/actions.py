@@ -18,7 +18,7 @@ from dedup_runners.chaos.sessions import Session, current
 def pretend(configuration: dict[str, Any]) -> dict[str, Any]:
     """Claim a fault and do nothing: a test of the tester, whose verdict must be inconclusive."""
     session = triggered(configuration)
-    session.announce(FaultEvent.INJECTING, pretended=True)
+    session.announce(FaultEvent.INJECTING, pretended=True, **session.scene.settings)
     session.announce(FaultEvent.INJECTED, witness={}, touched=[], leader=session.leader())
     return {"pretended": True}
 

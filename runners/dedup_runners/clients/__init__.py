@@ -184,6 +184,9 @@ class ConsumerClient(Protocol):
     def missing(self, end: tuple[EndPosition, ...]) -> str | None:
         """What is still to be read before `end`, in words; None if every partition was read to its end."""
 
+    def go_on(self, partition: int, ledger: int, entry: int) -> None:
+        """Read the partition from this entry on, and wait for nothing before it."""
+
     def close(self) -> None: ...
 
 

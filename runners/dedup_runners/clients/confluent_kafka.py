@@ -256,7 +256,7 @@ class Producer:
             self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {error.args[0].str()}")
 
     def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
-        self._witnesses.disturbed(Noticed.ERROR, f"produce refused: {error}")
+        self._witnesses.disturbed(Noticed.REFUSED, f"produce refused: {error}")
         self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
         fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)
@@ -305,6 +305,7 @@ class Consumer:
             "enable.auto.offset.store": "false",
             "auto.offset.reset": "error",
             "isolation.level": "read_uncommitted",
+            "check.crcs": "true",
             # A full local queue makes librdkafka pause for a second by default: that would be most of the reading.
             "queued.min.messages": "200000",
             "fetch.queue.backoff.ms": "5",
@@ -342,6 +343,11 @@ class Consumer:
             if self._next[position.partition] < position.entries:
                 return f"partition {position.partition}: offset {self._next[position.partition]} of {position.entries}"
         return None
+
+    def go_on(self, partition: int, ledger: int, entry: int) -> None:
+        """All partitions are assigned anew, each where it stands: a seek fails where librdkafka has given up."""
+        self._next[partition] = entry
+        self._client.assign([ck.TopicPartition(self._topic, each, at) for each, at in self._next.items()])
 
     def close(self) -> None:
         self._client.close()

@@ -46,6 +46,7 @@ DRAIN_S: Final = 0.01
 """How long an outcome may wait to be recorded while we wait for room or for the last ones: its time is taken then."""
 READ_MESSAGES: Final = 5000
 READ_BYTES: Final = 16 << 20
+LAST_OF_BATCH: Final = (1 << 31) - 1
 CLIENT_LOG: Final = "client.log"
 NOWHERE: Final = Endpoints(
     system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
@@ -246,7 +247,8 @@ class Producer:
         outcomes = np.zeros(rows, np.int8)
         for index in np.nonzero(codes)[0].tolist():
             outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
-            self._witnesses.disturbed(Noticed.ERROR, f"send ended: {results[index]}")
+            kind = Noticed.REFUSED if outcomes[index] == Outcome.FAIL else Noticed.ERROR
+            self._witnesses.disturbed(kind, f"send ended: {results[index]}")
         homes = partitions = np.array(streams, np.int32)
         if self._elsewhere:
             ended = zip(streams, values, strict=True)
@@ -330,6 +332,10 @@ class Consumer:
         if last[:2] < (ledger, entries - 1) or (at_end and self._in_batch(partition)):
             return f"partition {partition}: read to {last} of ({ledger}, {entries - 1})"
         return None
+
+    def go_on(self, partition: int, ledger: int, entry: int) -> None:
+        self._consumers[partition].seek(pulsar.MessageId(partition, ledger, entry, -1))
+        self._last[partition] = (ledger, entry - 1, LAST_OF_BATCH)
 
     def close(self) -> None:
         self._watch.close()

@@ -49,6 +49,17 @@ class Coverage:
         """What was not read of what lies below `end`, in order; none if the reader could not be followed."""
         return [] if self._count >= MAX_RUNS else [hole for each in end for hole in self._holes(each)]
 
+    def stops(self, end: tuple[EndPosition, ...]) -> list[tuple[EndPosition, int, int]]:
+        """Where reading stands in each partition that was not read to its `end`: the (ledger, entry) to come next."""
+        found = []
+        for each in end:
+            unread = [
+                hole for hole in self._holes(each) if all(near < (hole.ledger, hole.first) for near in hole.neighbours)
+            ]
+            if unread:
+                found.append((each, unread[0].ledger, unread[0].first))
+        return found
+
     def _holes(self, end: EndPosition) -> Iterator[Hole]:
         missing: list[tuple[int, int, int]] = []
         read: list[tuple[int, int]] = []
