@@ -7,6 +7,7 @@ a real Kafka, faults and a store is test_conductor_live.py.
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.history import stores
+from dedup.history.attempts import attempts_of, ending_of
 from dedup.history.histories import MANIFEST, damages, read_manifest
+from dedup.judgement.endings import Ending, Kind
 from dedup.process.orphans import EXIT_CODE
 from dedup.wire.files import Failure
-from dedup_runners import claims, conductor, lifelines
+from dedup_runners import claims, conductor, lifelines, programs
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
@@ -77,6 +80,38 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
     said = json.loads((told.folder / Failure.FILE).read_text())
     assert (said["stage"], said["kind"], said["sent"]) == ("Produce", "failed", True)
     assert not (told.folder / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("first", ["producer", lifelines.CONDUCTOR])
+def test_a_pod_that_is_ended_from_outside_leaves_word_of_that(endpoints: Endpoints, tmp_path: Path, first: str) -> None:
+    """Its twin is the producer that is killed, and that failed: nobody told the pod to end."""
+    store = str(tmp_path / "store")
+    told = assigned.assignment(
+        tmp_path / "pod", store, endpoints=endpoints, workload=mock_brokers.workload(1_000_000_000)
+    )
+    with LocalPod(told, conductor="tests.runners.a_conductor") as pod:
+        until(lambda: list(told.folder.glob("sent/*")), BOUND_S, "a segment of the history", 0.05)
+        pod.programs[first].terminate()
+        pod.end()
+        codes = pod.ended(BOUND_S)
+        assert codes[lifelines.CONDUCTOR] == 128 + signal.SIGTERM, pod.everything_said()
+        assert pod.said(lifelines.CONDUCTOR).endswith("Produce: the pod was ended from outside (SIGTERM)\n")
+    (attempt,) = attempts_of(Path(store), told.run_id)
+    assert (attempt.number, attempt.finished) == (1, False)
+    words = "Produce: the pod was ended from outside (SIGTERM)"
+    assert ending_of(attempt) == Ending(kind=Kind.INTERRUPTED, sent=True, reason=words)
+    assert ending_of(attempt).repeatable
+
+
+def test_a_pod_that_is_ended_before_its_claim_leaves_nothing(
+    endpoints: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt may be another pod's, which writes to that place."""
+    told = assign(tmp_path / "pod", endpoints, 1000)
+    monkeypatch.setattr(programs, "leave", sys.exit)
+    with pytest.raises(SystemExit):
+        conductor.Stages(told).end()
+    assert list(told.folder.iterdir()) == []
 
 
 def test_a_producer_that_gives_up_says_why(endpoints: Endpoints, tmp_path: Path) -> None:
