@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.core.evidences import manifest
+from tests.core.evidences import CUT, manifest
 from tests.runners import assigned, mock_brokers
 from tests.runners.local_pods import COURIER, LocalPod
 
@@ -28,7 +28,10 @@ from dedup.history.histories import MANIFEST, damages, read_manifest
 from dedup.judgement.endings import Ending, Kind
 from dedup.process.orphans import EXIT_CODE
 from dedup.wire.files import Failure
+from dedup.wire.manifests import ConsumerReport
 from dedup_runners import claims, conductor, lifelines, programs
+from dedup_runners.attempt.courses import Course
+from dedup_runners.attempt.faults import ArmedFaults
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
@@ -60,6 +63,39 @@ def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -
     assert manifest.machine is not None and manifest.machine.host and not manifest.machine.java
     assert oracle.judge(told.folder).counts.received == 20_000
     assert not (told.folder / Failure.FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [({"unacknowledged": 0}, ("fault cut: no message was unacknowledged at the effect",)), ({}, ())],
+)
+def test_whether_the_faults_missed_is_decided_before_anything_is_read(
+    endpoints: Endpoints,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, int],
+    missed: tuple[str, ...],
+) -> None:
+    """Only this may have a run replaced, so nothing that was received can have a say in it."""
+    told = assign(tmp_path / "pod", endpoints, 20_000)
+    shown = {"touched": ["1"], "leader": "1"}
+    found, settled = (CUT.model_copy(update={"target_witness": shown, **changes}),), list[list[str]]()
+    settle = Course.settle
+
+    def settles(course: Course) -> None:
+        settle(course)
+        settled.append(sorted(path.name for path in told.folder.iterdir()))
+        assert course._missed == missed
+
+    monkeypatch.setattr(ArmedFaults, "records", lambda _faults, _messages: found)
+    monkeypatch.setattr(Course, "settle", settles)
+    with LocalPod(told, lifelines.CONDUCTOR) as pod:
+        mock_brokers.conduct(told)
+        assert pod.ended(BOUND_S) == {"producer": 0, "consumer": 0}, pod.everything_said()
+    (then,) = settled
+    assert "sent" in then and "received" not in then and ConsumerReport.FILE not in then
+    manifest = read_manifest(told.folder)
+    assert (manifest.missed, manifest.faults, manifest.consumer.complete) == (missed, found, True)
 
 
 def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tmp_path: Path) -> None:
