@@ -430,7 +430,7 @@ class _Look:
         """
         for named in [*secrets_named(asked), *administrators(asked, settings)]:
             secret = self._cluster.get("Secret", self._owner.namespace, named.name)
-            if wrong := unusable(secret, named):
+            if wrong := unusable(secret, named, to_any_host=settings.allow_logins_to_any_host):
                 got, rule, todo = wrong
                 raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
         volume = settings.artifacts.volume

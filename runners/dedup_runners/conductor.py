@@ -3,17 +3,21 @@
 `python -m dedup_runners.conductor ASSIGNMENT`. It is the lab's part in a cluster: the same course (courses.py), with
 companions that are the other containers of its pod. It decides alone: producer, consumer and chaos containers wait for
 what it writes and leave when it is gone, so there is no half of a run that goes on by itself. What it could not do is
-in `failure.json`, beside what was recorded until then; without a manifest nothing of it is judged.
+in `failure.json`, beside what was recorded until then; without a manifest nothing of it is judged. There it also says
+that the pod was ended from outside (a drain, an eviction, a deletion): SIGTERM tells it so, and the courier, which
+outlives it, carries that word.
 
-Exit codes: 0 the run's history is complete; 4 it is not; 5 another pod has claimed this attempt, and nothing was sent.
+Exit codes: 0 the run's history is complete; 4 it is not; 5 another pod has claimed this attempt, and nothing was sent;
+143 the pod was ended from outside.
 """
 
+import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from dedup.errors import EXIT_ERROR, SpecificationError, one_line
 from dedup.experiment import assignments
@@ -36,6 +40,7 @@ REPORT_EVERY_S: Final = 5.0
 ENDED_TOGETHER_S: Final = 2.0
 """Within this time all programs of a pod that is ended are told so."""
 LONGEST_WORD: Final = 1000
+ENDED_FROM_OUTSIDE: Final = "the pod was ended from outside (SIGTERM)"
 
 Done = TypeVar("Done")
 
@@ -52,7 +57,26 @@ class Told:
             print(f"{phase}: {seen.sent:,} sent, {seen.acknowledged:,} acknowledged, {seen.received:,} read")
 
 
-def conduct(assignment: Assignment) -> Manifest:
+class Stages:
+    """Tells in the pod's log which stage begins, and knows it when the pod is ended."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment, self._now = assignment, Stage.PREPARE
+
+    def __call__(self, stage: Stage) -> None:
+        self._now = stage
+        print(stage.value)
+
+    def end(self) -> NoReturn:
+        """Leave word that the pod is ended from outside, and go at once, as without a word: other programs go, too."""
+        words = f"{self._now.value}: {ENDED_FROM_OUTSIDE}"
+        print(words, file=sys.stderr)
+        if claims.won(self._assignment.shared).exists():
+            note_ending(self._assignment.folder, self._now.value, words, Kind.INTERRUPTED)
+        programs.leave(128 + signal.SIGTERM)
+
+
+def conduct(assignment: Assignment, begins: Callable[[Stage], None]) -> Manifest:
     """Claim the attempt and do all of it; AlreadyClaimed before anything else, another DedupError in the course."""
     claims.claim(assignment)
     assignment.folder.mkdir(parents=True, exist_ok=True)
@@ -60,13 +84,13 @@ def conduct(assignment: Assignment) -> Manifest:
         endpoints = discovered(assignment.endpoints)
         with sites.connect(endpoints) as site, admins.connect(endpoints) as admin:
             site.warm_up()
-            return carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin)
+            return carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin, begins)
     except Exception as error:
         _note(assignment.folder, Stage.PREPARE, error)
         raise
 
 
-def carry_out(assignment: Assignment, site: Site, admin: Admin) -> Manifest:
+def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable[[Stage], None]) -> Manifest:
     """Do the four stages of a claimed attempt; whatever ends one of them is noted beside the history, and raised."""
     course = Course(
         Situation(
@@ -91,12 +115,13 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin) -> Manifest:
         (Stage.SETTLE, course.settle),
     ]
     for stage, work in stages:
+        begins(stage)
         _do(stage, work, assignment.folder)
+    begins(Stage.CONSUME)
     return _do(Stage.CONSUME, course.consume, assignment.folder)
 
 
 def _do(stage: Stage, work: Callable[[], Done], folder: Path) -> Done:
-    print(stage.value)
     try:
         return work()
     except Exception as error:
@@ -115,7 +140,7 @@ def _note(folder: Path, stage: Stage, error: Exception) -> None:
     """Say why the attempt has no manifest, unless it was said already.
 
     Who ends a pod from outside ends all its programs, but not at the same instant: if another one went first, then we
-    go now, and leave no word. That is how an interrupted attempt is told from one that failed by itself.
+    are told now, and leave another word. That is how an interrupted attempt is told from one that failed by itself.
     """
     if (folder / Failure.FILE).exists():
         return
@@ -133,8 +158,9 @@ def main(arguments: list[str]) -> int:
     except SpecificationError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
-    with lifelines.held(lifelines.CONDUCTOR, assignment.shared) as ended:
-        ending = programs.attempt(lifelines.CONDUCTOR, lambda: _tell(conduct(assignment)))
+    stages = Stages(assignment)
+    with lifelines.held(lifelines.CONDUCTOR, assignment.shared) as ended, programs.stopping(stages.end):
+        ending = programs.attempt(lifelines.CONDUCTOR, lambda: _tell(conduct(assignment, stages)))
         ended(*ending)
     return ending.code
 

@@ -116,6 +116,26 @@ def test_an_attempt_without_a_word_was_interrupted(tmp_path: Path) -> None:
     assert (told.kind, told.reason) == (Kind.INTERRUPTED, "ended by a suspension")
 
 
+def test_an_attempt_that_was_interrupted_is_told_by_whom_if_that_is_known(tmp_path: Path) -> None:
+    """Its pod knows that it was ended; the operator knows why."""
+    ended, why = "Produce: the pod was ended from outside (SIGTERM)", "Produce: 600 s are over"
+    note_ending(attempt(tmp_path, 1, sent=True), "Produce", ended, Kind.INTERRUPTED)
+    (alone,) = concluded(tmp_path).reasons
+    assert alone.text == f"{RUN.run_id}: {RUN.run_id} has no history: {ended}"
+    (known,) = concluded(tmp_path, failures={RUN.run_id: why}).reasons
+    assert known.text == f"{RUN.run_id}: {RUN.run_id} has no history: {ended}; {why}"
+    attempt(tmp_path, 2, finished=True)
+    (told,) = concluded(tmp_path, failures={RUN.run_id: why}).repetitions
+    assert (told.kind, told.reason) == (Kind.INTERRUPTED, f"{ended}; {why}")
+
+
+def test_its_twin_that_failed_by_itself_knows_best(tmp_path: Path) -> None:
+    failed(tmp_path, 1, sent=False)
+    attempt(tmp_path, 2, finished=True)
+    (told,) = concluded(tmp_path, failures={RUN.run_id: "600 s are over"}).repetitions
+    assert (told.kind, told.reason) == (Kind.FAILED, "Settle: the brokers are not whole")
+
+
 def test_an_attempt_of_which_nothing_is_left_is_listed_too(tmp_path: Path) -> None:
     attempt(tmp_path, 2, finished=True)
     found = concluded(tmp_path)

@@ -76,7 +76,7 @@ def kafka(place: Place, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def secrets(place: Place, authority: str, login: str, password: str = PASSWORD) -> Iterator[None]:
-    """What docs/experiment.md has people make: what they trust, and who they are, for experiments to use."""
+    """What docs/experiment.md has people make: what they trust, and who they are, for experiments on this Kafka."""
     core = CoreV1Api(place.client)
     signed = core.read_namespaced_secret(f"{RELEASE}-tls", place.namespace).data["ca.crt"]
     contents = {
@@ -88,7 +88,11 @@ def secrets(place: Place, authority: str, login: str, password: str = PASSWORD) 
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": name, "labels": {"dedup.dev/use": "true"}},
+                "metadata": {
+                    "name": name,
+                    "labels": {"dedup.dev/use": "true"},
+                    "annotations": {"dedup.dev/hosts": f"*.{RELEASE}-brokers.{place.namespace}.svc"},
+                },
                 "stringData": content,
             }
             for name, content in contents.items()

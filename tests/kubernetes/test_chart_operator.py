@@ -231,7 +231,7 @@ def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: He
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
     new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
     more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
-    new = {**new, "metrics": dict.fromkeys(more)}
+    new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
     assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 from testbed.specs import changed
-from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, World
+from testbed.worlds import NAMESPACE, SETTINGS, STORE, FakeCluster, ScriptedHelm, World
 from tests.operator.test_reconciliations import fake, message
 from tests.operator.wrong_specs import OVER_TLS, REF, kafka, pulsar, sasl
 
@@ -22,6 +22,7 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.objects.readiness import readiness
 from dedup_operator.objects.runs import run_objects
 from dedup_operator.objects.systems import release_of
+from dedup_operator.reconciliations import Reconciler
 
 OWNER: Final = Owner(NAMESPACE, "e", "6f1c")
 TLS: Final = {"secretRef": {"name": "authority"}}
@@ -167,7 +168,10 @@ def applied(**more: Any) -> World:
 
 
 def secret(world: World, name: str, *, label: str = "true", keys: tuple[str, ...] | None = None) -> None:
+    """As its owner makes it: for experiments, and a log-in for its broker."""
     meta = {"name": name, "namespace": NAMESPACE, "labels": {"dedup.dev/use": label}}
+    if name == "login":
+        meta["annotations"] = {"dedup.dev/hosts": "k:9092"}
     data = dict.fromkeys(KEYS[name] if keys is None else keys, "c2VjcmV0")
     world.cluster.delete("Secret", NAMESPACE, name)
     world.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
@@ -234,6 +238,64 @@ def test_a_log_in_is_shown_only_where_its_owner_says(allowed_to: str, refused: s
     assert stalled == (refused is not None)
     if refused:
         assert f"got login, which may not be shown to {refused}" in message(world, "Stalled")
+
+
+def silent(world: World) -> World:
+    """The owner of the log-in does not say where it may be shown."""
+    del fake(world).objects["Secret", NAMESPACE, "login"]["metadata"]["annotations"]
+    return world
+
+
+def to_any_host(world: World) -> Reconciler:
+    """An operator whose administrator lets log-ins be shown to any host."""
+    defaults = SETTINGS.model_copy(update={"allow_logins_to_any_host": True})
+    return Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s)
+
+
+def test_a_log_in_whose_owner_does_not_say_where_is_shown_nowhere() -> None:
+    world = silent(allowed(applied()))
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    assert message(world, "Stalled").endswith(
+        "sasl.secretRef.name: got login, which has no such annotation; a log-in is shown only where its owner says, "
+        "in the annotation dedup.dev/hosts; have its owner add it, such as dedup.dev/hosts=k:9092"
+    )
+    assert world.cluster.list("Job", NAMESPACE, "") == world.cluster.list("ConfigMap", NAMESPACE, "") == []
+    secret(world, "login")
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_authorities_are_no_secret_and_need_no_host() -> None:
+    world = allowed(applied())
+    assert "annotations" not in fake(world).objects["Secret", NAMESPACE, "authority"]["metadata"]
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_an_administrator_may_let_log_ins_be_shown_to_any_host_but_overrules_no_owner() -> None:
+    world = silent(allowed(applied()))
+    to_any_host(world).look((NAMESPACE, "e"))
+    assert world.condition("Stalled")[0] == "False"
+    kept = fake(world).objects["Secret", NAMESPACE, "login"]["metadata"]
+    kept["annotations"] = {"dedup.dev/hosts": "other:9092"}
+    to_any_host(world).look((NAMESPACE, "e"))
+    assert "which may not be shown to k:9092" in message(world, "Stalled")
+
+
+def test_that_right_is_todays_also_for_what_has_begun() -> None:
+    """Begun while any host would do, it halts once the administrator takes that back, until the owner says."""
+    world = silent(allowed(applied()))
+    for _ in range(3):
+        to_any_host(world).look((NAMESPACE, "e"))
+    begun = world.status()["state"]
+    operator, _ = world.operator()
+    operator.look((NAMESPACE, "e"))
+    assert "which has no such annotation" in message(world, "Stalled")
+    assert world.status()["state"] == begun
+    secret(world, "login")
+    world.run()
+    assert world.status()["verdict"] == "Pass"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,12 @@ def shown_elsewhere() -> World:
     return looked(world)
 
 
+def shown_nowhere() -> World:
+    world = allowed(on_existing())
+    del fake(world).objects["Secret", NAMESPACE, "login"]["metadata"]["annotations"]
+    return looked(world)
+
+
 def on_no_volume() -> World:
     """The administrator's claim is not there."""
     world = applied()
@@ -224,6 +230,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),
     ("…, which has no such label", no_label),
+    ("….secretRef.name: got …, which has no such annotation", shown_nowhere),
     ("….secretRef.name: got …, which has no …", no_key),
     ("….secretRef.name: got …, which may not be shown to …", shown_elsewhere),
     ("settings.artifacts.s3.secret: got …", lambda: looked(without_store())),

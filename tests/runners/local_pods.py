@@ -21,13 +21,13 @@ END_S: Final = 60.0
 class LocalPod:
     """The running programs of one assignment, by the names of their containers; `without` some that are not started."""
 
-    def __init__(self, assignment: Assignment, *without: str) -> None:
+    def __init__(self, assignment: Assignment, *without: str, conductor: str = "dedup_runners.conductor") -> None:
         self._assignment = assignment
         self._home = assignment.folder.parent
         told, folder = self._home / FILE, assignment.folder
         told.write_text(assignment.document())
         commands: dict[str, list[object]] = {
-            lifelines.CONDUCTOR: ["dedup_runners.conductor", told],
+            lifelines.CONDUCTOR: [conductor, told],
             "producer": ["dedup_runners.producer", folder / "config" / "producer.json"],
             "consumer": ["dedup_runners.consumer", folder / "config" / "consumer.json"],
             **{f"chaos-{name}": ["dedup_runners.chaos", folder, name] for name in assignment.faults},
@@ -52,6 +52,12 @@ class LocalPod:
             until(lambda: self.said(COURIER), END_S, "the courier to begin")
             self.programs[COURIER].terminate()
         return {name: program.wait(END_S) for name, program in self.programs.items()}
+
+    def end(self) -> None:
+        """As a kubelet ends a pod that somebody takes away: all programs are told to go, the sidecar after them."""
+        for name, program in self.programs.items():
+            if name != COURIER:
+                program.terminate()
 
     def _start(self, name: str, words: list[object]) -> "subprocess.Popen[bytes]":
         with (self._home / f"{name}.log").open("wb") as log:

@@ -25,6 +25,9 @@ class StandIn:
 
     restart_grace_s = 0.0
 
+    def warm_up(self) -> None:
+        pass
+
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
         return run_topic
 
@@ -72,4 +75,4 @@ def conduct(assignment: Assignment) -> None:
     stand_in: Any = StandIn()
     with lifelines.held(lifelines.CONDUCTOR, assignment.shared):
         claims.claim(assignment)
-        carry_out(assignment, stand_in, stand_in)
+        carry_out(assignment, stand_in, stand_in, lambda _stage: None)

@@ -7,13 +7,14 @@ a real Kafka, faults and a store is test_conductor_live.py.
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.core.evidences import manifest
+from tests.core.evidences import CUT, manifest
 from tests.runners import assigned, mock_brokers
 from tests.runners.local_pods import COURIER, LocalPod
 
@@ -22,10 +23,15 @@ from dedup.experiment.assignments import EXIT_CLAIMED, Assignment
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.history import stores
+from dedup.history.attempts import attempts_of, ending_of
 from dedup.history.histories import MANIFEST, damages, read_manifest
+from dedup.judgement.endings import Ending, Kind
 from dedup.process.orphans import EXIT_CODE
 from dedup.wire.files import Failure
-from dedup_runners import claims, conductor, lifelines
+from dedup.wire.manifests import ConsumerReport
+from dedup_runners import claims, conductor, lifelines, programs
+from dedup_runners.attempt.courses import Course
+from dedup_runners.attempt.faults import ArmedFaults
 from dedup_runners.waiting import until
 from dedup_spark import oracle
 
@@ -59,6 +65,39 @@ def test_a_run_ends_with_a_whole_history(endpoints: Endpoints, tmp_path: Path) -
     assert not (told.folder / Failure.FILE).exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [({"unacknowledged": 0}, ("fault cut: no message was unacknowledged at the effect",)), ({}, ())],
+)
+def test_whether_the_faults_missed_is_decided_before_anything_is_read(
+    endpoints: Endpoints,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, int],
+    missed: tuple[str, ...],
+) -> None:
+    """Only this may have a run replaced, so nothing that was received can have a say in it."""
+    told = assign(tmp_path / "pod", endpoints, 20_000)
+    shown = {"touched": ["1"], "leader": "1"}
+    found, settled = (CUT.model_copy(update={"target_witness": shown, **changes}),), list[list[str]]()
+    settle = Course.settle
+
+    def settles(course: Course) -> None:
+        settle(course)
+        settled.append(sorted(path.name for path in told.folder.iterdir()))
+        assert course._missed == missed
+
+    monkeypatch.setattr(ArmedFaults, "records", lambda _faults, _messages: found)
+    monkeypatch.setattr(Course, "settle", settles)
+    with LocalPod(told, lifelines.CONDUCTOR) as pod:
+        mock_brokers.conduct(told)
+        assert pod.ended(BOUND_S) == {"producer": 0, "consumer": 0}, pod.everything_said()
+    (then,) = settled
+    assert "sent" in then and "received" not in then and ConsumerReport.FILE not in then
+    manifest = read_manifest(told.folder)
+    assert (manifest.missed, manifest.faults, manifest.consumer.complete) == (missed, found, True)
+
+
 def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tmp_path: Path) -> None:
     told = assign(tmp_path / "pod", endpoints, 1_000_000_000)
     killed_s: list[float] = []
@@ -77,6 +116,38 @@ def test_a_producer_that_is_killed_ends_the_run_at_once(endpoints: Endpoints, tm
     said = json.loads((told.folder / Failure.FILE).read_text())
     assert (said["stage"], said["kind"], said["sent"]) == ("Produce", "failed", True)
     assert not (told.folder / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("first", ["producer", lifelines.CONDUCTOR])
+def test_a_pod_that_is_ended_from_outside_leaves_word_of_that(endpoints: Endpoints, tmp_path: Path, first: str) -> None:
+    """Its twin is the producer that is killed, and that failed: nobody told the pod to end."""
+    store = str(tmp_path / "store")
+    told = assigned.assignment(
+        tmp_path / "pod", store, endpoints=endpoints, workload=mock_brokers.workload(1_000_000_000)
+    )
+    with LocalPod(told, conductor="tests.runners.a_conductor") as pod:
+        until(lambda: list(told.folder.glob("sent/*")), BOUND_S, "a segment of the history", 0.05)
+        pod.programs[first].terminate()
+        pod.end()
+        codes = pod.ended(BOUND_S)
+        assert codes[lifelines.CONDUCTOR] == 128 + signal.SIGTERM, pod.everything_said()
+        assert pod.said(lifelines.CONDUCTOR).endswith("Produce: the pod was ended from outside (SIGTERM)\n")
+    (attempt,) = attempts_of(Path(store), told.run_id)
+    assert (attempt.number, attempt.finished) == (1, False)
+    words = "Produce: the pod was ended from outside (SIGTERM)"
+    assert ending_of(attempt) == Ending(kind=Kind.INTERRUPTED, sent=True, reason=words)
+    assert ending_of(attempt).repeatable
+
+
+def test_a_pod_that_is_ended_before_its_claim_leaves_nothing(
+    endpoints: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt may be another pod's, which writes to that place."""
+    told = assign(tmp_path / "pod", endpoints, 1000)
+    monkeypatch.setattr(programs, "leave", sys.exit)
+    with pytest.raises(SystemExit):
+        conductor.Stages(told).end()
+    assert list(told.folder.iterdir()) == []
 
 
 def test_a_producer_that_gives_up_says_why(endpoints: Endpoints, tmp_path: Path) -> None:

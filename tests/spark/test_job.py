@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from py4j.protocol import Py4JError
@@ -243,19 +244,78 @@ def test_of_what_java_says_the_root_cause_is_quoted(said: str, why: str) -> None
     assert sessions.root_cause(said) == why
 
 
+NAMELESS: Final = "nameless.invalid"
+UNBOUND: Final = """
+import os, sys
+from types import SimpleNamespace
+from dedup_spark import sessions
+
+class Unbound(sessions.SparkSession.Builder):
+    def getOrCreate(self):
+        del os.environ["SPARK_LOCAL_IP"], os.environ["SPARK_LOCAL_HOSTNAME"]
+        return super().getOrCreate()
+
+sessions.SparkSession = SimpleNamespace(Builder=Unbound)
+sys.exit(sessions.main())
+"""
+"""A session whose Spark is not told an address, and so asks for the machine's own name."""
+
+
+@pytest.fixture(scope="module")
+def nameless() -> Callable[..., tuple[int, str]]:
+    """Runs Python on a machine whose name does not resolve (a UTS namespace): its exit code and standard error.
+
+    Without root a user namespace gives the right to have one, where the kernel lets users make them.
+    """
+    ways = (["unshare", "--uts"], ["unshare", "--map-root-user", "--uts"])
+    permitted = [way for way in ways if shutil.which(way[0]) and _succeeds([*way, "hostname", NAMELESS])]
+    if not permitted:
+        pytest.skip("another name for this machine needs a UTS namespace (unshare; root on Linux, or user namespaces)")
+
+    def run(folder: Path, *arguments: object) -> tuple[int, str]:
+        done = subprocess.run(
+            [
+                *permitted[0],
+                "sh",
+                "-c",
+                f'hostname {NAMELESS} && exec "$@"',
+                "sh",
+                sys.executable,
+                *map(str, arguments),
+            ],
+            env=os.environ | {"TMPDIR": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    return run
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.spark
-def test_spark_starts_where_the_machines_own_name_does_not_resolve(tmp_path: Path) -> None:
-    """In a UTS namespace of its own, so that the machine keeps its name."""
-    if subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("another name for this machine needs a UTS namespace (root on Linux, unshare)")
-    named = ["unshare", "--uts", "sh", "-c", 'hostname nameless.invalid && exec "$@"', "sh"]
-    done = subprocess.run(
-        [*named, sys.executable, "-m", "dedup_spark.sessions"],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+def test_spark_starts_where_the_machines_own_name_does_not_resolve(
+    nameless: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """In a namespace, so that the machine keeps its name."""
+    assert nameless(tmp_path, "-m", "dedup_spark.sessions") == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_its_twin_that_asks_for_that_name_does_not_start_and_says_why(
+    nameless: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """The JVM itself says so: the root cause is quoted in the last line, and the whole log is above it."""
+    code, said = nameless(tmp_path, "-c", UNBOUND)
+    *log, last = said.strip().splitlines()
+    assert code == 4
+    assert last.startswith(f"Spark: got java.net.UnknownHostException: {NAMELESS}: "), said
+    assert any(line.lstrip().startswith("... ") for line in log), "the stack is there to its end"
+    assert any(line.startswith("Caused by: java.net.UnknownHostException") for line in log), said
     assert list(tmp_path.iterdir()) == []

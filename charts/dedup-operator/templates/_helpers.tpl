@@ -32,6 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What experiments do not say, as dedup_operator.objects.settings reads it; but for the namespace, which is each experiment's. */}}
 {{- define "operator.settings" -}}
 allowPrivilegedFaults: {{ .Values.allowPrivilegedFaults }}
+allowLoginsToAnyHost: {{ .Values.allowLoginsToAnyHost | default false }}
 {{- range $name := list "runnerImage" "sparkImage" }}
 {{- $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}

@@ -28,6 +28,7 @@ from dedup.history.histories import VERIFICATION, ends_of, read_manifest
 from dedup.history.latencies import histogram_of
 from dedup.history.stores import Place, in_store, reached, write_whole
 from dedup.judgement.conclusions import conclude
+from dedup.judgement.endings import Kind
 from dedup.judgement.exports import export
 from dedup.judgement.paces import pace_of
 from dedup.judgement.summaries import Summary, summarise
@@ -93,7 +94,8 @@ def gather(
     """The evidence of every planned run: each of its attempts, or why there is none.
 
     `recalled` returns the evidence of a finished attempt; many threads call it. `failures` gives the reason why a
-    system, or a run by its id, has nothing, where nothing below `root` gives one.
+    system, or a run by its id, has nothing, where nothing below `root` gives one. An attempt that was interrupted knows
+    not by whom, so what is known of its run is added.
     """
 
     elsewhere = failures or {}
@@ -102,7 +104,8 @@ def gather(
         attempts = attempts_of(root, run.run_id)
         found = [recalled(each.folder) if each.finished else _unfinished(run, each) for each in attempts]
         if any(each.finished for each in attempts) or any(each.problem for each in found):
-            return [_with_reason(each, elsewhere.get(run.run_id)) for each in found]
+            why = elsewhere.get(run.run_id)
+            return found if why is None else [_with_reason(each, why) for each in found]
         why = failure_of_system(root, run.system) or elsewhere.get(run.run_id) or elsewhere.get(run.system)
         if why is None:
             return found
@@ -118,11 +121,14 @@ def _unfinished(run: Run, attempt: Attempt) -> Evidence:
     return Evidence(run_id=run.run_id, attempt=attempt.number, problem=ending.reason or None, ending=ending)
 
 
-def _with_reason(evidence: Evidence, elsewhere: str | None) -> Evidence:
-    """An attempt that recorded no reason gets the one that is known for its run."""
-    if elsewhere is None or evidence.ending is None or evidence.ending.reason:
+def _with_reason(evidence: Evidence, elsewhere: str) -> Evidence:
+    """An attempt that recorded no reason, or was interrupted, gets the one that is known for its run."""
+    ending = evidence.ending
+    if ending is None or (ending.reason and ending.kind is not Kind.INTERRUPTED):
         return evidence
-    return evidence.model_copy(update={"ending": evidence.ending.model_copy(update={"reason": elsewhere})})
+    reason = f"{ending.reason}; {elsewhere}" if ending.reason else elsewhere
+    told = {"problem": reason} if evidence.problem else {}
+    return evidence.model_copy(update={"ending": ending.model_copy(update={"reason": reason}), **told})
 
 
 def write(experiment: Experiment, evidence: Sequence[Evidence], root: Place) -> Summary:

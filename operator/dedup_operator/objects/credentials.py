@@ -2,7 +2,7 @@
 
 A Secret is mounted where clients are that log in with it, and only the keys that they need. No object of ours has
 anything of what is in it. Whether its owner agreed (the label) is looked up before each step of the experiment, and
-whether the administrator's is there, which needs no such label.
+whether the administrator's is there, which needs no such label. A log-in is shown only where its owner says (HOSTS).
 """
 
 from fnmatch import fnmatchcase
@@ -30,7 +30,7 @@ class Named(NamedTuple):
     labelled: bool = True
     """Its owner has to have said that experiments may use it."""
     shown_to: tuple[str, ...] = ()
-    """Where it is shown, host:port: its owner may have said where it may be."""
+    """Where a log-in is shown, host:port: its owner has to have said that it may be."""
 
 
 def secrets_named(experiment: Experiment) -> list[Named]:
@@ -52,8 +52,11 @@ def administrators(experiment: Experiment, defaults: Defaults) -> list[Named]:
     return [Named("settings.artifacts.s3.secret", store.s3.secret, STORE_KEYS, labelled=False)]
 
 
-def unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None:
-    """Why a Secret is not used: what it is, the rule, and what to do. None if it is used."""
+def unusable(secret: Object | None, named: Named, *, to_any_host: bool = False) -> tuple[str, str, str] | None:
+    """Why a Secret is not used: what it is, the rule, and what to do. None if it is used.
+
+    `to_any_host`: a log-in whose owner does not say where it may be shown is shown wherever the experiment says.
+    """
     label, keys = f'only Secrets that are labelled {USE}: "true" are used', f"it has the keys {', '.join(named.keys)}"
     if secret is None and not named.labelled:
         return "which is not there", f"{keys}, in each namespace of experiments", "make it in this one"
@@ -62,6 +65,13 @@ def unusable(secret: Object | None, named: Named) -> tuple[str, str, str] | None
     if named.labelled and (secret["metadata"].get("labels") or {}).get(USE) != "true":
         return "which has no such label", label, "make it, or label it"
     allowed = (secret["metadata"].get("annotations") or {}).get(HOSTS)
+    if allowed is None and named.shown_to and not to_any_host:
+        rule = f"a log-in is shown only where its owner says, in the annotation {HOSTS}"
+        return (
+            "which has no such annotation",
+            rule,
+            f"have its owner add it, such as {HOSTS}={','.join(named.shown_to)}",
+        )
     if allowed is not None and (host := forbidden_host(named, allowed)):
         rule = f"its owner says in the annotation {HOSTS} where it may be shown"
         return f"which may not be shown to {host}", rule, "write one of those addresses, or have its owner add this one"

@@ -191,6 +191,9 @@ class Defaults(Part):
     allow_privileged_faults: bool = Field(
         False, description="whether experiments may add containers with NET_ADMIN to brokers' pods"
     )
+    allow_logins_to_any_host: bool = Field(
+        False, description="whether a Secret with a log-in needs no annotation that says where it may be shown"
+    )
     charts: dict[Chart, dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
     )

@@ -1,0 +1,60 @@
+"""What Pulsar's producer has in flight to a partition: what was sent there and has no outcome yet, and nothing else."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pulsar as library
+import pytest
+from tests.runners.pulsar_stand_in import stand_in
+from tests.runners.witnesses import Seen
+
+from dedup_runners.clients import Outcomes, chunk_of, pulsar
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.waiting import until
+
+MESSAGES = 100
+STREAMS = 4
+BOUND_S = 20.0
+
+
+@pytest.mark.parametrize(("silent_from", "in_flight"), [(61, 40), (None, 0)])
+def test_what_the_broker_has_not_acknowledged_is_in_flight(
+    silent_from: int | None, in_flight: int, tmp_path: Path
+) -> None:
+    """The client is the real one. The broker acknowledges the first sixty of a hundred; its twin, all of them."""
+    rows: list[Outcomes] = []
+    with stand_in(deduplication=False, silent_from=silent_from) as broker:
+        url = f"pulsar://{broker.address}"
+        config = ProducerConfig.model_validate(
+            {
+                "run_id": "r", "folder": tmp_path, "topic": "t", "deduplication": False, "producer_name": "p",
+                "endpoints": {"system": "pulsar", "client_bootstrap": url, "direct_bootstrap": url, "brokers": []},
+                "library": "pulsar-client", "messages": MESSAGES, "streams": 1, "in_flight": 1000,
+                "properties": {"batching_enabled": "false"},
+            }
+        )  # fmt: skip
+        client = pulsar.Producer(config, rows.append, Seen())
+        client.connect(BOUND_S)
+        assert client.in_flight(None) == 0, "nothing is sent yet"
+        assert client.send(chunk_of(0, MESSAGES, 1)) == MESSAGES
+        until(lambda: client.progress().acked == MESSAGES - in_flight, BOUND_S, "the broker's acknowledgements")
+        assert (client.in_flight(0), client.in_flight(None)) == (in_flight, in_flight)
+        client._drain()
+        assert (client.in_flight(0), client.in_flight(None)) == (in_flight, in_flight), "recorded, too, they have ended"
+        assert len(broker.stored) == MESSAGES, "the broker has them all: what is in flight may be stored"
+        client.close()
+        assert client.in_flight(None) == 0, "a client that is closed has told of each what became of it"
+    assert sum(len(each.values) for each in rows) == MESSAGES
+
+
+def test_each_partition_counts_its_own_whether_its_outcomes_are_recorded_or_not() -> None:
+    """Of ten messages to four partitions each has ended but the last; three of them are recorded."""
+    client: Any = object.__new__(pulsar.Producer)
+    client._counting, client._sending = threading.Lock(), (10, iter(()))
+    client._ended_in = np.array([1, 1, 1, 0], np.int64)
+    client._ended = [(number % STREAMS, number // STREAMS + 1, library.Result.Ok, None) for number in (*range(3, 9),)]
+    assert [client.in_flight(each) for each in (0, 1, 2, 3, None)] == [0, 1, 0, 0, 1]
+    client._ended.append((1, 3, library.Result.Ok, None))
+    assert [client.in_flight(each) for each in (1, None)] == [0, 0]
