@@ -75,6 +75,8 @@ class Breaking:
     name: str
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        if error := self.breaks.unread.get((self.name, kind, name)):
+            raise error
         return self.breaks.around(self.name, lambda: self.inner.get(kind, namespace, name))  # type: ignore[no-any-return]
 
     def list(self, kind: str, namespace: str, selector: str, fields: str = "", most: int = 0) -> list[Object]:
@@ -108,6 +110,8 @@ class Breaks:
     crashes: bool = False
     away: set[str] = field(default_factory=set)
     """Clusters that nothing reaches."""
+    unread: dict[tuple[str, str, str], ClusterError] = field(default_factory=dict)
+    """What one of them does not give (its name, the kind, the object's name), and why."""
     asked: int = 0
     made: list[str] = field(default_factory=list)
     """In which cluster an experiment was made, each time."""

@@ -162,7 +162,11 @@ class Comparer:
         except ClusterError as error:
             if compared.kube_config is None and not isinstance(error, Refused):
                 raise
-            return _said(error)
+            if compared.name in places:
+                return _said(error)
+            assert compared.kube_config is not None
+            secret = compared.kube_config.secret_ref.name
+            return _said(error, f"not asked, since the hub itself did not give its Secret {secret}: ")
 
     def _place(self, meta: Object, compared: Compared) -> Place:
         if compared.kube_config is None:
@@ -251,8 +255,8 @@ def _with(status: ClusterStatus, wrong: Answer | None) -> ClusterStatus:
     return status.model_copy(update={"step": step, "message": wrong.silent or wrong.refused})
 
 
-def _said(error: ClusterError) -> Answer:
-    words = one_line(str(error))[:MAX_ANSWER]
+def _said(error: ClusterError, before: str = "") -> Answer:
+    words = one_line(f"{before}{error}")[:MAX_ANSWER]
     return Answer(refused=words) if isinstance(error, Refused) else Answer(silent=words)
 
 
