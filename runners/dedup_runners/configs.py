@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
+from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
@@ -58,7 +59,15 @@ class RunnerConfig(BaseModel):
     streams: int = Field(1, ge=1, le=1024, description="one a partition")
     metrics_port: int | None = Field(None, description="Prometheus metrics over HTTP; 0 = any free port, None = none")
     sends: bool = Field(False, description="payloads name their send, and tables have sessions and attempts (schema 2)")
+    payload_bytes: int | None = Field(
+        None, ge=SEND_BYTES, description="of a message; None: as few as it takes, 8, or 28 that name their send"
+    )
     metrics_host: str = Field("127.0.0.1", description="the address that the metrics are served on")
+
+    @property
+    def message_bytes(self) -> int:
+        """How large a message is."""
+        return self.payload_bytes or (SEND_BYTES if self.sends else PAYLOAD_BYTES)
 
 
 class Life(BaseModel):

@@ -12,8 +12,8 @@ from dedup.experiment.spec import Expectation, Experiment, load
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
 from dedup.wire.manifests import Session
-from dedup.workloads.kinds import WorkloadKind
-from dedup.workloads.registry import KINDS
+from dedup.workloads.kinds import WorkloadKind, WorkloadPart
+from dedup.workloads.registry import KINDS, PARTS
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.yaml"))
 PAGE: Final = Path(__file__).parents[2] / "docs" / "experiment.md"
@@ -56,19 +56,25 @@ def restarting() -> Experiment:
     return asked({"restart": KILLED}, control(), SAME_NAME)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_whole_and_on_the_page(kind: type[WorkloadKind]) -> None:
-    assert kind.__doc__ is not None and kind.__doc__ != WorkloadKind.__doc__
-    assert set(kind.varies) <= kind.model_fields.keys()
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_whole_and_on_the_page(part: type[WorkloadPart]) -> None:
+    assert part.__doc__ is not None and part.__doc__ not in (WorkloadPart.__doc__, WorkloadKind.__doc__)
+    assert part.of_programs and part.of_pods
     page = PAGE.read_text()
-    assert f"`{kind.key}`" in page
-    assert all(f"`{field.alias}`" in page for field in kind.model_fields.values())
+    assert f"`{part.key}`" in page
+    assert all(f"`{field.alias}`" in page for field in part.model_fields.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_varies_is_a_setting(kind: type[WorkloadKind]) -> None:
+    assert set(kind.varies) <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_of_a_workload_teaches_and_is_small(path: Path) -> None:
     loaded, opening = load(path), path.read_text().split("\napiVersion")[0].splitlines()
-    assert loaded.name == path.stem and loaded.spec.workload.given is not None
+    workload = loaded.spec.workload
+    assert loaded.name == path.stem and (workload.given, *workload.others) != (None,)
     assert all(line.startswith("#") for line in opening) and any(line.startswith("# Expect: ") for line in opening)
     assert loaded.spec.workload.messages <= 5000
 
@@ -125,6 +131,44 @@ def test_kafka_has_no_identity_that_outlives_a_producer(workload: dict[str, Any]
     kafka = [{"name": "kafka", "kafka": {}}]
     assert words in refused(workload, control(), systems=kafka)
     asked(workload, control())
+
+
+LARGE: Final = {"payload": {"bytes": 1000}}
+
+
+@pytest.mark.parametrize("workload", [LARGE, {**LARGE, "restart": KILLED}, {**LARGE, "resend": {}}])
+def test_messages_may_be_larger_whatever_the_application_does(workload: dict[str, Any]) -> None:
+    made, plain = asked(workload, control()), asked({**workload, "payload": None}, control())
+    assert (made.spec.workload.payload_bytes, plain.spec.workload.payload_bytes) == (1000, None)
+    assert made.spec.workload.given == plain.spec.workload.given
+    assert made.digest() != plain.digest()
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"payload": {"bytes": 27}}, "spec.workload.payload.bytes: got 27; this must be at least 28"),
+        ({"payload": {"bytes": 900_001}}, "this must be at most 900,000"),
+        ({"payload": {}}, "spec.workload.payload.bytes"),
+        (
+            {"payload": {"bytes": 107_375}},
+            "spec.workload.payload.bytes: got 107375; workload.inFlight lets the client hold 10,000 such messages, "
+            "more than a gibibyte in memory; make them smaller, or inFlight at most 9,999",
+        ),
+    ],
+)
+def test_a_message_has_room_for_what_it_carries_and_fits_into_memory(workload: dict[str, Any], said: str) -> None:
+    assert said in refused(workload, control())
+    asked({"payload": {"bytes": 107_374}}, control())
+
+
+@pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])
+def test_programs_send_eight_bytes(client: dict[str, str]) -> None:
+    program = [{"name": "kafka", "kafka": {}, "client": client}]
+    assert "is a program, which sends messages of 8 bytes; name a client.library in Python" in refused(
+        LARGE, control(), systems=program
+    )
+    asked(LARGE, control(), systems=[{"name": "kafka", "kafka": {}}])
 
 
 def test_a_client_that_is_a_program_is_refused() -> None:

@@ -1,7 +1,8 @@
-"""What deduplication does not cover: restarts and resends on real brokers, as the examples have them, and their twins.
+"""What workloads do besides sending each message of eight bytes once, on real brokers, as the examples have them.
 
-Each example runs once. Its control shows copies of the cause that its workload names, with deduplication on; its
-treatment, where there is one, differs in the workload alone and shows none.
+What deduplication does not cover, restarts and resends: each example runs once. Its control shows copies of the cause
+that its workload names, with deduplication on; its treatment, where there is one, differs in the workload alone and
+shows none.
 """
 
 from collections.abc import Callable
@@ -48,3 +49,18 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
         assert manifest.schema_version == 2
         assert all(session.ended for session in manifest.producer.sessions)
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
+
+
+def test_large_messages_are_duplicated_without_deduplication_and_not_with_it(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """On both systems, two minutes. Each message that is read has its size and its checksum, or the run is an error."""
+    ended = harness.run(harness.document("workloads/large-messages"), tmp_path, "--runs", 1)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    for group in ended.summary.systems:
+        copied = group.variant == "control"
+        assert (group.effective_runs, group.sums.values_with_duplicates > 0) == (1, copied), ended.told()
+        assert (group.sums.not_received, group.sums.phantom, group.sums.misplaced) == (0, 0, 0)
+        tell(f"{group.system} {group.variant}: {group.sums.values_with_duplicates:,} copies")
+    for run in sorted((ended.folder / "runs").iterdir()):
+        assert read_manifest(run / "attempt-1").schema_version == 1

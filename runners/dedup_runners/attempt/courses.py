@@ -201,6 +201,7 @@ class Course:
             metrics_port=0,
             program=self._.program,
             sends=kind is not None,
+            payload_bytes=spec.workload.payload_bytes,
             **({} if kind is None else {kind.key: kind}),
         )
 
@@ -217,6 +218,7 @@ class Course:
             timeout_s=spec.timeouts.run_s * 0.9,
             metrics_port=0,
             sends=self._kind is not None,
+            payload_bytes=spec.workload.payload_bytes,
         )
 
     @property

@@ -146,7 +146,7 @@ class Producer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
-        self._record, self._witnesses, self._form = record, witnesses, Form(config.sends)
+        self._record, self._witnesses, self._form = record, witnesses, Form.of(config)
         self._reported: list[Any] = []
         self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
         self._reported_as = reported_as(asked)
@@ -315,7 +315,7 @@ class Consumer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self.foreign: list[str] = []
-        self._form = Form(config.sends)
+        self._form = Form.of(config)
         self._next = dict.fromkeys(range(config.streams), 0)
         self._witnesses = witnesses
         self._client = _built(ck.Consumer, {**asked, **Watch(witnesses).callbacks()})

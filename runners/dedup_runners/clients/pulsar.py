@@ -46,6 +46,8 @@ DRAIN_S: Final = 0.01
 """How long an outcome may wait to be recorded while we wait for room or for the last ones: its time is taken then."""
 READ_MESSAGES: Final = 5000
 READ_BYTES: Final = 16 << 20
+QUEUE_BYTES: Final = 64 << 20
+"""What a consumer fetches ahead, at most."""
 CLIENT_LOG: Final = "client.log"
 NOWHERE: Final = Endpoints(
     system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
@@ -273,7 +275,7 @@ class Consumer:
         asked = typed(config.properties)
         self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
         self.foreign: list[str] = []
-        self._form = Form(config.sends)
+        self._form = Form.of(config)
         log = config.folder / f"consumer.{CLIENT_LOG}"
         self._client = _client(config.endpoints, asked, log)
         self._watch = Watch(log, witnesses)
@@ -288,7 +290,7 @@ class Consumer:
                 f"reader-of-{config.run_id}",
                 initial_position=pulsar.InitialPosition.Earliest,
                 batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
-                **{"receiver_queue_size": 2 * READ_MESSAGES, **settings},
+                **{"receiver_queue_size": _queue(config.message_bytes), **settings},
             )
             self._consumers.append(_persistently(subscribe, topic, deadline))
         self._last = dict.fromkeys(range(config.streams), (-1, -1, -1))
@@ -366,6 +368,11 @@ class Consumer:
             for payload, position in zip(payloads, positions, strict=True)
             if not self._form.is_ours(payload)
         ]
+
+
+def _queue(message_bytes: int) -> int:
+    """How many messages a consumer fetches ahead."""
+    return max(1, min(2 * READ_MESSAGES, QUEUE_BYTES // message_bytes))
 
 
 def partition_topic(topic: str, partition: int, partitions: int) -> str:
