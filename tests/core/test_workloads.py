@@ -171,6 +171,56 @@ def test_programs_send_eight_bytes(client: dict[str, str]) -> None:
     asked(LARGE, control(), systems=[{"name": "kafka", "kafka": {}}])
 
 
+KAFKA: Final = [{"name": "kafka", "kafka": {}}]
+
+
+def test_each_key_is_a_stream_and_belongs_where_the_client_puts_it() -> None:
+    made = asked({"keys": {"count": 7}, "partitions": 3}, control(), systems=[*PULSAR, *KAFKA])
+    workload, (pulsar, kafka) = made.spec.workload, made.spec.systems
+    assert (workload.streams, workload.partitions, workload.has_keys) == (7, 3, True)
+    assert workload.homes(kafka.library, kafka.client.properties) == (0, 2, 0, 2, 1, 0, 2)
+    assert workload.homes(kafka.library, {"partitioner": "murmur2"}) == (1, 0, 2, 2, 0, 2, 2)
+    assert workload.homes(pulsar.library, pulsar.client.properties) == (0, 0, 1, 2, 1, 1, 0)
+    plain = asked({"partitions": 3}, control()).spec.workload
+    assert (plain.streams, plain.has_keys, plain.homes(pulsar.library, {})) == (3, False, (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("workload", "properties", "said"),
+    [
+        ({"keys": {"count": 0}}, {}, "spec.workload.keys.count: got 0; this must be at least 1"),
+        ({"keys": {"count": 1025}}, {}, "this must be at most 1,024"),
+        (
+            {"keys": {"count": 51}, "messages": 50}, {},
+            "spec.workload.keys.count: got 51; there are 50 messages, and each key gets at least one; send more or use",
+        ),
+        (
+            {"keys": {"count": 7}, "resend": {}}, {},
+            "spec.workload.keys: got resend beside it; with resend the producer names the partition of each message",
+        ),
+        (
+            {"keys": {"count": 7}}, {"partitioner": "random"},
+            "spec.workload.keys: got partitioner random; system kafka: it is not known where confluent-kafka puts a "
+            "key with it; known are consistent_random, consistent, murmur2_random",
+        ),
+    ],
+)  # fmt: skip
+def test_keys_whose_partitions_cannot_be_known_are_refused(
+    workload: dict[str, Any], properties: dict[str, str], said: str
+) -> None:
+    kafka = [{"name": "kafka", "kafka": {}, "client": {"properties": properties}}]
+    assert said in refused(workload, control(), systems=kafka)
+    asked({"keys": {"count": 50}, "messages": 50}, control(), systems=KAFKA)
+    asked({"messages": 50}, control(), systems=kafka)
+
+
+@pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])
+def test_programs_know_no_keys(client: dict[str, str]) -> None:
+    program = [{"name": "kafka", "kafka": {}, "client": client}]
+    said = refused({"keys": {"count": 7}}, control(), systems=program)
+    assert "is a program, which is told the partition of each message, and knows no keys; name a client.library" in said
+
+
 def test_a_client_that_is_a_program_is_refused() -> None:
     java = [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}]
     assert "kafka-java is a program, which sends each message once" in refused(

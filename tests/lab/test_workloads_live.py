@@ -27,6 +27,11 @@ EXPECTED: Final = {
     "pulsar-resend": {"new-id": RESEND, "same-id": NONE},
     "pulsar-resend-elsewhere": {"resent": RESEND},
 }
+HOMES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
+    "large-messages": {"kafka": (0,), "pulsar": (0,)},
+    "keys": {"kafka": (0, 2, 0, 2, 1, 0, 2), "pulsar": (0, 0, 1, 2, 1, 1, 0)},
+}
+"""The partition of each stream; of a key as its client's function puts it."""
 
 
 @pytest.mark.parametrize(
@@ -51,11 +56,12 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 
 
-def test_large_messages_are_duplicated_without_deduplication_and_not_with_it(
-    tmp_path: Path, tell: Callable[[str], None]
+@pytest.mark.parametrize("name", ["large-messages", "keys"])
+def test_messages_with_keys_and_large_ones_are_duplicated_without_deduplication_alone(
+    name: str, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """On both systems, two minutes. Each message that is read has its size and its checksum, or the run is an error."""
-    ended = harness.run(harness.document("workloads/large-messages"), tmp_path, "--runs", 1)
+    """On both systems, two minutes each. What is read has its size and its checksum, and lies where its key belongs."""
+    ended = harness.run(harness.document(f"workloads/{name}"), tmp_path, "--runs", 1)
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
     for group in ended.summary.systems:
         copied = group.variant == "control"
@@ -63,4 +69,6 @@ def test_large_messages_are_duplicated_without_deduplication_and_not_with_it(
         assert (group.sums.not_received, group.sums.phantom, group.sums.misplaced) == (0, 0, 0)
         tell(f"{group.system} {group.variant}: {group.sums.values_with_duplicates:,} copies")
     for run in sorted((ended.folder / "runs").iterdir()):
-        assert read_manifest(run / "attempt-1").schema_version == 1
+        manifest = read_manifest(run / "attempt-1")
+        assert manifest.schema_version == 1
+        assert manifest.stream_partitions == HOMES[name][manifest.kind]

@@ -9,6 +9,7 @@ from dedup.experiment.clients import Library, is_program
 from dedup.experiment.variants import Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
+from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
@@ -46,6 +47,26 @@ class _Workload(Part):
         """How large a message is to be; None: as few bytes as it takes."""
         payload: Payload | None = getattr(self, Payload.key)
         return None if payload is None else payload.bytes
+
+    @property
+    def streams(self) -> int:
+        """How many rising sequences there are: one a key, or one a partition."""
+        return self.partitions if self._keys is None else self._keys.count
+
+    def homes(self, library: Library, properties: Mapping[str, str]) -> tuple[int, ...]:
+        """The partition that each stream is sent to, by this client with these settings."""
+        if self._keys is None:
+            return tuple(range(self.partitions))
+        return self._keys.homes(library, properties, self.partitions)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether messages have keys, and the client chooses their partitions."""
+        return self._keys is not None
+
+    @property
+    def _keys(self) -> Keys | None:
+        return getattr(self, Keys.key, None)
 
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""
@@ -105,5 +126,5 @@ def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence
             program = is_program(each.library, each.version)
             if wrong := part.impossible_with(each.protocol, each.library, each.properties, is_program=program):
                 return wrong._replace(rule=f"system {each.name}: {wrong.rule}")
-    shape = Shape(workload.messages, workload.in_flight, workload.partitions)
+    shape = Shape(workload.messages, workload.in_flight, workload.partitions, kind.key if kind is not None else "")
     return next(filter(None, (part.impossible(shape) for part in parts)), None)

@@ -38,6 +38,8 @@ class Demand(Record):
     kind: str | None = Field(None, description="kafka or pulsar")
     messages: int | None = None
     streams: int | None = None
+    homes: tuple[int, ...] | None = Field(None, description="the partition that each stream is sent to")
+    partitions: int | None = None
     spec_digest: str | None = None
     deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
     faults: tuple[PlannedFault, ...] | None = None
@@ -59,7 +61,9 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         planned=run,
         kind=system.kind,
         messages=experiment.spec.workload.messages,
-        streams=experiment.spec.workload.partitions,
+        streams=experiment.spec.workload.streams,
+        homes=experiment.spec.workload.homes(system.library, system.client.properties),
+        partitions=experiment.spec.workload.partitions,
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
         faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
@@ -85,11 +89,12 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         ("kind", manifest.kind, demand.kind),
         ("messages", manifest.messages, demand.messages),
         ("streams", manifest.streams, demand.streams),
+        ("partitions", manifest.topic_partitions, demand.partitions),
         ("spec_digest", manifest.spec_digest, demand.spec_digest),
         ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
     ]
-    if manifest.stream_partitions is not None and demand.streams is not None:
-        pairs.append(("partitions of streams", manifest.stream_partitions, tuple(range(demand.streams))))
+    if manifest.stream_partitions is not None:
+        pairs.append(("partitions of streams", manifest.stream_partitions, demand.homes))
     if planned is not None:
         pairs += [
             ("system", manifest.system, planned.system),

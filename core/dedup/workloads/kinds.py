@@ -27,11 +27,15 @@ class Impossible(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The workload's numbers: how many messages, of which so many may be unacknowledged, to so many partitions."""
+    """The workload's numbers: how many messages, of which so many may be unacknowledged, to so many partitions.
+
+    `kind`: the key of its kind, if it has one.
+    """
 
     messages: int
     in_flight: int
     partitions: int
+    kind: str = ""
 
 
 class WorkloadPart(Part):

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, create_model
 
 from dedup.parts import Part
+from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
 KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend)
-OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload,)
+OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
 PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 
 

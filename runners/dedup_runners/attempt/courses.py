@@ -108,7 +108,7 @@ class Course:
                 self._.hooks.render,
                 endpoints=self._.endpoints,
                 topic=self._topic,
-                partition=self._.run.seed % spec.workload.partitions,
+                partition=self._homes[self._.run.seed % len(self._homes)],
                 timeout_s=spec.timeouts.run_s,
                 watchdog=self._.watchdog,
             )
@@ -193,7 +193,9 @@ class Course:
             deduplication=deduplicates(self._.variant),
             producer_name=f"{self._.run.run_id}-{self._.attempt}",
             messages=spec.workload.messages,
-            streams=spec.workload.partitions,
+            streams=spec.workload.streams,
+            partitions=self._partitions,
+            homes=self._homes if spec.workload.has_keys else None,
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
             triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
@@ -214,7 +216,8 @@ class Course:
             topic=self._topic,
             library=reader_of(self._.system.library),
             properties={},
-            streams=spec.workload.partitions,
+            streams=spec.workload.streams,
+            partitions=self._partitions,
             timeout_s=spec.timeouts.run_s * 0.9,
             metrics_port=0,
             sends=self._kind is not None,
@@ -225,6 +228,18 @@ class Course:
     def _kind(self) -> WorkloadKind | None:
         """What the application does beyond sending each message once, in this variant."""
         return self._.experiment.spec.workload.of(self._.variant)
+
+    @property
+    def _homes(self) -> tuple[int, ...]:
+        """The partition that each stream is sent to."""
+        system = self._.system
+        return self._.experiment.spec.workload.homes(system.library, system.client.properties)
+
+    @property
+    def _partitions(self) -> int | None:
+        """How many partitions the topic has, where that is not how many streams there are."""
+        workload = self._.experiment.spec.workload
+        return workload.partitions if workload.has_keys else None
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
@@ -240,7 +255,7 @@ class Course:
         folder, run, experiment = self._.folder, self._.run, self._.experiment
         producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
-        homes = tuple(range(experiment.spec.workload.partitions))
+        homes = self._homes
         elsewhere = self._kind is not None and self._kind.elsewhere
         return Manifest(
             schema_version=version_of(self._kind is not None),
@@ -254,7 +269,8 @@ class Course:
             run=run.number,
             seed=run.seed,
             messages=experiment.spec.workload.messages,
-            streams=experiment.spec.workload.partitions,
+            streams=experiment.spec.workload.streams,
+            partitions=self._partitions,
             stream_partitions=homes,
             resent_partitions=(*homes[1:], homes[0]) if elsewhere else None,
             topic=self._topic,

@@ -67,8 +67,8 @@ class Outcome(IntEnum):
 class Chunk(NamedTuple):
     """Messages of a run in the order in which they are sent: who they are, and their payloads.
 
-    `partitions`: where they go; None: the messages of stream s to partition s. `sequences`: the sequence ids to give
-    them, where an application can; None: their values.
+    `partitions`: where they go; None: the messages of stream s to partition s, or where the client puts their key.
+    `sequences`: the sequence ids to give them, where an application can; None: as the client is asked to number them.
     """
 
     streams: Int32s
@@ -241,12 +241,15 @@ def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
     return Outcomes(streams, values, told, streams, zeros, np.full(count, -1, np.int64), zeros.astype(np.int32))
 
 
-def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) -> int:
+def under_way(
+    sent: int, ended: npt.NDArray[np.int64], partition: int | None, homes: Sequence[int] | None = None
+) -> int:
     """Of the first `sent` messages of a run, how many of a partition (None: of any) have no outcome.
 
-    `ended`: of each partition, how many have one. Stream s goes to partition s.
+    `ended`: of each stream, how many have one. `homes`: where each goes; None: stream s to partition s.
     """
-    own = [partition] if partition is not None else range(len(ended))
+    placed = range(len(ended)) if homes is None else homes
+    own = [stream for stream, home in enumerate(placed) if partition in (None, home)]
     return sum(max(0, messages_of(each, sent, len(ended)) - int(ended[each])) for each in own)
 
 
