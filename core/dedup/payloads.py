@@ -1,4 +1,4 @@
-"""A message is its identity: eight bytes that name a stream and a place in it; or 28, that name the send too.
+"""A message is its identity: eight bytes that name a stream and a place in it; or 28 and more, that name the send too.
 
 A producer writes rising integers. With several partitions each partition gets a rising sequence of its own, a
 *stream*, so that "one more than the last" keeps its meaning. 16 bits name the stream, 48 the value, big-endian
@@ -6,7 +6,8 @@ A producer writes rising integers. With several partitions each partition gets a
 stream `i % streams`.
 
 Where a value may be sent more than once, a copy that is read must name its send. Such a payload has 16 more bytes
-(session, attempt, transaction, and the message that it was made from), a checksum of all that, and filler. Bytes that
+(session, attempt, transaction, and the message that it was made from), a checksum of all that, and filler. So has every
+payload of more than eight bytes, for the checksum's sake; of a value that is sent once these numbers are 0. Bytes that
 are damaged are not a message of this tool: they must never be taken for another send, which would be a finding.
 """
 
@@ -49,15 +50,19 @@ def packed(message: Message, size: int = SEND_BYTES) -> bytes:
     return named + _CHECKSUM.pack(zlib.crc32(filler, zlib.crc32(named))) + filler
 
 
+def checksum(payload: bytes) -> int:
+    """The checksum that a payload that names its send is to have: of all its bytes but those that hold it."""
+    return zlib.crc32(payload[SEND_BYTES:], zlib.crc32(payload[: _SEND.size]))
+
+
 def unpacked(payload: bytes) -> Message | None:
     """The message of a payload that names its send; None if it is of another form, or damaged."""
     if len(payload) < SEND_BYTES:
         return None
-    named, filler = payload[: _SEND.size], payload[SEND_BYTES:]
-    (checksum,) = _CHECKSUM.unpack_from(payload, _SEND.size)
-    if checksum != zlib.crc32(filler, zlib.crc32(named)):
+    (told,) = _CHECKSUM.unpack_from(payload, _SEND.size)
+    if told != checksum(payload):
         return None
-    identity, *send = _SEND.unpack(named)
+    identity, *send = _SEND.unpack_from(payload)
     return Message(identity >> VALUE_BITS, identity & MAX_VALUE, *send)
 
 

@@ -16,6 +16,8 @@ from dedup_lab.systems.running import PRODUCTS
 RUN_S: Final = 12.0
 """What every run takes beside its messages and faults: a topic, two clients, proofs that all is healed and at rest."""
 SENT_A_SECOND: Final = 50_000
+BYTES_A_SECOND: Final = 25_000_000
+"""Of larger messages: three brokers on one disk store each of them three times."""
 READ_A_SECOND: Final = 150_000
 VERIFY_S: Final = 15.0
 """To start Spark."""
@@ -51,7 +53,7 @@ def _run_s(experiment: Experiment, system: System) -> float:
     latency_s = system.network.latency_s
     # No more is sent in a round trip than may be unacknowledged.
     rate = min(SENT_A_SECOND, workload.in_flight / latency_s) if latency_s else SENT_A_SECOND
-    rate = min(rate, workload.messages_per_second or rate)
+    rate = min(rate, workload.messages_per_second or rate, BYTES_A_SECOND / (workload.payload_bytes or 1))
     faults_s = sum(fault.lasts_s for fault in experiment.spec.faults)
     return RUN_S + workload.messages / rate + faults_s + workload.messages / READ_A_SECOND
 

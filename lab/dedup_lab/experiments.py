@@ -173,9 +173,11 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     faults = ", ".join(
         f"{fault.name} ({fault.kind}) at message {fault.at.message:,}" for fault in experiment.spec.faults
     )
+    size = f" of {workload.payload_bytes:,} bytes" if workload.payload_bytes else ""
+    keys = f" of {workload.streams:,} keys" if workload.has_keys else ""
     rate = f" and {workload.messages_per_second:,} a second" if workload.messages_per_second else ""
     console.print(
-        f"each run: {workload.messages:,} messages, at most {workload.in_flight:,} unacknowledged{rate}, "
+        f"each run: {workload.messages:,} messages{size}{keys}, at most {workload.in_flight:,} unacknowledged{rate}, "
         f"{workload.partitions} partition(s); faults: {faults or 'none'}",
         soft_wrap=True,
     )

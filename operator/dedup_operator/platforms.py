@@ -21,6 +21,7 @@ from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
 from dedup.faults.kinds import Platform
+from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -340,11 +341,12 @@ def _check_client(system: System) -> None:
 
 
 def _check_workload(spec: Spec) -> None:
-    """PlatformError if the workload has sessions that end: pods have one producer, which sends each message once."""
-    if spec.workload.given is not None:
-        raise PlatformError(
-            where=f"spec.workload.{spec.workload.given.key}",
-            got=f"a workload with {spec.workload.given.key}",
-            rule="only `dedup run` can do it; producers in pods send each message once, in one session",
-            todo="take it out, or use `dedup run` on one machine",
-        )
+    """PlatformError if the workload has a part that producers in pods do not do."""
+    for part in PARTS:
+        if getattr(spec.workload, part.key) is not None:
+            raise PlatformError(
+                where=f"spec.workload.{part.key}",
+                got=f"a workload with {part.key}",
+                rule=f"only `dedup run` can do it; producers in pods {part.of_pods}",
+                todo="take it out, or use `dedup run` on one machine",
+            )

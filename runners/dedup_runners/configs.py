@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
+from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
@@ -55,10 +56,24 @@ class RunnerConfig(BaseModel):
     topic: str
     library: Library
     properties: dict[str, str] = Field(default_factory=dict, description="the client's own settings, by its own names")
-    streams: int = Field(1, ge=1, le=1024, description="one a partition")
+    streams: int = Field(1, ge=1, le=1024, description="one a partition, or one a key")
+    partitions: int | None = Field(None, ge=1, le=1024, description="of the topic; None: as many as streams")
     metrics_port: int | None = Field(None, description="Prometheus metrics over HTTP; 0 = any free port, None = none")
     sends: bool = Field(False, description="payloads name their send, and tables have sessions and attempts (schema 2)")
+    payload_bytes: int | None = Field(
+        None, ge=SEND_BYTES, description="of a message; None: as few as it takes, 8, or 28 that name their send"
+    )
     metrics_host: str = Field("127.0.0.1", description="the address that the metrics are served on")
+
+    @property
+    def topic_partitions(self) -> int:
+        """How many partitions the topic has."""
+        return self.partitions or self.streams
+
+    @property
+    def message_bytes(self) -> int:
+        """How large a message is."""
+        return self.payload_bytes or (SEND_BYTES if self.sends else PAYLOAD_BYTES)
 
 
 class Life(BaseModel):
@@ -75,6 +90,11 @@ class ProducerConfig(RunnerConfig):
 
     deduplication: bool
     producer_name: str
+    homes: tuple[int, ...] | None = Field(
+        None,
+        description="messages have keys, one a stream, and this is the partition where the client must put each; "
+        "None: they have none, and those of stream s are sent to partition s",
+    )
     messages: int = Field(ge=1)
     in_flight: int = Field(10_000, ge=1, le=1_000_000)
     messages_per_second: int | None = Field(None, ge=1, description="the most that are sent; None: as fast as it goes")

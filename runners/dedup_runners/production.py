@@ -38,6 +38,8 @@ from dedup_runners.triggers import TriggerClient
 
 CHUNK: Final = 8192
 """Messages handed to the client at once: the clock wants an entry every 10,000 rows. More is no faster."""
+CHUNK_BYTES: Final = 16 << 20
+"""What these may take in memory."""
 CONNECT_S: Final = 60.0
 
 
@@ -106,6 +108,7 @@ class Production:
         self._config, self._recorder, self._marks, self._observer = config, recorder, marks, observer
         self.client = self._opened()
         self._triggers: list[TriggerClient] = []
+        self._chunk = min(CHUNK, max(1, CHUNK_BYTES // config.message_bytes))
         self.intentions = Intentions(recorder, config.messages, config.streams)
 
     def run(self) -> None:
@@ -171,7 +174,7 @@ class Production:
         """Send everything, and wait for every outcome."""
         for first, last in self._chunks():
             self.intentions.cover(last)
-            if not self._send(chunk_of(first, last, self._config.streams)):
+            if not self._send(chunk_of(first, last, self._config.streams, self._config.message_bytes)):
                 break
         self.client.finish()
 
@@ -185,10 +188,10 @@ class Production:
         """The messages of the plan, each chunk when it may be sent."""
         borders, rate = [each.message for each in self._config.triggers], self._config.messages_per_second
         if rate is None:
-            yield from chunks(self._config.messages, borders)
+            yield from chunks(self._config.messages, borders, self._chunk)
             return
         pace = Pace(rate, self._wait)
-        for first, last in chunks(self._config.messages, borders, min(CHUNK, pace.chunk)):
+        for first, last in chunks(self._config.messages, borders, min(self._chunk, pace.chunk)):
             pace.await_turn(last - first)
             yield first, last
 

@@ -63,6 +63,8 @@ def test_what_an_experiment_demands_of_a_run() -> None:
         kind="kafka",
         messages=MESSAGES,
         streams=1,
+        homes=(0,),
+        partitions=1,
         spec_digest=made.digest(),
         deduplication=True,
         faults=(
@@ -246,3 +248,28 @@ def test_what_is_sent_again_goes_where_the_workload_says(
     end = {"consumer": {"end": tuple(EndPosition(partition=p) for p in range(3))}}
     said = departs(demand(workload=workload), sent=sent, **run, **end)
     assert said == (f"the manifest is not of the planned run: {words}" if words else "")
+
+
+KEYS: dict[str, Any] = {"messages": MESSAGES, "partitions": 3, "keys": {"count": 4}}
+OF_KEYS: dict[str, Any] = {
+    "streams": 4, "partitions": 3, "stream_partitions": (0, 2, 0, 2), "sent": dict.fromkeys(range(4), (1, 250)),
+    "ends": [0, 1, 2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({}, ""),
+        ({"stream_partitions": (0, 1, 2, 0)}, "partitions of streams is (0, 1, 2, 0), planned (0, 2, 0, 2)"),
+        ({"streams": 3}, "streams is 3, planned 4"),
+        ({"partitions": None}, "partitions is 4, planned 3"),
+        ({"ends": [0, 2]}, "partitions [1] were not asked for theirs"),
+    ],
+)
+def test_keys_are_held_against_where_the_clients_function_puts_them(found: dict[str, Any], said: str) -> None:
+    changes = OF_KEYS | found
+    ends = tuple(EndPosition(partition=each, extents=((0, 500),)) for each in changes.pop("ends"))
+    verdict = judged(demand(workload=KEYS), consumer={"end": ends}, **changes)
+    assert verdict.verdict is (Verdict.ERROR if said else Verdict.PASS), texts(verdict)
+    assert said in texts(verdict)[0]

@@ -50,8 +50,10 @@ def test_it_begins_with_the_eight_bytes_of_every_message() -> None:
     assert packed(MESSAGE)[:8] == (3).to_bytes(2, "big") + (1_000_000).to_bytes(6, "big")
 
 
-def test_no_flipped_bit_makes_another_send_of_it() -> None:
-    payload = packed(MESSAGE, 40)
+@pytest.mark.parametrize("size", [SEND_BYTES, 40])
+def test_no_flipped_bit_makes_another_send_of_it(size: int) -> None:
+    """Neither in its numbers and its checksum, nor in its filler."""
+    payload = packed(MESSAGE, size)
     for bit in range(8 * len(payload)):
         damaged = bytearray(payload)
         damaged[bit // 8] ^= 1 << bit % 8

@@ -12,8 +12,8 @@ from dedup.experiment.spec import Expectation, Experiment, load
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
 from dedup.wire.manifests import Session
-from dedup.workloads.kinds import WorkloadKind
-from dedup.workloads.registry import KINDS
+from dedup.workloads.kinds import WorkloadKind, WorkloadPart
+from dedup.workloads.registry import KINDS, PARTS
 
 EXAMPLES: Final = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.yaml"))
 PAGE: Final = Path(__file__).parents[2] / "docs" / "experiment.md"
@@ -56,19 +56,25 @@ def restarting() -> Experiment:
     return asked({"restart": KILLED}, control(), SAME_NAME)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_whole_and_on_the_page(kind: type[WorkloadKind]) -> None:
-    assert kind.__doc__ is not None and kind.__doc__ != WorkloadKind.__doc__
-    assert set(kind.varies) <= kind.model_fields.keys()
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_whole_and_on_the_page(part: type[WorkloadPart]) -> None:
+    assert part.__doc__ is not None and part.__doc__ not in (WorkloadPart.__doc__, WorkloadKind.__doc__)
+    assert part.of_programs and part.of_pods
     page = PAGE.read_text()
-    assert f"`{kind.key}`" in page
-    assert all(f"`{field.alias}`" in page for field in kind.model_fields.values())
+    assert f"`{part.key}`" in page
+    assert all(f"`{field.alias}`" in page for field in part.model_fields.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_varies_is_a_setting(kind: type[WorkloadKind]) -> None:
+    assert set(kind.varies) <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_of_a_workload_teaches_and_is_small(path: Path) -> None:
     loaded, opening = load(path), path.read_text().split("\napiVersion")[0].splitlines()
-    assert loaded.name == path.stem and loaded.spec.workload.given is not None
+    workload = loaded.spec.workload
+    assert loaded.name == path.stem and (workload.given, *workload.others) != (None,)
     assert all(line.startswith("#") for line in opening) and any(line.startswith("# Expect: ") for line in opening)
     assert loaded.spec.workload.messages <= 5000
 
@@ -125,6 +131,94 @@ def test_kafka_has_no_identity_that_outlives_a_producer(workload: dict[str, Any]
     kafka = [{"name": "kafka", "kafka": {}}]
     assert words in refused(workload, control(), systems=kafka)
     asked(workload, control())
+
+
+LARGE: Final = {"payload": {"bytes": 1000}}
+
+
+@pytest.mark.parametrize("workload", [LARGE, {**LARGE, "restart": KILLED}, {**LARGE, "resend": {}}])
+def test_messages_may_be_larger_whatever_the_application_does(workload: dict[str, Any]) -> None:
+    made, plain = asked(workload, control()), asked({**workload, "payload": None}, control())
+    assert (made.spec.workload.payload_bytes, plain.spec.workload.payload_bytes) == (1000, None)
+    assert made.spec.workload.given == plain.spec.workload.given
+    assert made.digest() != plain.digest()
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"payload": {"bytes": 27}}, "spec.workload.payload.bytes: got 27; this must be at least 28"),
+        ({"payload": {"bytes": 900_001}}, "this must be at most 900,000"),
+        ({"payload": {}}, "spec.workload.payload.bytes"),
+        (
+            {"payload": {"bytes": 107_375}},
+            "spec.workload.payload.bytes: got 107375; workload.inFlight lets the client hold 10,000 such messages, "
+            "more than a gibibyte in memory; make them smaller, or inFlight at most 9,999",
+        ),
+    ],
+)
+def test_a_message_has_room_for_what_it_carries_and_fits_into_memory(workload: dict[str, Any], said: str) -> None:
+    assert said in refused(workload, control())
+    asked({"payload": {"bytes": 107_374}}, control())
+
+
+@pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])
+def test_programs_send_eight_bytes(client: dict[str, str]) -> None:
+    program = [{"name": "kafka", "kafka": {}, "client": client}]
+    assert "is a program, which sends messages of 8 bytes; name a client.library in Python" in refused(
+        LARGE, control(), systems=program
+    )
+    asked(LARGE, control(), systems=[{"name": "kafka", "kafka": {}}])
+
+
+KAFKA: Final = [{"name": "kafka", "kafka": {}}]
+
+
+def test_each_key_is_a_stream_and_belongs_where_the_client_puts_it() -> None:
+    made = asked({"keys": {"count": 7}, "partitions": 3}, control(), systems=[*PULSAR, *KAFKA])
+    workload, (pulsar, kafka) = made.spec.workload, made.spec.systems
+    assert (workload.streams, workload.partitions, workload.has_keys) == (7, 3, True)
+    assert workload.homes(kafka.library, kafka.client.properties) == (0, 2, 0, 2, 1, 0, 2)
+    assert workload.homes(kafka.library, {"partitioner": "murmur2"}) == (1, 0, 2, 2, 0, 2, 2)
+    assert workload.homes(pulsar.library, pulsar.client.properties) == (0, 0, 1, 2, 1, 1, 0)
+    plain = asked({"partitions": 3}, control()).spec.workload
+    assert (plain.streams, plain.has_keys, plain.homes(pulsar.library, {})) == (3, False, (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("workload", "properties", "said"),
+    [
+        ({"keys": {"count": 0}}, {}, "spec.workload.keys.count: got 0; this must be at least 1"),
+        ({"keys": {"count": 1025}}, {}, "this must be at most 1,024"),
+        (
+            {"keys": {"count": 51}, "messages": 50}, {},
+            "spec.workload.keys.count: got 51; there are 50 messages, and each key gets at least one; send more or use",
+        ),
+        (
+            {"keys": {"count": 7}, "resend": {}}, {},
+            "spec.workload.keys: got resend beside it; with resend the producer names the partition of each message",
+        ),
+        (
+            {"keys": {"count": 7}}, {"partitioner": "random"},
+            "spec.workload.keys: got partitioner random; system kafka: it is not known where confluent-kafka puts a "
+            "key with it; known are consistent_random, consistent, murmur2_random",
+        ),
+    ],
+)  # fmt: skip
+def test_keys_whose_partitions_cannot_be_known_are_refused(
+    workload: dict[str, Any], properties: dict[str, str], said: str
+) -> None:
+    kafka = [{"name": "kafka", "kafka": {}, "client": {"properties": properties}}]
+    assert said in refused(workload, control(), systems=kafka)
+    asked({"keys": {"count": 50}, "messages": 50}, control(), systems=KAFKA)
+    asked({"messages": 50}, control(), systems=kafka)
+
+
+@pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])
+def test_programs_know_no_keys(client: dict[str, str]) -> None:
+    program = [{"name": "kafka", "kafka": {}, "client": client}]
+    said = refused({"keys": {"count": 7}}, control(), systems=program)
+    assert "is a program, which is told the partition of each message, and knows no keys; name a client.library" in said
 
 
 def test_a_client_that_is_a_program_is_refused() -> None:

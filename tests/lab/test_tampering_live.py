@@ -18,6 +18,7 @@ from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Code, Verdict
 from dedup.wire.clients import Look
 from dedup.wire.manifests import Manifest
+from dedup.workloads.keys import Keys
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
 from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
@@ -135,3 +136,18 @@ def test_a_fault_on_a_broker_without_the_topic_is_inconclusive(tmp_path: Path) -
     summary = run(found, tmp_path / "results", Hooks(render=functools.partial(render, broker=BYSTANDER)))
     assert summary.verdict is Verdict.INCONCLUSIVE
     assert codes(summary, Verdict.INCONCLUSIVE) == {Code.FAULT_VACUOUS}
+
+
+@pytest.mark.parametrize("partitioner", ["consistent", "murmur2"])
+def test_keys_that_the_client_puts_elsewhere_than_it_should_fail(tmp_path: Path, partitioner: str) -> None:
+    """The plan expects CRC-32, and the client is told a function behind its back. Half a minute each."""
+    found = treatment_only("workloads/keys", messages=1000)
+    found["spec"] |= {"systems": found["spec"]["systems"][:1], "faults": []}
+    hooks = Hooks(configure=lambda config: config.model_copy(update={"properties": {"partitioner": partitioner}}))
+    summary = run(found, tmp_path / "results", hooks)
+    (only,) = summary.runs
+    expected, put = (Keys(count=7).homes("confluent-kafka", asked, 3) for asked in ({}, {"partitioner": partitioner}))
+    elsewhere = sum(home != other for home, other in zip(expected, put, strict=True))
+    assert only.counts is not None
+    assert (only.counts.misplaced > 0) == (elsewhere > 0) == (partitioner == "murmur2")
+    assert only.verdict is (Verdict.FAIL if elsewhere else Verdict.PASS), only.reasons

@@ -1,8 +1,9 @@
-"""What deduplication does not cover: restarts and resends on real brokers, as the examples have them, and their twins.
+"""What workloads do besides sending each message of eight bytes once, on real brokers, as the examples have them.
 
-Each example runs once. Its control shows copies of the cause that its workload names, with deduplication on; its
-treatment, where there is one, differs in the workload alone and shows none. One example shows that the client itself
-can store copies: the conversation tells how.
+
+What deduplication does not cover, restarts and resends: each example runs once. Its control shows copies of the cause
+that its workload names, with deduplication on; its treatment, where there is one, differs in the workload alone and
+shows none. One example shows that the client itself can store copies: the conversation tells how.
 """
 
 from collections import defaultdict
@@ -31,6 +32,11 @@ EXPECTED: Final[Mapping[str, Mapping[str, Set[str]]]] = {
     "pulsar-resend": {"new-id": RESEND, "same-id": NONE},
     "pulsar-resend-elsewhere": {"resent": RESEND},
 }
+HOMES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
+    "large-messages": {"kafka": (0,), "pulsar": (0,)},
+    "keys": {"kafka": (0, 2, 0, 2, 1, 0, 2), "pulsar": (0, 0, 1, 2, 1, 1, 0)},
+}
+"""The partition of each stream; of a key as its client's function puts it."""
 
 
 def rows(file: Path) -> list[dict[str, Any]]:
@@ -79,3 +85,21 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
         if name == SPLIT:
             numbered_anew(run / "attempt-1")
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
+
+
+@pytest.mark.parametrize("name", ["large-messages", "keys"])
+def test_messages_with_keys_and_large_ones_are_duplicated_without_deduplication_alone(
+    name: str, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """On both systems, two minutes each. What is read has its size and its checksum, and lies where its key belongs."""
+    ended = harness.run(harness.document(f"workloads/{name}"), tmp_path, "--runs", 1)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    for group in ended.summary.systems:
+        copied = group.variant == "control"
+        assert (group.effective_runs, group.sums.values_with_duplicates > 0) == (1, copied), ended.told()
+        assert (group.sums.not_received, group.sums.phantom, group.sums.misplaced) == (0, 0, 0)
+        tell(f"{group.system} {group.variant}: {group.sums.values_with_duplicates:,} copies")
+    for run in sorted((ended.folder / "runs").iterdir()):
+        manifest = read_manifest(run / "attempt-1")
+        assert manifest.schema_version == 1
+        assert manifest.stream_partitions == HOMES[name][manifest.kind]

@@ -172,7 +172,7 @@ def test_a_pulsar_partition_that_was_read_to_its_end_is_not_waited_for_until_it_
     parts = [Exhausted(1), Exhausted(0), Exhausted(50)]
     consumer._consumers, consumer._turn, consumer._ended, consumer.foreign = parts, 0, {}, []
     consumer._last = dict.fromkeys(range(3), (-1, -1, -1))
-    consumer._form = Form(sends=False)
+    consumer._form = Form(sends=False, size=8)
 
     def end(*entries: int) -> tuple[EndPosition, ...]:
         return tuple(

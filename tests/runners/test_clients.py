@@ -16,8 +16,19 @@ from tests.runners.witnesses import Seen
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.payloads import Message, packed
 from dedup_runners import clients
-from dedup_runners.clients import Outcome, chunk_of, decoded, librdkafka, pulsar, pulsar_log
+from dedup_runners.clients import (
+    Form,
+    Outcome,
+    chunk_of,
+    chunk_of_sends,
+    decoded,
+    identities,
+    librdkafka,
+    pulsar,
+    pulsar_log,
+)
 from dedup_runners.clients import confluent_kafka as kafka
 
 
@@ -26,6 +37,39 @@ def test_a_chunk_deals_messages_to_the_streams_in_turn() -> None:
     assert chunk.streams.tolist() == [1, 2, 0, 1, 2, 0]
     assert chunk.values.tolist() == [2, 2, 3, 3, 3, 4]
     assert chunk.payloads == [encode(s, v) for s, v in zip(chunk.streams.tolist(), chunk.values.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("size", [28, 29, 1000])
+@pytest.mark.parametrize("sends", [True, False])
+def test_larger_payloads_are_packed_as_the_domain_packs_them_and_read_again(size: int, sends: bool) -> None:
+    form, attempts = Form(sends, size), np.array([0, 3, 1, 0, 0, 2] if sends else [0] * 6, np.int32)
+    session = 2 if sends else 0
+    streams, values = identities(4, 10, 3)
+    chunk = chunk_of_sends(streams, values, session, attempts, size) if sends else chunk_of(4, 10, 3, size)
+    named = zip(streams.tolist(), values.tolist(), attempts.tolist(), strict=True)
+    assert chunk.payloads == [packed(Message(stream, value, session, each), size) for stream, value, each in named]
+    assert form.all_ours(chunk.payloads) and all(map(form.is_ours, chunk.payloads))
+    found = form.read(b"".join(chunk.payloads))
+    wanted = (streams, values, np.full(6, session), attempts) if sends else (streams, values)
+    assert [column.tolist() for column in found] == [column.tolist() for column in wanted]
+
+
+@pytest.mark.parametrize("at", [0, 7, 23, 24, 27, 28, 99], ids=lambda at: f"byte {at}")
+def test_a_message_with_one_damaged_byte_is_not_ours(at: int) -> None:
+    form, payloads = Form(sends=False, size=100), chunk_of(0, 5, 1, 100).payloads
+    damaged = bytearray(payloads[3])
+    damaged[at] ^= 0x10
+    assert form.all_ours(payloads)
+    payloads[3] = bytes(damaged)
+    assert not form.all_ours(payloads)
+    assert [form.is_ours(payload) for payload in payloads] == [True, True, True, False, True]
+
+
+@pytest.mark.parametrize("other", [b"", bytes(8), bytes(99), bytes(101), None])
+def test_a_message_of_another_size_is_not_ours(other: bytes | None) -> None:
+    form, payloads = Form(sends=False, size=100), list(chunk_of(0, 2, 1, 100).payloads)
+    assert form.all_ours(payloads)
+    assert not form.all_ours([*payloads, other]) and not form.is_ours(other)
 
 
 def test_payloads_decode_to_what_was_encoded_up_to_the_last_stream() -> None:

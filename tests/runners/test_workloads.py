@@ -1,6 +1,7 @@
-"""Restarts and resends, from the first send to the report, against librdkafka's own mock cluster, without a broker."""
+"""Restarts, resends and large messages, from the first send to the report, against librdkafka's own mock cluster."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,13 @@ import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
 from tests.runners.pulsar_stand_in import stand_in
+from tests.runners.witnesses import Seen
 
 from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
 from dedup.wire.manifests import ProducerReport
-from dedup_runners.clients import Outcome
-from dedup_runners.configs import ProducerConfig
+from dedup_runners.clients import Outcome, make_consumer
+from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig
 from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.interposer.speeches import SPEECHES
@@ -187,3 +189,43 @@ def test_a_name_that_the_broker_knows_goes_on_after_its_last_sequence_id(
     assert sorted(ok) == left, "one copy or the other is acknowledged, or the broker's word is"
     sent = [row["value"] for row in rows(tmp_path, "sent") if row["session"] == 1]
     assert sent == list(range(min(sent), FEW + 1)) and (min(sent) > SILENT_FROM) == deduplication
+
+
+@pytest.mark.parametrize("kind", [{}, {"restart": restart("Kill"), "sends": True}], ids=["sent once", "killed"])
+def test_large_messages_are_stored_whole_and_a_damaged_one_is_foreign(
+    config: Make, bootstrap: str, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    made = config(**{"sends": False, "payload_bytes": 1000, "in_flight": 1000, **kind})
+    produce(made)
+    report = report_of(tmp_path)
+    assert report.complete, report.problems
+    payloads = stored(bootstrap, tmp_path.name)
+    messages = [each for each in map(unpacked, payloads) if each is not None]
+    assert {*map(len, payloads)} == {1000} and len(messages) == len(payloads) >= MESSAGES
+    named = {((each.value - 1) * STREAMS + each.stream) for each in messages}
+    assert named == {*range(MESSAGES)}
+    assert {each.session for each in messages} == ({0, 1} if kind else {0})
+    assert reading(made, len(payloads)) == (len(payloads), [])
+    damaged = bytearray(payloads[0])
+    damaged[-1] ^= 1
+    stranger = ck.Producer({"bootstrap.servers": bootstrap})
+    stranger.produce(tmp_path.name, bytes(damaged), partition=0)
+    assert stranger.flush(30) == 0
+    read, foreign = reading(made, len(payloads) + 1)
+    assert read == len(payloads)
+    assert len(foreign) == 1 and foreign[0].endswith("a payload of 1000 bytes, not of this tool")
+
+
+def reading(config: ProducerConfig, messages: int) -> tuple[int, list[str]]:
+    """How many messages a consumer takes for its run's, of so many in its topic; and what it says of the others."""
+    shared = {name: getattr(config, name) for name in RunnerConfig.model_fields}
+    consumer, read = make_consumer(ConsumerConfig(**shared), Seen()), 0
+    deadline = time.monotonic() + BOUND_S
+    try:
+        while read + len(consumer.foreign) < messages:
+            assert time.monotonic() < deadline
+            rows = consumer.read(0.5)
+            read += 0 if rows is None else len(rows.values)
+        return read, consumer.foreign
+    finally:
+        consumer.close()

@@ -47,7 +47,7 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
     (
         *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
-        *("workload", *(kind.key for kind in workloads.KINDS)),
+        *("workload", *(part.key for part in workloads.PARTS)),
     )
 )
 """Keys of the spec and its parts that are newer than the digest: it leaves out their defaults."""

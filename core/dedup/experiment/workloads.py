@@ -1,6 +1,6 @@
 """The workload of an experiment: what the clients do in every run, and what a variant changes of that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
@@ -9,8 +9,10 @@ from dedup.experiment.clients import Library, is_program
 from dedup.experiment.variants import Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
-from dedup.workloads.kinds import MOST_MESSAGES, Impossible, WorkloadKind
-from dedup.workloads.registry import KINDS, changed, fields
+from dedup.workloads.keys import Keys
+from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart
+from dedup.workloads.payload import Payload
+from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 
 ONE_KIND: Final = f"a workload has at most one of {' and '.join(kind.key for kind in KINDS)}"
 
@@ -34,6 +36,37 @@ class _Workload(Part):
     def given(self) -> WorkloadKind | None:
         """The kind that is given; None: each message is sent once, in one session."""
         return next((found for kind in KINDS if (found := getattr(self, kind.key)) is not None), None)
+
+    @property
+    def others(self) -> Iterator[WorkloadPart]:
+        """The parts that are given beside the kind."""
+        yield from (found for part in OTHERS if (found := getattr(self, part.key)) is not None)
+
+    @property
+    def payload_bytes(self) -> int | None:
+        """How large a message is to be; None: as few bytes as it takes."""
+        payload: Payload | None = getattr(self, Payload.key)
+        return None if payload is None else payload.bytes
+
+    @property
+    def streams(self) -> int:
+        """How many rising sequences there are: one a key, or one a partition."""
+        return self.partitions if self._keys is None else self._keys.count
+
+    def homes(self, library: Library, properties: Mapping[str, str]) -> tuple[int, ...]:
+        """The partition that each stream is sent to, by this client with these settings."""
+        if self._keys is None:
+            return tuple(range(self.partitions))
+        return self._keys.homes(library, properties, self.partitions)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether messages have keys, and the client chooses their partitions."""
+        return self._keys is not None
+
+    @property
+    def _keys(self) -> Keys | None:
+        return getattr(self, Keys.key, None)
 
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""
@@ -84,13 +117,14 @@ def check_workload(workload: Workload, variants: Sequence[Variant], systems: Seq
 
 
 def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence[Tested]) -> Impossible | None:
-    if kind is None:
-        return None
-    if workload.messages > MOST_MESSAGES:
+    if kind is not None and workload.messages > MOST_MESSAGES:
         rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
-    for each in systems:
-        program = is_program(each.library, each.version)
-        if wrong := kind.impossible_with(each.protocol, each.library, each.properties, is_program=program):
-            return wrong._replace(rule=f"system {each.name}: {wrong.rule}")
-    return kind.impossible(workload.messages, workload.partitions)
+    parts = [*workload.others, *([] if kind is None else [kind])]
+    for part in parts:
+        for each in systems:
+            program = is_program(each.library, each.version)
+            if wrong := part.impossible_with(each.protocol, each.library, each.properties, is_program=program):
+                return wrong._replace(rule=f"system {each.name}: {wrong.rule}")
+    shape = Shape(workload.messages, workload.in_flight, workload.partitions, kind.key if kind is not None else "")
+    return next(filter(None, (part.impossible(shape) for part in parts)), None)

@@ -16,7 +16,7 @@ from dedup.faults.registry import LATENCY_FAULT, Fault
 from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
 from dedup.wire.manifests import Manifest, Record
-from dedup.workloads.kinds import WorkloadKind, homes_of
+from dedup.workloads.kinds import WorkloadKind
 
 NOT_RECORDED: Final = "not recorded"
 
@@ -41,6 +41,8 @@ class Demand(Record):
     kind: str | None = Field(None, description="kafka or pulsar")
     messages: int | None = None
     streams: int | None = None
+    homes: tuple[int, ...] | None = Field(None, description="the partition that each stream is sent to")
+    partitions: int | None = None
     spec_digest: str | None = None
     deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
     faults: tuple[PlannedFault, ...] | None = None
@@ -62,7 +64,9 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         planned=run,
         kind=system.kind,
         messages=experiment.spec.workload.messages,
-        streams=experiment.spec.workload.partitions,
+        streams=experiment.spec.workload.streams,
+        homes=experiment.spec.workload.homes(system.library, system.client.properties),
+        partitions=experiment.spec.workload.partitions,
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
         faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
@@ -91,13 +95,14 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         ("kind", manifest.kind, demand.kind),
         ("messages", manifest.messages, demand.messages),
         ("streams", manifest.streams, demand.streams),
+        ("partitions", manifest.topic_partitions, demand.partitions),
         ("spec_digest", manifest.spec_digest, demand.spec_digest),
         ("deduplication asked", manifest.deduplication.asked, demand.deduplication),
     ]
-    if (homes := manifest.stream_partitions) is None and manifest.recorded_at is not None and demand.streams:
-        yield f"partitions of streams are not named, planned {homes_of(demand.streams)}"
-    elif homes is not None and demand.streams is not None:
-        pairs.append(("partitions of streams", homes, homes_of(demand.streams)))
+    if manifest.stream_partitions is not None:
+        pairs.append(("partitions of streams", manifest.stream_partitions, demand.homes))
+    elif manifest.recorded_at is not None and demand.homes is not None:
+        yield f"partitions of streams are not named, planned {demand.homes}"
     if demand.streams is not None:
         again = demand.workload and demand.workload.resent_partitions(demand.streams)
         if manifest.resent_partitions != again:

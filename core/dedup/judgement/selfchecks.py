@@ -46,7 +46,8 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
     for name, number in counts:
         if number and COUNTS[name].contradiction:
             yield f"{COUNTS[name].contradiction}: {number:,}"
-    if consumer.reached_end and (unasked := set(range(manifest.streams)) - {end.partition for end in consumer.end}):
+    unasked = set(range(manifest.topic_partitions)) - {end.partition for end in consumer.end}
+    if consumer.reached_end and unasked:
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
     confirmed = {each.gap for each in consumer.undelivered}
     if gaps and consumer.reached_end and (unread := [gap for gap in answer.gaps if gap not in confirmed]):

@@ -185,7 +185,8 @@ class Manifest(Record):
     run: int = Field(description="from 1, within its system and variant")
     seed: int
     messages: int
-    streams: int
+    streams: int = Field(description="rising sequences: one a partition, or one a key")
+    partitions: int | None = Field(None, description="of the topic; None: one a stream")
     stream_partitions: tuple[int, ...] | None = Field(
         None,
         description="the partition that each stream is sent to, by its number; None: not known, as in old manifests",
@@ -209,6 +210,11 @@ class Manifest(Record):
     stage_seconds: dict[str, float] = Field(default_factory=dict)
     recorded_at: str | None = Field(None, description="when this was written: ISO 8601, UTC; older ones do not say")
     machine: Machine | None = None
+
+    @property
+    def topic_partitions(self) -> int:
+        """How many partitions the topic has."""
+        return self.streams if self.partitions is None else self.partitions
 
     def rows(self, table: str) -> int:
         """How many rows the runners say they recorded in `table`."""

@@ -1,7 +1,8 @@
-"""What a kind of workload declares: its settings, what variants may change of them, and what a run of it must show.
+"""What a part of a workload declares: its settings, and what they cannot be done with; a kind: what its runs must show.
 
-A kind is a subclass of `WorkloadKind`. Its fields are its settings in an experiment file, its class variables are facts
-about the kind, and its docstring is its description. Other code uses these facts and never tests which kind it has.
+A part is a subclass of `WorkloadPart`. Its fields are its settings in an experiment file, its class variables are facts
+about it, and its docstring is its description. A *kind* is a part that makes the application send messages again: its
+runs have sessions and attempts. Other code uses these facts and never tests which part it has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,26 +31,32 @@ class Impossible(NamedTuple):
     todo: str
 
 
-class WorkloadKind(Part):
-    """The settings of one kind of workload, and the facts about the kind."""
+class Shape(NamedTuple):
+    """The workload's numbers: how many messages, of which so many may be unacknowledged, to so many partitions.
+
+    `kind`: the key of its kind, if it has one.
+    """
+
+    messages: int
+    in_flight: int
+    partitions: int
+    kind: str = ""
+
+
+class WorkloadPart(Part):
+    """The settings of one part of a workload, and the facts about it."""
 
     key: ClassVar[str]
-    """The key that chooses this kind in an experiment file."""
+    """The key of this part in an experiment file."""
     summary: ClassVar[str]
     """The description of that key, in a phrase."""
-    varies: ClassVar[tuple[str, ...]]
-    """The settings that a variant may change, so that control and treatment differ in them."""
-    cause: ClassVar[str]
-    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
-    words: ClassVar[str]
-    """That cause, in words."""
+    of_programs: ClassVar[str]
+    """What a client that is a program does instead, after "which"."""
+    of_pods: ClassVar[str]
+    """What producers in pods do instead, so that the operator refuses it."""
 
-    def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
-        """The partition to which each stream's messages are sent again; None: where they were sent at first."""
-        return None
-
-    def impossible(self, messages: int, partitions: int) -> Impossible | None:
-        """Why it cannot be done with so many messages and partitions; None if it can."""
+    def impossible(self, shape: Shape) -> Impossible | None:
+        """Why it cannot be done with these numbers; None if it can."""
         return None
 
     def impossible_with(
@@ -60,9 +67,26 @@ class WorkloadKind(Part):
             return Impossible(
                 self.key,
                 library,
-                f"{library} is a program, which sends each message once, in one session",
-                "name a client.library in Python, and no client.version, or take the workload out",
+                f"{library} is a program, which {self.of_programs}",
+                f"name a client.library in Python, and no client.version, or take {self.key} out",
             )
+        return None
+
+
+class WorkloadKind(WorkloadPart):
+    """The settings of one kind of workload, and the facts about the kind."""
+
+    of_programs = "sends each message once, in one session"
+    of_pods = "send each message once, in one session"
+    varies: ClassVar[tuple[str, ...]]
+    """The settings that a variant may change, so that control and treatment differ in them."""
+    cause: ClassVar[str]
+    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
+    words: ClassVar[str]
+    """That cause, in words."""
+
+    def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
+        """The partition to which each stream's messages are sent again; None: where they were sent at first."""
         return None
 
     def broken(self, manifest: Manifest) -> Iterator[str]:

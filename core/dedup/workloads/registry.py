@@ -1,7 +1,8 @@
-"""All kinds of workloads, and the two parts of an experiment file that hold them.
+"""All parts and kinds of workloads, and the two parts of an experiment file that hold them.
 
 A new kind is one module beside this one, one entry in `KINDS`, and one module of `dedup_runners.workloads`, which does
-it. `Changes` is what a variant may change of them: of each kind the settings that it says may vary.
+it. What may stand beside every kind, and beside each other, is in `OTHERS`. `Changes` is what a variant may change: of
+each kind the settings that it says may vary.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, create_model
 
 from dedup.parts import Part
-from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.keys import Keys
+from dedup.workloads.kinds import WorkloadKind, WorkloadPart
+from dedup.workloads.payload import Payload
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
 KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend)
+OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
+PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 
 
 def _changes(kind: type[WorkloadKind]) -> type[Part]:
@@ -51,8 +56,8 @@ else:
 
 
 def fields() -> dict[str, Any]:
-    """The fields of a part that may have one of the kinds, for `create_model`."""
-    return {kind.key: (kind | None, Field(None, description=kind.summary)) for kind in KINDS}
+    """The fields of a workload that may have these parts, for `create_model`."""
+    return {part.key: (part | None, Field(None, description=part.summary)) for part in PARTS}
 
 
 def changed(kind: WorkloadKind, changes: Part | None) -> WorkloadKind:

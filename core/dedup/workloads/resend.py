@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dedup.quantities import Seconds
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, Impossible, WorkloadKind, broken_sessions, homes_of
+from dedup.workloads.kinds import CLOSED, Impossible, Shape, WorkloadKind, broken_sessions, homes_of
 
 
 class Numbering(StrEnum):
@@ -55,7 +55,7 @@ class Resend(WorkloadKind):
         homes = homes_of(partitions)
         return (*homes[1:], homes[0]) if self.partition is Destination.OTHER else None
 
-    def impossible(self, messages: int, partitions: int) -> Impossible | None:
+    def impossible(self, shape: Shape) -> Impossible | None:
         if self.partition is Destination.OTHER and self.sequence is Numbering.SAME:
             return Impossible(
                 "resend.sequence",
@@ -63,7 +63,7 @@ class Resend(WorkloadKind):
                 "each partition has sequences of its own, and another partition does not know this one's",
                 "write New, or send to the same partition",
             )
-        if self.partition is Destination.OTHER and partitions < 2:
+        if self.partition is Destination.OTHER and shape.partitions < 2:
             return Impossible(
                 "resend.partition",
                 Destination.OTHER,

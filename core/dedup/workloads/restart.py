@@ -13,7 +13,16 @@ from pydantic import Field
 
 from dedup.parts import Part
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, KILLED, MOST_MESSAGES, Impossible, WorkloadKind, broken_sessions, idle_kills
+from dedup.workloads.kinds import (
+    CLOSED,
+    KILLED,
+    MOST_MESSAGES,
+    Impossible,
+    Shape,
+    WorkloadKind,
+    broken_sessions,
+    idle_kills,
+)
 
 
 class End(StrEnum):
@@ -59,13 +68,13 @@ class Restart(WorkloadKind):
     cause = "copied_by_session"
     words = "by another session"
 
-    def impossible(self, messages: int, partitions: int) -> Impossible | None:
-        if self.at.message < messages:
+    def impossible(self, shape: Shape) -> Impossible | None:
+        if self.at.message < shape.messages:
             return None
         return Impossible(
             "restart.at.message",
             str(self.at.message),
-            f"the last message is {messages}, and the producer must have some left to send",
+            f"the last message is {shape.messages}, and the producer must have some left to send",
             "name an earlier message or send more",
         )
 

@@ -1,4 +1,4 @@
-"""`dedup list workloads`: what the application may do besides sending each message once."""
+"""`dedup list workloads`: what a workload may have besides numbers, and what its application may do."""
 
 import json
 from typing import Annotated, Any
@@ -10,9 +10,9 @@ from dedup_lab.terminal.consoles import console
 
 
 def workloads(output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE) -> None:
-    """List the kinds of workloads: what each does, its settings and their defaults, and the copies that it may cause.
+    """List what a workload may have: what each part does, its settings with defaults, and the copies that it may cause.
 
-    Without one of them a producer sends each message once, in one session.
+    Without any a producer sends each message once, in one session, and eight bytes are a message.
     """
     from rich.table import Table
 
@@ -30,27 +30,33 @@ def workloads(output: Annotated[Format, typer.Option("--format", help="What to p
 
 
 def _rows() -> list[dict[str, Any]]:
-    """All kinds, in the order of the registry."""
+    """All parts, in the order of the registry."""
     from dedup.quantities import format_duration
-    from dedup.workloads.registry import KINDS
+    from dedup.workloads.kinds import WorkloadKind, WorkloadPart
+    from dedup.workloads.registry import PARTS
+
+    def facts(part: type[WorkloadPart]) -> tuple[list[str], str]:
+        if not issubclass(part, WorkloadKind):
+            return [], ""
+        return [part.model_fields[name].alias or name for name in part.varies], part.cause
 
     def shown(value: Any) -> str:
         return format_duration(value) if isinstance(value, float) else str(value)
 
     return [
         {
-            "kind": kind.key,
-            "does": kind.summary,
+            "kind": part.key,
+            "does": part.summary,
             "settings": [
                 {
                     "key": field.alias or name,
                     "default": None if field.is_required() else shown(field.default),
                     "meaning": field.description,
                 }
-                for name, field in kind.model_fields.items()
+                for name, field in part.model_fields.items()
             ],
-            "varies": [kind.model_fields[name].alias or name for name in kind.varies],
-            "cause": kind.cause,
+            "varies": facts(part)[0],
+            "cause": facts(part)[1],
         }
-        for kind in KINDS
+        for part in PARTS
     ]

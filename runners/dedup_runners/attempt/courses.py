@@ -27,7 +27,7 @@ from dedup.faults.records import lives_ended, missed
 from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
-from dedup.workloads.kinds import WorkloadKind, homes_of
+from dedup.workloads.kinds import WorkloadKind
 from dedup_runners import chaos
 from dedup_runners.admins import Admin
 from dedup_runners.attempt import progress
@@ -108,7 +108,7 @@ class Course:
                 self._.hooks.render,
                 endpoints=self._.endpoints,
                 topic=self._topic,
-                partition=self._.run.seed % spec.workload.partitions,
+                partition=self._homes[self._.run.seed % len(self._homes)],
                 timeout_s=spec.timeouts.run_s,
                 watchdog=self._.watchdog,
             )
@@ -193,7 +193,9 @@ class Course:
             deduplication=deduplicates(self._.variant),
             producer_name=f"{self._.run.run_id}-{self._.attempt}",
             messages=spec.workload.messages,
-            streams=spec.workload.partitions,
+            streams=spec.workload.streams,
+            partitions=self._partitions,
+            homes=self._homes if spec.workload.has_keys else None,
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
             triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
@@ -201,6 +203,7 @@ class Course:
             metrics_port=0,
             program=self._.program,
             sends=kind is not None,
+            payload_bytes=spec.workload.payload_bytes,
             **({} if kind is None else {kind.key: kind}),
         )
 
@@ -213,16 +216,30 @@ class Course:
             topic=self._topic,
             library=reader_of(self._.system.library),
             properties={},
-            streams=spec.workload.partitions,
+            streams=spec.workload.streams,
+            partitions=self._partitions,
             timeout_s=spec.timeouts.run_s * 0.9,
             metrics_port=0,
             sends=self._kind is not None,
+            payload_bytes=spec.workload.payload_bytes,
         )
 
     @property
     def _kind(self) -> WorkloadKind | None:
         """What the application does beyond sending each message once, in this variant."""
         return self._.experiment.spec.workload.of(self._.variant)
+
+    @property
+    def _homes(self) -> tuple[int, ...]:
+        """The partition that each stream is sent to."""
+        system = self._.system
+        return self._.experiment.spec.workload.homes(system.library, system.client.properties)
+
+    @property
+    def _partitions(self) -> int | None:
+        """How many partitions the topic has, where that is not how many streams there are."""
+        workload = self._.experiment.spec.workload
+        return workload.partitions if workload.has_keys else None
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""
@@ -238,7 +255,7 @@ class Course:
         folder, run, experiment = self._.folder, self._.run, self._.experiment
         producer = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
-        partitions = experiment.spec.workload.partitions
+        workload = experiment.spec.workload
         return Manifest(
             schema_version=version_of(self._kind is not None),
             experiment=experiment.name,
@@ -250,10 +267,11 @@ class Course:
             variant=run.variant,
             run=run.number,
             seed=run.seed,
-            messages=experiment.spec.workload.messages,
-            streams=partitions,
-            stream_partitions=homes_of(partitions),
-            resent_partitions=self._kind.resent_partitions(partitions) if self._kind is not None else None,
+            messages=workload.messages,
+            streams=workload.streams,
+            partitions=self._partitions,
+            stream_partitions=self._homes,
+            resent_partitions=self._kind.resent_partitions(workload.partitions) if self._kind is not None else None,
             topic=self._topic,
             versions={
                 **self._.admin.versions(),

@@ -11,9 +11,11 @@ What an error means is data: each file has one table that says which errors prov
 """
 
 import importlib
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +23,7 @@ import numpy.typing as npt
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
-from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES, VALUE_BITS, Message, messages_of, packed, unpacked
+from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES, VALUE_BITS, checksum, messages_of, unpacked
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
@@ -48,6 +50,7 @@ SEND: Final = np.dtype(
 )
 """A payload that names its send, without filler (dedup.payloads)."""
 assert SEND.itemsize == SEND_BYTES
+_NAMED: Final = int(SEND.fields["checksum"][1])  # type: ignore[index]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -64,8 +67,8 @@ class Outcome(IntEnum):
 class Chunk(NamedTuple):
     """Messages of a run in the order in which they are sent: who they are, and their payloads.
 
-    `partitions`: where they go; None: the messages of stream s to partition s. `sequences`: the sequence ids to give
-    them, where an application can; None: their values.
+    `partitions`: where they go; None: the messages of stream s to partition s, or where the client puts their key.
+    `sequences`: the sequence ids to give them, where an application can; None: as the client is asked to number them.
     """
 
     streams: Int32s
@@ -190,18 +193,32 @@ class ConsumerClient(Protocol):
     def close(self) -> None: ...
 
 
-def chunk_of(first: int, last: int, streams: int) -> Chunk:
+def chunk_of(first: int, last: int, streams: int, size: int = PAYLOAD_BYTES) -> Chunk:
     """Messages `first` to `last` - 1 of a run (from 0): they go to the streams in turn (dedup.payloads)."""
     stream, value = identities(first, last, streams)
+    if size > PAYLOAD_BYTES:
+        return chunk_of_sends(stream, value, 0, np.zeros(len(value), np.int32), size)
     words = (stream.astype(np.int64) << VALUE_BITS | value).astype(">u8")
     return Chunk(stream, value, words.view(f"V{PAYLOAD_BYTES}").tolist())
 
 
-def chunk_of_sends(streams: Int32s, values: Int64s, session: int, attempts: Int32s) -> Chunk:
-    """These messages, with payloads that name their sends."""
-    named = zip(streams.tolist(), values.tolist(), attempts.tolist(), strict=True)
-    payloads = [packed(Message(stream, value, session, attempt)) for stream, value, attempt in named]
-    return Chunk(streams, values, payloads)
+def chunk_of_sends(streams: Int32s, values: Int64s, session: int, attempts: Int32s, size: int = SEND_BYTES) -> Chunk:
+    """These messages, with payloads of so many bytes that name their sends."""
+    sends, filler = np.zeros(len(values), _sized(size)), bytes(size - SEND_BYTES)
+    sends["identity"] = streams.astype(np.int64) << VALUE_BITS | values
+    sends["session"], sends["attempt"] = session, attempts
+    heads = sends.view(f"V{size}").tolist()
+    sends["checksum"] = [zlib.crc32(filler, zlib.crc32(head[:_NAMED])) for head in heads]
+    return Chunk(streams, values, sends.view(f"V{size}").tolist())
+
+
+@cache
+def _sized(size: int) -> "np.dtype[np.void]":
+    """A payload of so many bytes that names its send."""
+    assert SEND.names is not None and SEND.fields is not None
+    fields = [SEND.fields[name] for name in SEND.names]
+    kinds, offsets = [field[0] for field in fields], [field[1] for field in fields]
+    return np.dtype({"names": SEND.names, "formats": kinds, "offsets": offsets, "itemsize": size})
 
 
 def identities(first: int, last: int, streams: int) -> tuple[Int32s, Int64s]:
@@ -227,12 +244,15 @@ def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
     return Outcomes(streams, values, told, streams, zeros, np.full(count, -1, np.int64), zeros.astype(np.int32))
 
 
-def under_way(sent: int, ended: npt.NDArray[np.int64], partition: int | None) -> int:
+def under_way(
+    sent: int, ended: npt.NDArray[np.int64], partition: int | None, homes: Sequence[int] | None = None
+) -> int:
     """Of the first `sent` messages of a run, how many of a partition (None: of any) have no outcome.
 
-    `ended`: of each partition, how many have one. Stream s goes to partition s.
+    `ended`: of each stream, how many have one. `homes`: where each goes; None: stream s to partition s.
     """
-    own = [partition] if partition is not None else range(len(ended))
+    placed = range(len(ended)) if homes is None else homes
+    own = [stream for stream, home in enumerate(placed) if partition in (None, home)]
     return sum(max(0, messages_of(each, sent, len(ended)) - int(ended[each])) for each in own)
 
 
@@ -241,42 +261,48 @@ def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:
     return _identified(np.frombuffer(payloads, dtype=">u8"))
 
 
-def decoded_sends(payloads: bytes) -> tuple[Int32s, Int64s]:
-    """The same of payloads that name their sends, and that are known to be whole."""
-    return _identified(np.frombuffer(payloads, SEND)["identity"])
-
-
 class Form(NamedTuple):
-    """How the payloads of a run look: eight bytes, or those that name their sends."""
+    """How the payloads of a run look: of eight bytes, or with a checksum; `sends`: their sends are recorded."""
 
     sends: bool
+    size: int
+
+    @classmethod
+    def of(cls, config: ProducerConfig | ConsumerConfig) -> "Form":
+        """That of a run."""
+        return cls(config.sends, config.message_bytes)
 
     def is_ours(self, payload: bytes | None) -> bool:
         """Whether it is a whole message of this form."""
-        if payload is None or len(payload) != (SEND_BYTES if self.sends else PAYLOAD_BYTES):
+        if payload is None or len(payload) != self.size:
             return False
-        return not self.sends or unpacked(payload) is not None
+        return self.size == PAYLOAD_BYTES or unpacked(payload) is not None
 
     def all_ours(self, payloads: Sequence[bytes | None]) -> bool:
         """Whether they all are."""
-        if self.sends:
-            return all(map(self.is_ours, payloads))
         try:
-            return set(map(len, payloads)) == {PAYLOAD_BYTES}  # type: ignore[arg-type]
+            whole = set(map(len, payloads)) == {self.size}  # type: ignore[arg-type]
         except TypeError:  # a message without a payload
             return False
+        if not whole or self.size == PAYLOAD_BYTES:
+            return whole
+        told: list[int] = self._sends(b"".join(payloads))["checksum"].tolist()  # type: ignore[arg-type]
+        return told == list(map(checksum, payloads))  # type: ignore[arg-type]
 
     def decode(self, payloads: bytes) -> tuple[Int32s, Int64s]:
-        """The streams and values of payloads of this form, laid end to end."""
-        return decoded_sends(payloads) if self.sends else decoded(payloads)
+        """The streams and values of payloads of this form, laid end to end, and known to be whole."""
+        return decoded(payloads) if self.size == PAYLOAD_BYTES else _identified(self._sends(payloads)["identity"])
 
     def read(self, payloads: bytes) -> tuple[Any, ...]:
-        """The columns of `Rows` that a payload has: stream and value, and where it names them session and attempt."""
+        """The columns of `Rows` that a payload has: stream and value, and session and attempt if they are recorded."""
         columns = self.decode(payloads)
         if not self.sends:
             return columns
-        found = np.frombuffer(payloads, SEND)
+        found = self._sends(payloads)
         return (*columns, found["session"].astype(np.int32), found["attempt"].astype(np.int32))
+
+    def _sends(self, payloads: bytes) -> npt.NDArray[Any]:
+        return np.frombuffer(payloads, _sized(self.size))
 
 
 def _identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:

@@ -26,6 +26,7 @@ import numpy as np
 from dedup.errors import PlatformError, SpecificationError
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
+from dedup.workloads.keys import key_of
 from dedup_runners import credentials
 from dedup_runners.clients import (
     Chunk,
@@ -48,6 +49,8 @@ DRAIN_GRACE_S: Final = 60.0
 PURGE_S: Final = 30.0
 STATISTICS_MS: Final = 250
 READ_MESSAGES: Final = 5_000
+UNASSIGNED: Final = -1
+"""The partition of a message that librdkafka is to choose it for."""
 
 OUTCOME_OF: Final[dict[int, Outcome]] = {}
 """Error codes of delivery reports that prove that a message never left the client: none does.
@@ -135,7 +138,7 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
 
 
 class Producer:
-    """One idempotent or plain producer. Stream s goes to partition s."""
+    """One idempotent or plain producer. Stream s goes to partition s, or has a key, and librdkafka chooses."""
 
     library_version = f"confluent-kafka {ck.__version__}, librdkafka {ck.libversion()[0]}"
 
@@ -145,8 +148,11 @@ class Producer:
         asked["client.id"] = config.properties.get("client.id", config.producer_name)
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
-        self._topic, self._streams, self._patience_s = config.topic, config.streams, config.delivery_timeout_s
-        self._record, self._witnesses, self._form = record, witnesses, Form(config.sends)
+        self._topic, self._partitions = config.topic, config.topic_partitions
+        self._patience_s = config.delivery_timeout_s
+        self._homes = np.array(config.homes or range(config.streams), np.int32)
+        self._keys = None if config.homes is None else list(map(key_of, range(config.streams)))
+        self._record, self._witnesses, self._form = record, witnesses, Form.of(config)
         self._reported: list[Any] = []
         self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
         self._reported_as = reported_as(asked)
@@ -161,7 +167,7 @@ class Producer:
         )
 
     def connect(self, timeout_s: float) -> None:
-        _await_topic(self._client, self._topic, self._streams, timeout_s)
+        _await_topic(self._client, self._topic, self._partitions, timeout_s)
 
     def send(self, chunk: Chunk) -> int:
         if self._stopped:
@@ -169,9 +175,13 @@ class Producer:
         payloads = iter(chunk.payloads)
         sent_before, count = self._sent, len(chunk.payloads)
         self._sending = (sent_before + count, payloads)
-        given = chunk.streams if chunk.partitions is None else chunk.partitions
-        partitions = repeat(0) if self._streams == 1 else iter(given.tolist())
-        sends = map(self._client.produce, repeat(self._topic), payloads, repeat(None), partitions)
+        keys: Iterator[bytes | None] = repeat(None)
+        if self._keys is not None:
+            keys, partitions = map(self._keys.__getitem__, chunk.streams.tolist()), repeat(UNASSIGNED)
+        else:
+            given = chunk.streams if chunk.partitions is None else chunk.partitions
+            partitions = repeat(0) if self._partitions == 1 else iter(given.tolist())
+        sends = map(self._client.produce, repeat(self._topic), payloads, keys, partitions)
         while True:
             try:
                 deque(sends, maxlen=0)
@@ -205,7 +215,7 @@ class Producer:
         with self._counting:
             served, _ = self._form.decode(b"".join(map(_VALUE, self._reported)))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
-        return under_way(sent, ended, partition)
+        return under_way(sent, ended, partition, self._homes.tolist())
 
     def stop(self) -> None:
         self._stopped = True
@@ -221,12 +231,14 @@ class Producer:
     def _offer(self, chunk: Chunk, index: int) -> bool:
         """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
         given = chunk.streams if chunk.partitions is None else chunk.partitions
-        partition = 0 if self._streams == 1 else int(given[index])
+        partition, key = int(given[index]), None
+        if self._keys is not None:
+            partition, key = UNASSIGNED, self._keys[chunk.streams[index]]
         self._in_hand = 1
         while not self._stopped:
             self._serve(self._client.poll, SERVE_S)
             try:
-                self._client.produce(self._topic, chunk.payloads[index], None, partition)
+                self._client.produce(self._topic, chunk.payloads[index], key, partition)
                 self._in_hand = 0
                 return True
             except BufferError:
@@ -260,7 +272,7 @@ class Producer:
         self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
         fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)
-        self._report(chunk.streams[here], chunk.values[here], fail, chunk.streams[here], nowhere)
+        self._report(chunk.streams[here], chunk.values[here], fail, self._homes[chunk.streams[here]], nowhere)
         with self._counting:
             self._acked += 1
             self._ended_in[chunk.streams[index]] += 1
@@ -278,7 +290,7 @@ class Producer:
         for index in [number for number, error in enumerate(failures) if error is not None]:
             error = reported[index].error()
             outcomes[index] = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
-            partitions[index] = streams[index]
+            partitions[index] = self._homes[streams[index]]
             self._witnesses.disturbed(Noticed.ERROR, f"delivery failed: {error.name()}: {error.str()}")
         self._report(streams, values, outcomes, partitions, np.where(outcomes == Outcome.OK, offsets, -1))
         with self._counting:
@@ -316,8 +328,8 @@ class Consumer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self.foreign: list[str] = []
-        self._form = Form(config.sends)
-        self._next = dict.fromkeys(range(config.streams), 0)
+        self._form = Form.of(config)
+        self._next = dict.fromkeys(range(config.topic_partitions), 0)
         self._witnesses = witnesses
         self._client = _built(ck.Consumer, {**asked, **Watch(witnesses).callbacks()})
         self._client.assign([ck.TopicPartition(config.topic, partition, 0) for partition in self._next])

@@ -30,6 +30,7 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
+from dedup.workloads.keys import key_of
 from dedup_runners import credentials
 from dedup_runners.clients import Chunk, Form, Outcome, Outcomes, Progress, Rows, Witnesses, masked, under_way
 from dedup_runners.clients.pulsar_log import Watch, brokers_by_port
@@ -45,8 +46,12 @@ DRAIN_ROWS: Final = 2048
 DRAIN_S: Final = 0.01
 """How long an outcome may wait to be recorded while we wait for room or for the last ones: its time is taken then."""
 READ_MESSAGES: Final = 5000
+MOST_PENDING: Final = (1 << 31) - 1
+"""What is unacknowledged of all partitions together; the bound is kept by whoever sends."""
 READ_BYTES: Final = 16 << 20
 LAST_OF_BATCH: Final = (1 << 31) - 1
+QUEUE_BYTES: Final = 64 << 20
+"""What a consumer fetches ahead, at most."""
 CLIENT_LOG: Final = "client.log"
 NOWHERE: Final = Endpoints(
     system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
@@ -126,7 +131,7 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
 
 
 class Producer:
-    """One producer a partition; stream s goes to partition s."""
+    """One producer a partition, and stream s goes to partition s; or one of all, and it chooses by the stream's key."""
 
     library_version = f"pulsar-client {pulsar.__version__}"
 
@@ -147,6 +152,7 @@ class Producer:
         self._watch = Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
+        self._homes = np.array(config.homes or range(config.streams), np.int32)
         self.last_sequence_ids: list[int] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
@@ -158,6 +164,13 @@ class Producer:
 
     def connect(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
+        if self._config.homes is not None:
+            topic, name = self._config.topic, self._config.producer_name
+            all_of_them = {"max_pending_messages_across_partitions": MOST_PENDING}
+            make = partial(self._client.create_producer, topic, producer_name=name, **self._settings, **all_of_them)
+            send = _persistently(make, topic, deadline).send_async
+            self._sends = [partial(send, partition_key=key_of(each).decode()) for each in range(self._config.streams)]
+            return
         for stream in range(self._config.streams):
             topic = partition_topic(self._config.topic, stream, self._config.streams)
             name = f"{self._config.producer_name}-{stream}"
@@ -199,7 +212,7 @@ class Producer:
         with self._counting:
             streams = [stream for stream, *_ in self._ended]
             ended = self._ended_in + np.bincount(np.array(streams, np.int64), minlength=len(self._ended_in))
-        return under_way(sent, ended, partition)
+        return under_way(sent, ended, partition, self._homes.tolist())
 
     def stop(self) -> None:
         self._stopped = True
@@ -222,6 +235,8 @@ class Producer:
         streams, values = part.streams.tolist(), part.values.tolist()
         partitions = streams if part.partitions is None else part.partitions.tolist()
         sequences = values if part.sequences is None else part.sequences.tolist()
+        if self._config.homes is not None:  # streams share partitions, and sequences must rise within each
+            sequences = ((part.values - 1) * self._config.streams + part.streams + 1).tolist()
         if part.partitions is not None:
             whither = zip(streams, values, partitions, strict=True)
             self._elsewhere |= {(stream, value): other for stream, value, other in whither if other != stream}
@@ -249,7 +264,8 @@ class Producer:
             outcomes[index] = OUTCOME_OF.get(int(codes[index]), Outcome.UNKNOWN)
             kind = Noticed.REFUSED if outcomes[index] == Outcome.FAIL else Noticed.ERROR
             self._witnesses.disturbed(kind, f"send ended: {results[index]}")
-        homes = partitions = np.array(streams, np.int32)
+        named = np.array(streams, np.int32)
+        partitions = self._homes[named]
         if self._elsewhere:
             ended = zip(streams, values, strict=True)
             partitions = np.array([self._elsewhere.pop(each, each[0]) for each in ended], np.int32)
@@ -257,12 +273,14 @@ class Producer:
         entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)
         batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
         entries[outcomes != Outcome.OK] = -1
+        if self._config.homes is not None:  # the client has chosen
+            partitions = np.where(entries >= 0, np.fromiter(map(_PARTITION, positions), np.int32, rows), partitions)
         self._record(
-            Outcomes(homes, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
+            Outcomes(named, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
         )
         with self._counting:
             self._acked += rows
-            self._ended_in += np.bincount(homes, minlength=len(self._ended_in))
+            self._ended_in += np.bincount(named, minlength=len(self._ended_in))
             del self._ended[:rows]
 
 
@@ -275,25 +293,25 @@ class Consumer:
         asked = typed(config.properties)
         self.effective_config = masked({**asked, "service_url": config.endpoints.client_bootstrap})
         self.foreign: list[str] = []
-        self._form = Form(config.sends)
+        self._form = Form.of(config)
         log = config.folder / f"consumer.{CLIENT_LOG}"
         self._client = _client(config.endpoints, asked, log)
         self._watch = Watch(log, witnesses)
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
         self._consumers = []
-        for partition in range(config.streams):
-            topic = partition_topic(config.topic, partition, config.streams)
+        for partition in range(config.topic_partitions):
+            topic = partition_topic(config.topic, partition, config.topic_partitions)
             subscribe = partial(
                 self._client.subscribe,
                 topic,
                 f"reader-of-{config.run_id}",
                 initial_position=pulsar.InitialPosition.Earliest,
                 batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
-                **{"receiver_queue_size": 2 * READ_MESSAGES, **settings},
+                **{"receiver_queue_size": _queue(config.message_bytes), **settings},
             )
             self._consumers.append(_persistently(subscribe, topic, deadline))
-        self._last = dict.fromkeys(range(config.streams), (-1, -1, -1))
+        self._last = dict.fromkeys(range(config.topic_partitions), (-1, -1, -1))
         self._ended: dict[int, tuple[int, int]] = {}  # where the partitions end that were read to their end
         self._turn = 0
 
@@ -374,6 +392,11 @@ class Consumer:
         ]
 
 
+def _queue(message_bytes: int) -> int:
+    """How many messages a consumer fetches ahead."""
+    return max(1, min(2 * READ_MESSAGES, QUEUE_BYTES // message_bytes))
+
+
 def partition_topic(topic: str, partition: int, partitions: int) -> str:
     """The topic that holds one partition's messages; the topic itself if it has but one."""
     return topic if partitions == 1 else f"{topic}-partition-{partition}"
@@ -437,3 +460,4 @@ def _values_of(name: str) -> str:
 _LEDGER: Final = methodcaller("ledger_id")
 _ENTRY: Final = methodcaller("entry_id")
 _BATCH: Final = methodcaller("batch_index")
+_PARTITION: Final = methodcaller("partition")

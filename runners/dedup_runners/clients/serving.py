@@ -149,7 +149,8 @@ class Server:
         if not self._config.sends:
             return chunk_of(first, last, self._streams)
         own = self._plan[first:last]
-        return chunk_of_sends(*named(own, self._streams), self._config.life.session, np.zeros(len(own), np.int32))
+        attempts, size = np.zeros(len(own), np.int32), self._config.message_bytes
+        return chunk_of_sends(*named(own, self._streams), self._config.life.session, attempts, size)
 
     def _send(self, last: int) -> None:
         self._sent += self._producer.send(self._chunk(self._sent, last))

@@ -40,7 +40,7 @@ class Resending(Sends):
 
     def chunk(self, messages: Int64s) -> Chunk:
         streams, attempts = self.streams_of(messages), self._attempts[messages]
-        chunk = chunk_of_sends(streams, self.values_of(messages), 0, attempts)
+        chunk = chunk_of_sends(streams, self.values_of(messages), 0, attempts, self._config.message_bytes)
         partitions = streams
         if self._resend.partition is Destination.OTHER:
             partitions = np.where(attempts > 0, (streams + 1) % self._config.streams, streams).astype(np.int32)

@@ -48,7 +48,8 @@ class Restarting(Sends):
 
     def chunk(self, messages: Int64s) -> Chunk:
         none = np.zeros(len(messages), np.int32)
-        return chunk_of_sends(self.streams_of(messages), self.values_of(messages), self._session, none)
+        size = self._config.message_bytes
+        return chunk_of_sends(self.streams_of(messages), self.values_of(messages), self._session, none, size)
 
     def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
         return np.full(len(messages), self._session, np.int32), np.zeros(len(messages), np.int32)

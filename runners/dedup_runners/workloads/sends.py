@@ -12,7 +12,7 @@ from dedup.wire.manifests import Session
 from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, named, no_position, numbers_of
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.paces import Pace
-from dedup_runners.production import CHUNK, Production
+from dedup_runners.production import Production
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Columns, Recorder
 
@@ -84,7 +84,7 @@ class Sends(Production):
     def _size(self, most: int) -> int:
         """How many may be sent at once: no more than up to the next trigger's message."""
         borders = [left for each in self._triggers if (left := (each.message or 0) - self.sent) > 0]
-        return min(most, CHUNK if self._pace is None else min(CHUNK, self._pace.chunk), *borders)
+        return min(most, self._chunk if self._pace is None else min(self._chunk, self._pace.chunk), *borders)
 
     def _rows(self, outcomes: Outcomes) -> Columns:
         messages = self.messages_of(outcomes)

@@ -1,0 +1,43 @@
+"""`payload`: how large a message is.
+
+Eight bytes name a message, and a test of duplicates needs no more. Real messages are larger, and so are the batches,
+the buffers and the time on the way that a fault can hit. A larger message has the long form of `dedup.payloads`: its
+identity, a checksum over all of it, and zeros for filler. With one damaged byte it is no message of this tool.
+"""
+
+from typing import Final
+
+from pydantic import Field
+
+from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
+from dedup.workloads.kinds import Impossible, Shape, WorkloadPart
+
+MOST_BYTES: Final = 900_000
+"""Brokers and clients take a message of a megabyte by default, with its key and headers."""
+MOST_BYTES_IN_FLIGHT: Final = 1 << 30
+"""What is unacknowledged is held in memory, by the client."""
+
+
+class Payload(WorkloadPart):
+    """Messages are so large."""
+
+    bytes: int = Field(
+        ge=SEND_BYTES,
+        le=MOST_BYTES,
+        description=f"of each message, at least the {SEND_BYTES} that it needs with a checksum; the rest is zeros",
+    )
+
+    key = "payload"
+    summary = f"how large a message is, {PAYLOAD_BYTES} bytes if left out (on one machine only)"
+    of_programs = f"sends messages of {PAYLOAD_BYTES} bytes"
+    of_pods = f"send messages of {PAYLOAD_BYTES} bytes, and were not tried with others"
+
+    def impossible(self, shape: Shape) -> Impossible | None:
+        if self.bytes * shape.in_flight <= MOST_BYTES_IN_FLIGHT:
+            return None
+        return Impossible(
+            "payload.bytes",
+            str(self.bytes),
+            f"workload.inFlight lets the client hold {shape.in_flight:,} such messages, more than a gibibyte in memory",
+            f"make them smaller, or inFlight at most {MOST_BYTES_IN_FLIGHT // self.bytes:,}",
+        )
