@@ -7,7 +7,7 @@ PYTEST := $(PYTHON) -m pytest
 # One has the tests on clusters, the other all others (docs/decisions/018).
 TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
 
-# Says in one line what the tests on a cluster install on this machine (DEDUP_INSTALL=no refuses it).
+# Says in one line what the tests on a cluster, and in a browser, install on this machine (DEDUP_INSTALL=no refuses it).
 INTENDED := $(PYTHON) -m testbed.cluster.packages
 
 # How many minutes a share of the slow tests and the tests of the last change may take together.
@@ -45,11 +45,11 @@ test-fast: setup ## The tests of less than a second, that need no brokers, no Sp
 	$(PYTEST) -n 3 --dist loadscope --no-loadscope-reorder --tier fast
 
 test-share: setup ## After `make test`: a fifth of the slow tests, and those of the last change as far as MINUTES go
-	@$(INTENDED)
+	@$(INTENDED) browser
 	$(PYTEST) $(TWO_PROCESSES) --tier share --minutes $(MINUTES) --last-start $(LAST_START)
 
 test-all: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others (an hour)
-	@$(INTENDED)
+	@$(INTENDED) browser
 	$(PYTEST) $(TWO_PROCESSES) --store-durations
 
 lint: setup ## ruff, mypy --strict, import-linter, and that no ten lines stand twice

@@ -60,11 +60,25 @@ def lack_of_cluster() -> str | None:
     return None
 
 
+@cache
+def lack_of_browser() -> str | None:
+    """Why no page can be looked at in Chromium here, or None if that is there or can be installed."""
+    from testbed.browser import axe, chromium
+
+    try:
+        chromium.check_machine()
+        axe.check_machine()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
 REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
     "live": lack_of_java,
     "spark": lack_of_java,
     "kubernetes": lack_of_kubernetes,
     "cluster": lack_of_cluster,
+    "browser": lack_of_browser,
 }
 
 TOLD: Final = "told"

@@ -1,8 +1,8 @@
 """Which tests a session runs. All of them take an hour; a change needs an answer sooner.
 
-A test is *slow* if it starts brokers, Spark or Kubernetes, and *long* if it or all its cases take more than a second
-without them (its marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So there are
-four tiers:
+A test is *slow* if it starts brokers, Spark, Kubernetes or a browser, and *long* if it or all its cases take more than
+a second without them (its marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So
+there are four tiers:
 
     fast    the fast tests                                              make test-fast, make test ROOM=core
     quick   the fast ones, the long ones and the smoke tests            make test
@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
 DURATIONS: Final = Path(__file__).with_name("durations.json")
-SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster"})
+SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster", "browser"})
 SMOKE: Final = "smoke"
 LONG: Final = "long"
 SHARES: Final = 5

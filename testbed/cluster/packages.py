@@ -1,4 +1,4 @@
-"""What a cluster needs of the machine: programs that Debian packages, found or installed.
+"""What a cluster, and a test of pages, needs of the machine: programs that Debian packages, found or installed.
 
 Kubernetes itself is built from its modules (binaries.py). The programs between it and the kernel come from the
 distribution: containerd and runc, which make containers, CNI plugins, which wire them, and iptables. On Debian,
@@ -38,6 +38,9 @@ CLUSTER: Final = {
 """The programs that a cluster needs, and the Debian package of each."""
 IMAGES: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 """The programs that building images needs, and the Debian package of each."""
+BROWSER: Final = {"chromium": "chromium"}
+"""What the tests of the report's page look at it with (testbed/browser)."""
+ELSEWHERE: Final = "name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG"
 
 
 def check(programs: Mapping[str, str]) -> None:
@@ -47,40 +50,62 @@ def check(programs: Mapping[str, str]) -> None:
             where="cluster",
             got=f"user {os.geteuid()} on {sys.platform}",
             rule="only root on Linux can run pods",
-            todo="run as root on Linux, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
+            todo=f"run as root on Linux, or {ELSEWHERE}",
         )
+    check_installable(programs, where="cluster", otherwise=ELSEWHERE)
+
+
+def check_installable(programs: Mapping[str, str], *, where: str, otherwise: str = "") -> None:
+    """EnvironmentError_ unless every program is there, or root can install it here and may."""
     if not (lacking := _lacking(programs)):
         return
-    if shutil.which("apt-get") is None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise EnvironmentError_(
-            where="cluster",
+            where=where,
             got=f"no {', '.join(lacking)}",
-            rule=f"it needs the Debian packages {', '.join(_packages(lacking))}",
-            todo="install them, or name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG",
+            rule=f"it needs the Debian packages {', '.join(_packages(lacking))}, which root can install with apt-get",
+            todo=f"install them{otherwise and f', or {otherwise}'}",
         )
     if os.environ.get(INSTALL) == REFUSED:
         raise EnvironmentError_(
-            where="cluster",
+            where=where,
             got=f"no {', '.join(lacking)}, and {INSTALL}={REFUSED}",
             rule="what is missing is installed only where that is allowed",
             todo=f"install {', '.join(_packages(lacking))}, or unset {INSTALL}",
         )
 
 
-def intended() -> str | None:
-    """What the tests of a cluster will install on this machine, in one line; None: nothing, or none is run here."""
+def intended(*, browser: bool = False) -> str | None:
+    """What the tests of a cluster, and of pages in a browser, will install on this machine, in one line.
+
+    None: nothing, or none of them is run here.
+    """
+    lacking: dict[str, str] = {}
     try:
         check(CLUSTER | IMAGES)
+        lacking |= _lacking(CLUSTER | IMAGES)
     except EnvironmentError_:
-        return None
-    if not (lacking := _lacking(CLUSTER | IMAGES)):
+        pass
+    try:
+        if browser:
+            check_installable(BROWSER, where="browser")
+            lacking |= _lacking(BROWSER)
+    except EnvironmentError_:
+        pass
+    if not lacking:
         return None
     return f"apt-get will install {', '.join(_packages(lacking))}; {INSTALL}={REFUSED} leaves those tests out instead"
 
 
 def install(programs: Mapping[str, str]) -> None:
-    """Install the packages of the programs that are missing. EnvironmentError_ when that fails."""
+    """Install the packages of the programs that a cluster lacks. EnvironmentError_ when that fails."""
     check(programs)
+    provide(programs, where="cluster", otherwise=ELSEWHERE)
+
+
+def provide(programs: Mapping[str, str], *, where: str, otherwise: str = "") -> None:
+    """Install the packages of the programs that are missing. EnvironmentError_ when that fails."""
+    check_installable(programs, where=where, otherwise=otherwise)
     if not (lacking := _lacking(programs)):
         return
     print(f"install {', '.join(_packages(lacking))}", flush=True)
@@ -110,7 +135,7 @@ def _run(command: list[str], folder: Path | None) -> None:
         raise EnvironmentError_(
             where=" ".join(command),
             got=(done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1][:300],
-            rule="what a cluster needs of this machine comes from Debian",
+            rule="what the tests need of this machine comes from Debian",
             todo="check the network and apt's sources, then run again",
         )
 
@@ -137,5 +162,5 @@ def _packages(programs: Mapping[str, str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    if line := intended():
+    if line := intended(browser="browser" in sys.argv[1:]):
         print(line)

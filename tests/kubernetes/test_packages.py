@@ -49,6 +49,25 @@ def test_what_will_be_installed_is_said_before(as_root: Path, monkeypatch: pytes
     assert packages.intended() is None, "nothing is missing"
 
 
+def test_a_browser_is_installed_where_tests_of_pages_are_run(as_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(as_root / "apt-get", "")
+    for programs in ("CLUSTER", "IMAGES"):
+        monkeypatch.setattr(packages, programs, {"sh": "dash"})
+    monkeypatch.setattr(packages, "BROWSER", {"no-such-browser": "browser-package"})
+    assert packages.intended() is None
+    assert "install browser-package; DEDUP_INSTALL=no" in (packages.intended(browser=True) or "")
+    script(as_root / "no-such-browser", "")
+    assert packages.intended(browser=True) is None, "it is there"
+
+
+def test_a_browser_that_is_there_needs_no_root(as_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(as_root / "apt-get", "")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    packages.check_installable({"sh": "dash"}, where="browser")
+    with pytest.raises(EnvironmentError_, match=r"browser: got no no-such-tool.* root can install .*; install them$"):
+        packages.check_installable({"no-such-tool": "tool"}, where="browser")
+
+
 def test_programs_of_others_know_nothing_of_our_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python that debootstrap installs would take its own warnings for errors."""
     monkeypatch.setenv("PYTHONWARNINGS", "error")
