@@ -73,12 +73,25 @@ def lack_of_browser() -> str | None:
     return None
 
 
+@cache
+def lack_of_go() -> str | None:
+    """Why no program can be built here, or None if Go is there."""
+    from testbed.cluster import binaries
+
+    try:
+        binaries.go()
+    except EnvironmentError_ as error:
+        return str(error)
+    return None
+
+
 REQUIREMENTS: Final[dict[str, Callable[[], str | None]]] = {
     "live": lack_of_java,
     "spark": lack_of_java,
     "kubernetes": lack_of_kubernetes,
     "cluster": lack_of_cluster,
     "browser": lack_of_browser,
+    "go": lack_of_go,
 }
 
 TOLD: Final = "told"

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
 DURATIONS: Final = Path(__file__).with_name("durations.json")
-SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster", "browser"})
+SLOW: Final = frozenset({"live", "spark", "kubernetes", "cluster", "browser", "go"})
 SMOKE: Final = "smoke"
 LONG: Final = "long"
 SHARES: Final = 5

@@ -109,6 +109,8 @@ TOXIPROXY: Final = Program(
     "github.com/Shopify/toxiproxy/v2/cmd/server",
     ("github.com/Shopify/toxiproxy/v2.Version={version}",),
 )
+PROMQL: Final = Program("promql", "promql", "github.com/prometheus/prometheus", "./promql")
+"""Answers queries about metrics, as Prometheus does: for the tests of the dashboard and of the alerts."""
 MINIO: Final = Program("minio", "minio", "github.com/minio/minio", "github.com/minio/minio")
 SPARK_OPERATOR: Final = Program(
     "spark-operator",

@@ -1,4 +1,4 @@
-"""Every report has the same numbers: terminal, summary.json, page, JUnit XML, Markdown and S0's CSV."""
+"""Every report has the same numbers: terminal, summary.json, page, JUnit XML, Markdown, S0's CSV and a status."""
 
 import csv
 import io
@@ -7,9 +7,11 @@ import re
 from xml.etree import ElementTree as xml
 
 import pytest
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 from tests.lab.finished import BROKEN, finish
 from tests.lab.pages import Page
+from tests.operator.gates import TASKS, at
 
 from dedup.judgement.counts import S0_COUNTS
 from dedup.judgement.summaries import COLUMNS, Summary
@@ -17,6 +19,8 @@ from dedup.judgement.tables import DASH, LATENCIES, RUN_COLUMNS
 from dedup_lab import reporting
 from dedup_lab.results import Results
 from dedup_lab.terminal.reports import show_summary
+from dedup_operator import sights
+from dedup_spark.report import bulletin
 
 pytestmark = pytest.mark.long
 
@@ -98,13 +102,27 @@ def of_csv(results: Results) -> Numbers:
     }
 
 
+def of_status(results: Results) -> Numbers:
+    """What the resource shows in a cluster, by the bulletin of the report's pod: no latencies, and not all counts."""
+    summary, digest = results.read_summary(), results.experiment().digest()
+    said = bulletin(summary, {run.run_id for run in summary.runs}, results.root, planned_faults=1)
+    told, wrong = sights.told(json.dumps(said), digest)
+    assert told is not None and not wrong
+    status = at(len(TASKS), told=told).model_dump(mode="json", by_alias=True)
+    counts = [variant["counts"] for system in status["systems"] for variant in system["variants"]]
+    shown = {heading: [each.get(to_camel(name)) for each in counts] for heading, name in COLUMNS.items()}
+    return {heading: numbers for heading, numbers in shown.items() if None not in numbers}
+
+
 def test_all_reports_have_the_same_sums(results: Results) -> None:
     wanted = of_json(results)
     assert wanted["duplicates"] == [200, 0] and wanted["missing"] == [0, 1] and wanted["received"] == [2_200, 1_999]
     assert wanted["ack p50, ms"] == [-1, 2] and wanted["ack longest, ms"] == [-1, 3_200]
     for said in (of_terminal, of_page, of_markdown, of_junit):
         assert said(results) == wanted, said.__name__
-    assert of_csv(results) == {heading: wanted[heading] for heading in of_csv(results)}
+    for short in (of_csv, of_status):
+        assert short(results) == {heading: wanted[heading] for heading in short(results)}, short.__name__
+    assert {"send", "duplicates", "missing", "received"} <= of_status(results).keys()
 
 
 def test_all_reports_have_the_same_numbers_of_each_run(results: Results, summary: Summary) -> None:

@@ -52,7 +52,8 @@ def test_each_row_has_a_name_a_bar_a_count_and_a_time(width: int) -> None:
     assert "━━━" in run
     assert "runs " in runs and "1/100" in runs and "about 50 min of runs left" in runs
     assert RUN in run and "33 %" in run and "33,333 msg/s" in run
-    assert ("cut: injected" in run) is (width == 200)
+    assert "cut: injected" in run
+    assert ("300,000 acked" in run) is (width == 200)
 
 
 def test_without_a_terminal_the_same_is_told_in_lines() -> None:

@@ -1,7 +1,8 @@
 """The dashboard and the alerts ask for metrics, labels and values that the operator really has.
 
 Its own text is read by Prometheus' Python parser, and every selector of every query is held against it: what is
-misspelt shows nothing for ever, and an alert that can never fire looks like a quiet day.
+misspelt shows nothing for ever, and an alert that can never fire looks like a quiet day. Prometheus' own engine answers
+the same queries in test_queries.py.
 """
 
 import json

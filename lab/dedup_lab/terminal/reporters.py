@@ -95,10 +95,10 @@ class ConsoleReporter:
         if done < before:
             self._rate_since = (self._now_s(), done)
         elapsed_s = max(self._now_s() - since, 0.001)
-        faults = "  ".join(f"{name}: {state}" for name, state in seen.faults)
+        faults = "".join(f"  {name}: {state}" for name, state in seen.faults)
         words = {
-            "produce": f"{(done - before) / elapsed_s:,.0f} msg/s  {seen.acknowledged:,} acked  {faults}",
-            "heal": f"all sent, healing  {faults}",
+            "produce": f"{(done - before) / elapsed_s:,.0f} msg/s{faults}  {seen.acknowledged:,} acked",
+            "heal": f"all sent, healing{faults}",
             "consume": f"reading back  {(done - before) / elapsed_s:,.0f} msg/s",
         }
         count = f"{100 * done // self._messages} %"
