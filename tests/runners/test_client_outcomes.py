@@ -127,7 +127,7 @@ def test_pulsars_outcomes_wait_ten_milliseconds_at_most(monkeypatch: pytest.Monk
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     producer._record, producer._witnesses = rows.append, Seen()
     producer._ended, producer._acked, producer._drained_s = [], 0, now_s
-    producer._elsewhere = {}
+    producer._config, producer._homes = ProducerConfig.model_validate(CONFIG), np.zeros(1, np.int32)
     producer._counting, producer._ended_in = threading.Lock(), np.zeros(1, np.int64)
     producer._elsewhere = {}
     ended: list[Any] = producer._ended
