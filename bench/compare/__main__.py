@@ -91,9 +91,9 @@ def compared(*folders: Path) -> dict[str, Any]:
 
 def dedup(*arguments: str) -> str:
     """What the command prints. An experiment that breaks its promise is wanted here."""
-    done = subprocess.run([sys.executable, "-m", "dedup_lab.cli", *arguments], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "dedup_lab.cli", *arguments], capture_output=True, text=True)
     if done.returncode not in (0, 1, 3):
-        raise SystemExit(f"dedup {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-2000:]}")
+        raise SystemExit(f"dedup {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
 
 
