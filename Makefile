@@ -48,7 +48,7 @@ test-share: setup ## After `make test`: a fifth of the slow tests, and those of 
 	@$(INTENDED) browser
 	$(PYTEST) $(TWO_PROCESSES) --tier share --minutes $(MINUTES) --last-start $(LAST_START)
 
-test-all: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others (an hour)
+test-all: setup lint ## Lint, and every test, on real brokers too: those on clusters beside all others (an hour and three quarters)
 	@$(INTENDED) browser
 	$(PYTEST) $(TWO_PROCESSES) --store-durations
 

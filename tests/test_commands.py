@@ -67,6 +67,7 @@ KUBECTL: Final = {
     "delete": "tests/kubernetes/test_operator_cluster.py",
     "cp": "tests/kubernetes/test_operator_cluster.py",
     "create": "tests/kubernetes/test_operator_cluster.py",
+    "annotate": "not run: tests make Secrets with their annotations at once (tests/operator/test_existing.py)",
     "label": "not run: tests make Secrets and namespaces with their labels at once (tests/kubernetes/stages.py)",
     "rollout": "not run: tests wait for the Deployment itself, since they read its log if it does not come",
     "explain": "not run: it prints the definition, which tests/kubernetes/test_crd.py gives to an API server",

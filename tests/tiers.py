@@ -1,4 +1,4 @@
-"""Which tests a session runs. All of them take an hour; a change needs an answer sooner.
+"""Which tests a session runs. All of them take an hour and three quarters; a change needs an answer sooner.
 
 A test is *slow* if it starts brokers, Spark, Kubernetes or a browser, and *long* if it or all its cases take more than
 a second without them (its marks say so); all others are *fast*. One slow test of a kind is marked `smoke`, too. So

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from dedup.experiment.clients import CLIENTS
 from dedup.experiment.systems import PRODUCTS
-from dedup.workloads.registry import KINDS
+from dedup.workloads.registry import PARTS
 from dedup_lab.cli import app
 from dedup_lab.systems import running as systems
 
@@ -18,10 +18,10 @@ def test_every_client_is_listed_with_its_settings(library: str) -> None:
     assert library in said and all(name in said for name in CLIENTS[library].allowed)
 
 
-def test_every_kind_of_workload_is_listed_with_its_settings() -> None:
+def test_every_part_of_a_workload_is_listed_with_its_settings() -> None:
     said = CliRunner().invoke(app, ["list", "workloads", "--format", "json"], catch_exceptions=False).output
     rows = {row["kind"]: row for row in json.loads(said)}
-    assert list(rows) == [kind.key for kind in KINDS]
+    assert list(rows) == [part.key for part in PARTS]
     assert {each["key"]: each["default"] for each in rows["resend"]["settings"]} == {
         "deliveryTimeout": "2s",
         "sequence": "New",
