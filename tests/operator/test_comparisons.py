@@ -1,11 +1,10 @@
 """Comparisons across scripted clusters: calm ones, what goes wrong in each way, and what a deletion leaves."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.core.comparing import kafka, summary
-from tests.operator.comparing import KEY, NAMESPACE, OTHERS, RUNS, UID, Breaks, World, document, kubeconfig
+from tests.operator.comparing import KEY, NAMESPACE, OTHERS, RUNS, UID, Breaks, World, document
 
 from dedup.judgement.abridgements import sealed
 from dedup.judgement.verdicts import Verdict
@@ -396,61 +395,3 @@ def test_its_twin_waits_for_one_that_comes_back() -> None:
     world.breaks.away = set()
     assert world.leave() < REMOVED_WITHIN_S
     assert list(world.left()) == []
-
-
-# --- the way into another cluster ----------------------------------------------------------------------------------
-
-
-def refusals() -> Iterator[tuple[str, str]]:
-    def cloud(**changes: Any) -> str:
-        return kubeconfig("https://cloud:6443", **changes)
-
-    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"}
-    yield cloud(user={"exec": program}), "'exec', a program that would run in the operator's pod"
-    yield cloud(user={"auth-provider": {"name": "gcp"}}), "'auth-provider', a program"
-    yield cloud(user={"tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}), "'tokenFile', a file"
-    yield cloud(user={"client-certificate": "/etc/passwd"}), "'client-certificate', a file"
-    yield cloud(user={"client-key-data": "eA=="}), "'client-key-data', a key"
-    yield cloud(user={"as": "system:admin"}), "'as', another user's name"
-    yield cloud(user={"username": "u"}), "'username', a password"
-    yield cloud(user={"token": None}), "no token"
-    yield cloud(user={"token": "a\r\nHost: b"}), "a token that is none"
-    yield cloud(cluster={"certificate-authority": "/ca.crt"}), "'certificate-authority', a file"
-    yield cloud(cluster={"certificate-authority-data": "eA=="}), "no certificate in base64"
-    yield cloud(cluster={"insecure-skip-tls-verify": True}), "'insecure-skip-tls-verify', a server whose certificate"
-    yield cloud(cluster={"proxy-url": "http://p"}), "'proxy-url', a proxy"
-    yield cloud(cluster={"tls-server-name": "x"}), "'tls-server-name'"
-    yield kubeconfig("http://cloud:6443"), "a server that is not https://HOST:PORT"
-    yield kubeconfig("https://u:p@cloud"), "a server that is not https://HOST:PORT"
-    yield kubeconfig("file:///etc/passwd"), "a server that is not https://HOST:PORT"
-    yield cloud(context={"namespace": "../x"}), "a namespace that is none"
-    yield cloud(context={"user": "other"}), "whose user is not in the file"
-    yield cloud(**{"current-context": "y"}), "whose context is not in the file"
-    yield cloud(extensions=[]), "'extensions'"
-    yield "a: &a [x]\nb: [*a, *a]", "YAML with aliases"
-    yield "\t: :", "text that is not YAML"
-    yield "- 1", "something else than a kubeconfig"
-    yield "", "something else than a kubeconfig"
-    yield "x" * (65 << 10), "more than 64 KiB"
-
-
-@pytest.mark.parametrize(("text", "words"), list(refusals()), ids=lambda each: each[:40])
-def test_a_kubeconfig_that_does_more_than_name_a_cluster_is_refused(text: str, words: str) -> None:
-    world = World(stopped=True)
-    world.secret("cloud", text)
-    for _ in range(2):
-        world.look()
-    said = world.condition("Stalled")[2]
-    assert words in said and "Secret cloud" in said
-    assert "t0k" not in said
-    assert world.experiments("cloud") == []
-    assert world.experiments("edge") != []
-
-
-def test_its_innocent_twin_leads_there_and_says_in_which_namespace() -> None:
-    world = World(stopped=True)
-    world.secret("cloud", kubeconfig("https://cloud:6443", context={"namespace": "theirs"}))
-    for _ in range(3):
-        world.look()
-    (made,) = world.clusters["cloud"].list("DedupExperiment", "theirs", "")
-    assert made["metadata"]["namespace"] == "theirs"
