@@ -89,6 +89,16 @@ def test_a_batch_that_the_broker_cut_short_is_left_for_the_next_fetch(cut: int) 
     assert [struct.unpack(">q", each[-12:-4])[0] for each in asked] == [0, 3], "it is asked for from where it begins"
 
 
+def test_a_log_that_begins_later_is_counted_from_there() -> None:
+    """What was before it says nothing of deduplication any more; whether it is lost is asked by who reads it."""
+    place = struct.pack(">ihqqi", 0, 0, -1, 3, -1)
+    begins = struct.pack(">iii", 0, 0, 1) + string("t") + struct.pack(">i", 1) + place
+    found, asked = Census(), list[bytes]()
+    with broker(fetched(b"", 1), begins, fetched(batch(3, 2, 77)), asked=asked) as address:
+        take_census(found, address, "t", 0, 5, TIMEOUT_S)
+    assert (found.identified, found.anonymous) == (1, 0)
+
+
 def test_all_batches_identified_is_in_force() -> None:
     found = census(batch(0, 1, 77), batch(1, 1, 77))
     assert found.in_force is True

@@ -94,13 +94,22 @@ def take_census(
 def stored_batches(
     address: tuple[str, int], topic: str, partition: int, end: int, timeout_s: float, security: Security = OPEN
 ) -> Iterator[DefaultRecordBatch]:
-    """The batches of one partition from its beginning up to offset `end`, as its leader at `address` returns them."""
+    """The batches of one partition from its beginning up to offset `end`, as its leader at `address` returns them.
+
+    A log may begin later than at offset 0. That what was before it is lost, is found out by who reads it.
+    """
     deadline = time.monotonic() + timeout_s
     at = 0
     with Line(address, security=security) as line:
         while at < end:
             before = at
-            for batch in fetch(line, topic, partition, at):
+            code, records = _fetched(line, topic, partition, at)
+            if code == OUT_OF_RANGE and (begin := _begin(line, topic, partition)) > at:
+                at = begin
+                continue
+            if code:
+                raise _refused(topic, partition, code)
+            for batch in MemoryRecords(records):
                 yield batch
                 at = batch.next_offset
             if at == before or time.monotonic() > deadline:
