@@ -1,0 +1,162 @@
+"""Several producers side by side, from the first send to the report, against librdkafka's own mock cluster."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka as ck
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dedup.history.histories import same_columns
+from dedup.payloads import unpacked
+from dedup.wire.manifests import ProducerReport
+from dedup.workloads.producers import Producers
+from dedup_runners.clients import Chunk, Outcome, Progress, chunk_of
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.producer import produce
+from dedup_runners.triggers import TriggerServer
+from dedup_runners.workloads.producers import Clients
+
+PARTITIONS: Final = 4  # of every topic of the mock cluster
+COUNT: Final = 3
+STREAMS: Final = COUNT * PARTITIONS
+MESSAGES: Final = 3000
+AT: Final = 1234
+BOUND_S: Final = 30.0
+Make = Callable[..., ProducerConfig]
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    cluster = ck.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in cluster.list_topics(timeout=10).brokers.values())
+    cluster.close()
+
+
+@pytest.fixture
+def config(bootstrap: str, tmp_path: Path) -> Make:
+    def make(**changes: Any) -> ProducerConfig:
+        endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
+        given = {
+            "run_id": "r1", "folder": str(tmp_path), "endpoints": endpoints, "topic": tmp_path.name,
+            "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
+            "streams": STREAMS, "partitions": PARTITIONS, "homes": Producers(count=COUNT).homes(PARTITIONS),
+            "in_flight": 300, "delivery_timeout_s": 20.0, "sends": True, "producers": {"count": COUNT},
+        }  # fmt: skip
+        return ProducerConfig.model_validate_json(json.dumps(given | changes))
+
+    return make
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    found: Any = pq.ParquetDataset(folder / table).read()
+    assert same_columns(found.schema, table, 2)
+    listed: list[dict[str, Any]] = found.to_pylist()
+    return listed
+
+
+def report_of(folder: Path) -> ProducerReport:
+    return ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+
+
+def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(
+    config: Make, bootstrap: str, tmp_path: Path
+) -> None:
+    produce(config())
+    report, sent, outcomes = report_of(tmp_path), rows(tmp_path, "sent"), rows(tmp_path, "outcomes")
+    assert report.complete, report.problems
+    assert (report.sent, report.ok, report.intended) == (MESSAGES, MESSAGES, MESSAGES)
+    assert [each.identity for each in report.sessions] == [f"r1-1-p{number}" for number in range(COUNT)]
+    assert {(each.began, each.ended, each.open_sends) for each in report.sessions} == {("started", "closed", 0)}
+    assert {(row["stream"], row["session"]) for row in sent} == {(s, s // PARTITIONS) for s in range(STREAMS)}
+    for stream in range(STREAMS):
+        values = [row["value"] for row in sent if row["stream"] == stream]
+        assert values == list(range(1, MESSAGES // STREAMS + 1))
+    assert {(row["stream"], row["partition"], row["session"], row["attempt"]) for row in outcomes} == {
+        (stream, stream % PARTITIONS, stream // PARTITIONS, 0) for stream in range(STREAMS)
+    }
+    assert {row["outcome"] for row in outcomes} == {Outcome.OK}
+    stored = lanes(bootstrap, tmp_path.name)
+    assert {(message.stream, message.session) for lane in stored.values() for message in lane} == {
+        (stream, stream // PARTITIONS) for stream in range(STREAMS)
+    }
+    for lane in stored.values():
+        writers = [message.session for message in lane]
+        assert writers != sorted(writers), "they take turns, and none waits for the end of another"
+
+
+def test_a_fault_strikes_at_a_message_of_the_run_whoever_sends_it(config: Make, tmp_path: Path) -> None:
+    server = TriggerServer()
+    asked = config(triggers=[{"fault": "cut", "message": AT, "port": server.port}])
+    sending = threading.Thread(target=produce, args=[asked])
+    sending.start()
+    try:
+        assert server.wait_message(BOUND_S).actual == AT
+    finally:
+        sending.join(BOUND_S)
+        server.close()
+    assert report_of(tmp_path).complete
+    before = rows(tmp_path, "sent")[:AT]
+    assert {row["session"] for row in before} == {*range(COUNT)}
+
+
+def lanes(bootstrap: str, topic: str) -> dict[int, list[Any]]:
+    """The messages of a topic by partition."""
+    reader = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "r", "auto.offset.reset": "earliest"})
+    reader.assign([ck.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    found: dict[int, list[Any]] = {partition: [] for partition in range(PARTITIONS)}
+    while sum(map(len, found.values())) < MESSAGES:
+        messages = reader.consume(MESSAGES - sum(map(len, found.values())), 5.0)
+        assert messages
+        for message in messages:
+            found[message.partition() or 0].append(unpacked(message.value() or b""))
+    reader.close()
+    return found
+
+
+class Stand:
+    """A client that takes so many messages, and then is stopped."""
+
+    def __init__(self, takes: int) -> None:
+        self.taken: list[int] = []
+        self.takes, self.problem, self.acked = takes, "", 1
+
+    def send(self, chunk: Chunk) -> int:
+        count = min(len(chunk.payloads), self.takes - len(self.taken))
+        self.taken += chunk.streams[:count].tolist()
+        return count
+
+    def progress(self) -> Progress:
+        return Progress(len(self.taken), min(self.acked, len(self.taken)))
+
+    def in_flight(self, partition: int | None) -> int:
+        return len(self.taken) - self.progress().acked
+
+
+def chunk() -> Chunk:
+    """Twelve messages, those of each of three producers together."""
+    whole = chunk_of(0, 12, 12)
+    order = np.argsort(whole.streams // PARTITIONS, kind="stable")
+    return Chunk(whole.streams[order], whole.values[order], [whole.payloads[each] for each in order])
+
+
+def test_what_was_sent_of_a_part_is_what_comes_first_in_it() -> None:
+    """Else a run that was stopped would count other messages as sent than its clients took."""
+    stands = [Stand(100), Stand(2), Stand(100)]
+    clients = Clients(stands, PARTITIONS)  # type: ignore[arg-type]
+    assert clients.send(chunk()) == 6
+    assert [each.taken for each in stands] == [[0, 1, 2, 3], [4, 5], []]
+    assert (clients.progress(), clients.in_flight(None), clients.problem) == (Progress(6, 2), 4, "")
+
+
+def test_all_of_a_part_goes_to_its_owners_and_a_problem_of_one_is_told() -> None:
+    stands = [Stand(100), Stand(100), Stand(100)]
+    clients = Clients(stands, PARTITIONS)  # type: ignore[arg-type]
+    assert clients.send(chunk()) == 12
+    assert [each.taken for each in stands] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    stands[2].problem = "gone"
+    assert clients.problem == "gone"
