@@ -89,7 +89,8 @@ else:
         "Workload",
         __base__=_Workload,
         __module__=__name__,
-        __doc__="One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged.",
+        __doc__="Producers, one unless more are given, send rising integers as fast as they can, at most `inFlight` of "
+        "them unacknowledged.",
         **fields(),
     )
 
