@@ -124,8 +124,14 @@ class Stand:
     def __init__(self, takes: int) -> None:
         self.taken: list[int] = []
         self.takes, self.problem, self.acked = takes, "", 1
+        self.serves = 0
+        self.finished_with: Progress | None = None
+
+    def finish(self) -> None:
+        self.finished_with = self.progress()
 
     def send(self, chunk: Chunk) -> int:
+        self.acked += self.serves
         count = min(len(chunk.payloads), self.takes - len(self.taken))
         self.taken += chunk.streams[:count].tolist()
         return count
@@ -147,7 +153,7 @@ def chunk() -> Chunk:
 def test_what_was_sent_of_a_part_is_what_comes_first_in_it() -> None:
     """Else a run that was stopped would count other messages as sent than its clients took."""
     stands = [Stand(100), Stand(2), Stand(100)]
-    clients = Clients(stands, PARTITIONS)  # type: ignore[arg-type]
+    clients = Clients(stands, PARTITIONS, BOUND_S)  # type: ignore[arg-type]
     assert clients.send(chunk()) == 6
     assert [each.taken for each in stands] == [[0, 1, 2, 3], [4, 5], []]
     assert (clients.progress(), clients.in_flight(None), clients.problem) == (Progress(6, 2), 4, "")
@@ -155,8 +161,27 @@ def test_what_was_sent_of_a_part_is_what_comes_first_in_it() -> None:
 
 def test_all_of_a_part_goes_to_its_owners_and_a_problem_of_one_is_told() -> None:
     stands = [Stand(100), Stand(100), Stand(100)]
-    clients = Clients(stands, PARTITIONS)  # type: ignore[arg-type]
+    clients = Clients(stands, PARTITIONS, BOUND_S)  # type: ignore[arg-type]
     assert clients.send(chunk()) == 12
     assert [each.taken for each in stands] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     stands[2].problem = "gone"
     assert clients.problem == "gone"
+
+
+def test_all_are_served_until_the_last_outcome_before_one_is_finished() -> None:
+    stands = [Stand(100), Stand(100), Stand(100)]
+    clients = Clients(stands, PARTITIONS, BOUND_S)  # type: ignore[arg-type]
+    assert clients.send(chunk()) == 12 and clients.progress().acked == 3
+    for each in stands:
+        each.serves = 1  # an outcome, each time that it is asked
+    clients.finish()
+    assert [each.finished_with for each in stands] == [Progress(4, 4)] * 3
+
+
+def test_clients_that_get_no_outcome_in_time_are_finished_all_the_same() -> None:
+    stands = [Stand(100), Stand(100)]
+    clients = Clients(stands, PARTITIONS, 0.05)  # type: ignore[arg-type]
+    whole = chunk()
+    assert clients.send(whole.part(0, 8)) == 8
+    clients.finish()
+    assert [each.finished_with for each in stands] == [Progress(4, 1)] * 2

@@ -14,7 +14,16 @@ import numpy as np
 
 from dedup.wire.manifests import Session
 from dedup.workloads.kinds import CLOSED
-from dedup_runners.clients import Chunk, Int32s, Int64s, ProducerClient, Progress, chunk_of_sends, make_producer
+from dedup_runners.clients import (
+    Chunk,
+    Int32s,
+    Int64s,
+    ProducerClient,
+    Progress,
+    chunk_of,
+    chunk_of_sends,
+    make_producer,
+)
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
@@ -23,12 +32,15 @@ from dedup_runners.workloads.sends import Sends
 TURN: Final = 512
 """Messages that a client gets in its turn: enough for a batch, and few enough that the others are not kept waiting."""
 
+SERVE_S: Final = 0.005
+
 
 class Clients:
     """Several clients as one. A chunk has the messages of each client together, those of the first one first."""
 
-    def __init__(self, clients: Sequence[ProducerClient], streams: int) -> None:
-        self.each, self._streams = tuple(clients), streams
+    def __init__(self, clients: Sequence[ProducerClient], streams: int, patience_s: float) -> None:
+        """`streams`: of each; `patience_s`: how long a client tries to send a message."""
+        self.each, self._streams, self._patience_s = tuple(clients), streams, patience_s
         self.last_sequence_ids: list[int] = []
 
     @property
@@ -60,6 +72,11 @@ class Clients:
         return sent
 
     def finish(self) -> None:
+        """All are served until each message has its outcome: one after the other would record the last ones late."""
+        deadline = time.monotonic() + self._patience_s
+        while (told := self.progress()).acked < told.sent and time.monotonic() < deadline:
+            self.send(chunk_of(0, 0, 1))
+            time.sleep(SERVE_S)
         for client in self.each:
             client.finish()
 
@@ -96,7 +113,8 @@ class SideBySide(Sends):
         return (self.streams_of(messages) // self._own).astype(np.int32), _none(messages)
 
     def _opened(self) -> ProducerClient:
-        return Clients([self._client(number) for number in range(self._count)], self._own)
+        clients = [self._client(number) for number in range(self._count)]
+        return Clients(clients, self._own, self._config.delivery_timeout_s)
 
     def _client(self, number: int) -> ProducerClient:
         return make_producer(self._of(number), self._record, self._observer)
