@@ -10,6 +10,7 @@ import confluent_kafka as ck
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.pulsar_stand_in import stand_in
 
 from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
@@ -185,3 +186,21 @@ def test_clients_that_get_no_outcome_in_time_are_finished_all_the_same() -> None
     assert clients.send(whole.part(0, 8)) == 8
     clients.finish()
     assert [each.finished_with for each in stands] == [Progress(4, 1)] * 2
+
+
+def test_pulsars_producers_number_their_messages_each_for_itself(config: Make, tmp_path: Path) -> None:
+    with stand_in(deduplication=False) as broker:
+        url = f"pulsar://{broker.address}"
+        endpoints = {"system": "pulsar", "client_bootstrap": url, "direct_bootstrap": url, "brokers": []}
+        produce(
+            config(
+                endpoints=endpoints, library="pulsar-client", messages=40, streams=2, partitions=1, homes=[0, 0],
+                producers={"count": 2}, properties={"batching_enabled": "false"},
+            )
+        )  # fmt: skip
+        report, outcomes = report_of(tmp_path), rows(tmp_path, "outcomes")
+        assert report.complete, report.problems
+        assert sorted(broker.stored) == sorted([*range(1, 21)] * 2)
+    assert [each.identity for each in report.sessions] == ["r1-1-p0", "r1-1-p1"]
+    assert {(row["stream"], row["session"], row["partition"]) for row in outcomes} == {(0, 0, 0), (1, 1, 0)}
+    assert {log.name for log in tmp_path.glob("producer.*.log")} >= {"producer.1.client.log"}
