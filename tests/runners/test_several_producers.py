@@ -10,8 +10,10 @@ import confluent_kafka as ck
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.mock_brokers import mock_cluster
 from tests.runners.pulsar_stand_in import stand_in
 
+from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
 from dedup.wire.manifests import ProducerReport
@@ -32,18 +34,16 @@ Make = Callable[..., ProducerConfig]
 
 
 @pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    cluster = ck.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
-    yield ",".join(f"{broker.host}:{broker.port}" for broker in cluster.list_topics(timeout=10).brokers.values())
-    cluster.close()
+def kafka() -> Iterator[Endpoints]:
+    with mock_cluster() as endpoints:
+        yield endpoints
 
 
 @pytest.fixture
-def config(bootstrap: str, tmp_path: Path) -> Make:
+def config(kafka: Endpoints, tmp_path: Path) -> Make:
     def make(**changes: Any) -> ProducerConfig:
-        endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
         given = {
-            "run_id": "r1", "folder": str(tmp_path), "endpoints": endpoints, "topic": tmp_path.name,
+            "run_id": "r1", "folder": str(tmp_path), "endpoints": kafka.model_dump(mode="json"), "topic": tmp_path.name,
             "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
             "streams": STREAMS, "partitions": PARTITIONS, "homes": Producers(count=COUNT).homes(PARTITIONS),
             "in_flight": 300, "delivery_timeout_s": 20.0, "sends": True, "producers": {"count": COUNT},
@@ -65,7 +65,7 @@ def report_of(folder: Path) -> ProducerReport:
 
 
 def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(
-    config: Make, bootstrap: str, tmp_path: Path
+    config: Make, kafka: Endpoints, tmp_path: Path
 ) -> None:
     produce(config())
     report, sent, outcomes = report_of(tmp_path), rows(tmp_path, "sent"), rows(tmp_path, "outcomes")
@@ -81,7 +81,7 @@ def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(
         (stream, stream % PARTITIONS, stream // PARTITIONS, 0) for stream in range(STREAMS)
     }
     assert {row["outcome"] for row in outcomes} == {Outcome.OK}
-    stored = lanes(bootstrap, tmp_path.name)
+    stored = lanes(kafka.client_bootstrap, tmp_path.name)
     assert {(message.stream, message.session) for lane in stored.values() for message in lane} == {
         (stream, stream // PARTITIONS) for stream in range(STREAMS)
     }

@@ -144,10 +144,15 @@ class Witnesses(Protocol):
 class ProducerClient(Protocol):
     """One producer's connection to the system under test. One thread sends; any may call `progress` and `stop`."""
 
-    library_version: str
-    effective_config: dict[str, str]
-    problem: str
-    """Why the client ended before its time, in words; empty as long as it has not."""
+    @property
+    def library_version(self) -> str: ...
+
+    @property
+    def effective_config(self) -> dict[str, str]: ...
+
+    @property
+    def problem(self) -> str:
+        """Why the client ended before its time, in words; empty as long as it has not."""
 
     def connect(self, timeout_s: float) -> None:
         """Return when the topic and its brokers are known; PlatformError after `timeout_s`."""

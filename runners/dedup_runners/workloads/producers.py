@@ -40,31 +40,30 @@ class Clients:
 
     def __init__(self, clients: Sequence[ProducerClient], streams: int, patience_s: float) -> None:
         """`streams`: of each; `patience_s`: how long a client tries to send a message."""
-        self.each, self._streams, self._patience_s = tuple(clients), streams, patience_s
-        self.last_sequence_ids: list[int] = []
+        self._each, self._streams, self._patience_s = tuple(clients), streams, patience_s
 
     @property
     def library_version(self) -> str:
-        return self.each[0].library_version
+        return self._each[0].library_version
 
     @property
     def effective_config(self) -> dict[str, str]:
-        return self.each[0].effective_config
+        return self._each[0].effective_config
 
     @property
     def problem(self) -> str:
-        return next((client.problem for client in self.each if client.problem), "")
+        return next((client.problem for client in self._each if client.problem), "")
 
     def connect(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        for client in self.each:
+        for client in self._each:
             client.connect(max(0.0, deadline - time.monotonic()))
 
     def send(self, chunk: Chunk) -> int:
         """Those that have no message in it record what has come for them."""
         owners, sent = chunk.streams // self._streams, 0
-        borders = np.searchsorted(owners, np.arange(len(self.each) + 1))
-        for client, first, last in zip(self.each, borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+        borders = np.searchsorted(owners, np.arange(len(self._each) + 1))
+        for client, first, last in zip(self._each, borders[:-1].tolist(), borders[1:].tolist(), strict=True):
             count = client.send(chunk.part(first, last))
             sent += count
             if count < last - first:
@@ -77,22 +76,22 @@ class Clients:
         while (told := self.progress()).acked < told.sent and time.monotonic() < deadline:
             self.send(chunk_of(0, 0, 1))
             time.sleep(SERVE_S)
-        for client in self.each:
+        for client in self._each:
             client.finish()
 
     def progress(self) -> Progress:
-        told = [client.progress() for client in self.each]
+        told = [client.progress() for client in self._each]
         return Progress(sum(each.sent for each in told), sum(each.acked for each in told))
 
     def in_flight(self, partition: int | None) -> int:
-        return sum(client.in_flight(partition) for client in self.each)
+        return sum(client.in_flight(partition) for client in self._each)
 
     def stop(self) -> None:
-        for client in self.each:
+        for client in self._each:
             client.stop()
 
     def close(self) -> None:
-        for client in self.each:
+        for client in self._each:
             client.close()
 
 
@@ -113,8 +112,8 @@ class SideBySide(Sends):
         return (self.streams_of(messages) // self._own).astype(np.int32), _none(messages)
 
     def _opened(self) -> ProducerClient:
-        clients = [self._client(number) for number in range(self._count)]
-        return Clients(clients, self._own, self._config.delivery_timeout_s)
+        self._each = [self._client(number) for number in range(self._count)]
+        return Clients(self._each, self._own, self._config.delivery_timeout_s)
 
     def _client(self, number: int) -> ProducerClient:
         return make_producer(self._of(number), self._record, self._observer)
@@ -145,7 +144,7 @@ class SideBySide(Sends):
             if not self.send_messages(turn[np.argsort(self.streams_of(turn) // self._own, kind="stable")]):
                 break
         self.client.finish()
-        self._lives += [self._life(number, client) for number, client in enumerate(self.client.each)]
+        self._lives += [self._life(number, client) for number, client in enumerate(self._each)]
 
     def _life(self, number: int, client: ProducerClient) -> Session:
         sent, acked = client.progress()
