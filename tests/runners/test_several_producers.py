@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.runners.mock_brokers import mock_cluster
 from tests.runners.pulsar_stand_in import stand_in
+from tests.runners.witnesses import Seen
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
 from dedup.wire.manifests import ProducerReport
 from dedup.workloads.producers import Producers
-from dedup_runners.clients import Chunk, Outcome, Progress, chunk_of
+from dedup_runners.clients import Chunk, Outcome, Progress, chunk_of, confluent_kafka
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.producer import produce
 from dedup_runners.triggers import TriggerServer
@@ -204,3 +205,18 @@ def test_pulsars_producers_number_their_messages_each_for_itself(config: Make, t
     assert [each.identity for each in report.sessions] == ["r1-1-p0", "r1-1-p1"]
     assert {(row["stream"], row["session"], row["partition"]) for row in outcomes} == {(0, 0, 0), (1, 1, 0)}
     assert {log.name for log in tmp_path.glob("producer.*.log")} >= {"producer.1.client.log"}
+
+
+@pytest.mark.parametrize(("partition", "waiting"), [(None, 10), (0, 3), (1, 3), (2, 2), (3, 2)])
+def test_in_flight_are_the_messages_of_its_own_streams(config: Make, partition: int | None, waiting: int) -> None:
+    """Of the second of three producers, which reaches no broker: ten messages, on four partitions in turn."""
+    nowhere = {"system": "kafka", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []}
+    client = confluent_kafka.Producer(
+        config(own=[PARTITIONS, PARTITIONS], endpoints=nowhere), lambda outcomes: None, Seen()
+    )
+    whole = chunk_of(0, 3 * STREAMS, STREAMS, 28)
+    own = np.flatnonzero(whole.streams // PARTITIONS == 1)[:10]
+    mine = Chunk(whole.streams[own], whole.values[own], [whole.payloads[each] for each in own])
+    assert client.send(mine) == 10
+    assert client.in_flight(partition) == waiting
+    client._client.purge()
