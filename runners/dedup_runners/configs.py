@@ -15,6 +15,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
+from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
@@ -56,7 +57,7 @@ class RunnerConfig(BaseModel):
     topic: str
     library: Library
     properties: dict[str, str] = Field(default_factory=dict, description="the client's own settings, by its own names")
-    streams: int = Field(1, ge=1, le=1024, description="one a partition, or one a key")
+    streams: int = Field(1, ge=1, le=1024, description="one a partition, or one a key; of each producer")
     partitions: int | None = Field(None, ge=1, le=1024, description="of the topic; None: as many as streams")
     metrics_port: int | None = Field(None, description="Prometheus metrics over HTTP; 0 = any free port, None = none")
     sends: bool = Field(False, description="payloads name their send, and tables have sessions and attempts (schema 2)")
@@ -92,8 +93,11 @@ class ProducerConfig(RunnerConfig):
     producer_name: str
     homes: tuple[int, ...] | None = Field(
         None,
-        description="messages have keys, one a stream, and this is the partition where the client must put each; "
-        "None: they have none, and those of stream s are sent to partition s",
+        description="the partition that each stream is sent to; None: stream s goes to partition s",
+    )
+    keys: bool = Field(False, description="messages have keys, one a stream, and the client chooses the partition")
+    own: tuple[int, int] | None = Field(
+        None, description="the first of the streams that this client sends, and how many; None: it sends all"
     )
     messages: int = Field(ge=1)
     in_flight: int = Field(10_000, ge=1, le=1_000_000)
@@ -103,7 +107,19 @@ class ProducerConfig(RunnerConfig):
     life: Life = Life()
     restart: Restart | None = None
     resend: Resend | None = None
+    producers: Producers | None = None
     program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
+
+    @property
+    def placed(self) -> tuple[int, ...]:
+        """The partition that each stream is sent to."""
+        return self.homes or tuple(range(self.streams))
+
+    @property
+    def own_streams(self) -> slice:
+        """The streams that this client sends."""
+        first, count = self.own or (0, self.streams)
+        return slice(first, first + count)
 
 
 class ConsumerConfig(RunnerConfig):

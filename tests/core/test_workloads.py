@@ -106,7 +106,7 @@ def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
             "a control and a treatment differ in one thing: in deduplication or in the workload, and dedup differs",
         ),
         ({}, [control(restart={"identity": "New"})], "spec.variants[0].workload.restart: got control; a variant"),
-        ({"restart": KILLED, "resend": {}}, [control()], "a workload has at most one of restart and resend"),
+        ({"restart": KILLED, "resend": {}}, [control()], "a workload has at most one of restart, resend, producers"),
         (
             {"restart": {**KILLED, "at": {"message": MESSAGES}}}, [control()],
             "spec.workload.restart.at.message: got 1000; the last message is 1000",
@@ -219,6 +219,94 @@ def test_programs_know_no_keys(client: dict[str, str]) -> None:
     program = [{"name": "kafka", "kafka": {}, "client": client}]
     said = refused({"keys": {"count": 7}}, control(), systems=program)
     assert "is a program, which is told the partition of each message, and knows no keys; name a client.library" in said
+
+
+FOUR: Final = {"producers": {"count": 4}}
+
+
+def test_each_producer_has_a_stream_in_every_partition() -> None:
+    workload = asked({**FOUR, "partitions": 3}, control(), systems=[*PULSAR, *KAFKA]).spec.workload
+    assert (workload.streams, workload.partitions, workload.has_keys) == (12, 3, False)
+    assert workload.homes("confluent-kafka", {}) == (0, 1, 2) * 4
+    assert asked({**FOUR, **LARGE}, control()).spec.workload.payload_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"producers": {"count": 1}}, "spec.workload.producers.count: got 1; this must be at least 2"),
+        ({"producers": {"count": 65}}, "this must be at most 64"),
+        (
+            {**FOUR, "partitions": 257},
+            "with 257 partition(s) that makes 1,028 sequences, and at most 1,024 can be; ask for",
+        ),
+        (
+            {**FOUR, "partitions": 10, "messages": 39},
+            "that makes 40 sequences, and there are 39 messages; ask for fewer",
+        ),
+        ({**FOUR, "inFlight": 3}, "got 4; workload.inFlight is 3, shared by all, and each producer needs one; ask for"),
+        ({**FOUR, "keys": {"count": 3}}, "with producers the producer names the partition of each message; keep one"),
+        ({**FOUR, "resend": {}}, "a workload has at most one of restart, resend, producers; keep one of them"),
+        ({**FOUR, "messages": 10_000_001}, "with producers the application remembers each message"),
+    ],
+)
+def test_producers_that_cannot_be_are_refused(workload: dict[str, Any], said: str) -> None:
+    assert said in refused(workload, control())
+    asked({**FOUR, "inFlight": 4, "partitions": 10, "messages": 40}, control())
+
+
+@pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])
+def test_programs_are_one_session(client: dict[str, str]) -> None:
+    program = [{"name": "kafka", "kafka": {}, "client": client}]
+    assert "is a program, which sends each message once, in one session" in refused(FOUR, control(), systems=program)
+
+
+def side_by_side(*sessions: Session, counted: dict[str, int]) -> ExperimentVerdict:
+    """The verdict on a control and a treatment of two producers with these sessions; the control has these counts."""
+    without = control() | {"deduplication": "Disabled"}
+    made = asked({"producers": {"count": 2}}, without, treatment())
+    told = {"sent": MESSAGES, "ok": MESSAGES, "unknown": 0, "sessions": sessions}
+    streams = {"streams": 2, "partitions": 1, "stream_partitions": (0, 0)}
+    found = []
+    for run in plan(made):
+        is_control = run.variant == "control"
+        shown = history(made, run, counted if is_control else {}, **told)
+        manifest = shown.manifest
+        assert manifest is not None
+        force = manifest.deduplication.model_copy(update={"asked": not is_control, "in_force": not is_control})
+        found.append(
+            shown.model_copy(update={"manifest": manifest.model_copy(update={**streams, "deduplication": force})})
+        )
+    return conclude(made, found)
+
+
+P0, P1 = (Session(identity=f"p{number}", began="started", ended="closed", open_sends=0) for number in range(2))
+BY_RETRY: Final = {**duplicates(IN_FLIGHT), "copied_by_retry": IN_FLIGHT}
+
+
+def test_copies_by_the_retries_of_several_producers_convince() -> None:
+    found = side_by_side(P0, P1, counted=BY_RETRY)
+    assert found.verdict is Verdict.PASS, found.reasons
+    assert "copies by the client's retry in 2 of 2 effective runs" in found.reasons[0].text
+
+
+def test_copies_of_producers_that_are_nobodys_retry_do_not_convince() -> None:
+    found = side_by_side(P0, P1, counted=BY_SESSION)
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_CLEAN})
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"),
+    [
+        ((P0,), "its sessions ended: closed; planned: closed, closed"),
+        ((P0, P1.model_copy(update={"ended": ""})), "its sessions ended: closed, it does not say"),
+        ((P0, P0), "its 2 producers had 1 name(s)"),
+    ],
+)
+def test_producers_of_one_name_or_without_an_end_are_an_error(sessions: tuple[Session, ...], said: str) -> None:
+    found = side_by_side(*sessions, counted=BY_RETRY)
+    assert (found.verdict, codes(found)) == (Verdict.ERROR, {Code.WORKLOAD_BROKEN})
+    assert said in found.reasons[0].text
 
 
 def test_a_client_that_is_a_program_is_refused() -> None:

@@ -34,6 +34,7 @@ EXPECTED: Final[Mapping[str, Mapping[str, Set[str]]]] = {
 }
 HOMES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "large-messages": {"kafka": (0,), "pulsar": (0,)},
+    "producers": dict.fromkeys(("kafka", "pulsar"), (0, 1, 2) * 4),
     "keys": {"kafka": (0, 2, 0, 2, 1, 0, 2), "pulsar": (0, 0, 1, 2, 1, 1, 0)},
 }
 """The partition of each stream; of a key as its client's function puts it."""
@@ -87,8 +88,8 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 
 
-@pytest.mark.parametrize("name", ["large-messages", "keys"])
-def test_messages_with_keys_and_large_ones_are_duplicated_without_deduplication_alone(
+@pytest.mark.parametrize("name", ["large-messages", "keys", "producers"])
+def test_large_messages_keys_and_several_producers_duplicate_without_deduplication_alone(
     name: str, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """On both systems, two minutes each. What is read has its size and its checksum, and lies where its key belongs."""
@@ -101,5 +102,6 @@ def test_messages_with_keys_and_large_ones_are_duplicated_without_deduplication_
         tell(f"{group.system} {group.variant}: {group.sums.values_with_duplicates:,} copies")
     for run in sorted((ended.folder / "runs").iterdir()):
         manifest = read_manifest(run / "attempt-1")
-        assert manifest.schema_version == 1
+        assert manifest.schema_version == (2 if name == "producers" else 1)
+        assert len({session.identity for session in manifest.producer.sessions}) == (4 if name == "producers" else 0)
         assert manifest.stream_partitions == HOMES[name][manifest.kind]

@@ -718,7 +718,7 @@ ACROSS: Final = (
     Wrong(
         "two kinds of workload",
         (("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}), ("spec/workload/resend", {})),
-        "a workload has at most one of restart and resend; keep one of them",
+        "a workload has at most one of restart, resend, producers; keep one of them",
     ),
     Wrong(
         "runs that would be called the same",

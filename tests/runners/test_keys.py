@@ -40,7 +40,8 @@ def config(bootstrap: str, tmp_path: Path) -> Make:
         given = {
             "run_id": "r1", "folder": str(tmp_path), "endpoints": endpoints, "topic": tmp_path.name,
             "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
-            "streams": KEYS, "partitions": PARTITIONS, "homes": HOMES, "in_flight": 100, "delivery_timeout_s": 20.0,
+            "streams": KEYS, "partitions": PARTITIONS, "homes": HOMES, "keys": True, "in_flight": 100,
+            "delivery_timeout_s": 20.0,
         }  # fmt: skip
         return ProducerConfig.model_validate_json(json.dumps(given | changes))
 

@@ -12,9 +12,10 @@ from dedup.refusals import refusal
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
+from dedup.workloads.producers import Producers
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 
-ONE_KIND: Final = f"a workload has at most one of {' and '.join(kind.key for kind in KINDS)}"
+ONE_KIND: Final = f"a workload has at most one of {', '.join(kind.key for kind in KINDS)}"
 
 
 class _Workload(Part):
@@ -50,11 +51,15 @@ class _Workload(Part):
 
     @property
     def streams(self) -> int:
-        """How many rising sequences there are: one a key, or one a partition."""
+        """How many rising sequences there are: one a key, or one a partition, of each producer."""
+        if self._producers is not None:
+            return self.partitions * self._producers.count
         return self.partitions if self._keys is None else self._keys.count
 
     def homes(self, library: Library, properties: Mapping[str, str]) -> tuple[int, ...]:
         """The partition that each stream is sent to, by this client with these settings."""
+        if self._producers is not None:
+            return self._producers.homes(self.partitions)
         if self._keys is None:
             return tuple(range(self.partitions))
         return self._keys.homes(library, properties, self.partitions)
@@ -68,6 +73,10 @@ class _Workload(Part):
     def _keys(self) -> Keys | None:
         return getattr(self, Keys.key, None)
 
+    @property
+    def _producers(self) -> Producers | None:
+        return getattr(self, Producers.key, None)
+
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""
         return None if self.given is None else changed(self.given, variant.workload)
@@ -80,7 +89,8 @@ else:
         "Workload",
         __base__=_Workload,
         __module__=__name__,
-        __doc__="One producer sends rising integers as fast as it can, at most `inFlight` of them unacknowledged.",
+        __doc__="Producers, one unless more are given, send rising integers as fast as they can, at most `inFlight` of "
+        "them unacknowledged.",
         **fields(),
     )
 

@@ -7,20 +7,19 @@ keep it there. Each key is a stream. The partition where it belongs is computed 
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from pydantic import Field
 
-from dedup.workloads.kinds import Impossible, Shape, WorkloadPart
+from dedup.workloads.kinds import MOST_STREAMS, Impossible, Shape, WorkloadPart
 from dedup.workloads.partitioners import PARTITIONERS, partitioner_of
-
-MOST_KEYS: Final = 1024
 
 
 class Keys(WorkloadPart):
     """Each message has one of so many keys, in turn."""
 
-    count: int = Field(ge=1, le=MOST_KEYS, description="how many keys there are; each is a rising sequence of its own")
+    count: int = Field(
+        ge=1, le=MOST_STREAMS, description="how many keys there are; each is a rising sequence of its own"
+    )
 
     key = "keys"
     summary = "messages have keys, and the client chooses the partition of each (on one machine only)"

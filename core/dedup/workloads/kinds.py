@@ -13,6 +13,8 @@ from dedup.wire.manifests import Manifest
 
 MOST_MESSAGES: Final = 10_000_000
 """With sessions and attempts the application remembers each message."""
+MOST_STREAMS: Final = 1024
+"""Of a topic's partitions, of keys, and of several producers' sequences in all partitions."""
 CLOSED: Final = "closed"
 KILLED: Final = "killed"
 

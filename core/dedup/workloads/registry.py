@@ -13,10 +13,11 @@ from dedup.parts import Part
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
+from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
-KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend)
+KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers)
 OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
 PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 
@@ -51,6 +52,7 @@ else:
         **{
             kind.key: (_changes(kind) | None, Field(None, description=f"what it changes of workload.{kind.key}"))
             for kind in KINDS
+            if kind.varies
         },
     )
 

@@ -195,7 +195,8 @@ class Course:
             messages=spec.workload.messages,
             streams=spec.workload.streams,
             partitions=self._partitions,
-            homes=self._homes if spec.workload.has_keys else None,
+            homes=self._homes if self._partitions is not None or spec.workload.has_keys else None,
+            keys=spec.workload.has_keys,
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
             triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
@@ -239,7 +240,7 @@ class Course:
     def _partitions(self) -> int | None:
         """How many partitions the topic has, where that is not how many streams there are."""
         workload = self._.experiment.spec.workload
-        return workload.partitions if workload.has_keys else None
+        return workload.partitions if workload.partitions != workload.streams else None
 
     def _problems(self) -> tuple[str, ...]:
         """A broker that died without being killed by a fault of this run."""

@@ -144,10 +144,15 @@ class Witnesses(Protocol):
 class ProducerClient(Protocol):
     """One producer's connection to the system under test. One thread sends; any may call `progress` and `stop`."""
 
-    library_version: str
-    effective_config: dict[str, str]
-    problem: str
-    """Why the client ended before its time, in words; empty as long as it has not."""
+    @property
+    def library_version(self) -> str: ...
+
+    @property
+    def effective_config(self) -> dict[str, str]: ...
+
+    @property
+    def problem(self) -> str:
+        """Why the client ended before its time, in words; empty as long as it has not."""
 
     def connect(self, timeout_s: float) -> None:
         """Return when the topic and its brokers are known; PlatformError after `timeout_s`."""
@@ -202,7 +207,9 @@ def chunk_of(first: int, last: int, streams: int, size: int = PAYLOAD_BYTES) -> 
     return Chunk(stream, value, words.view(f"V{PAYLOAD_BYTES}").tolist())
 
 
-def chunk_of_sends(streams: Int32s, values: Int64s, session: int, attempts: Int32s, size: int = SEND_BYTES) -> Chunk:
+def chunk_of_sends(
+    streams: Int32s, values: Int64s, session: int | Int32s, attempts: Int32s, size: int = SEND_BYTES
+) -> Chunk:
     """These messages, with payloads of so many bytes that name their sends."""
     sends, filler = np.zeros(len(values), _sized(size)), bytes(size - SEND_BYTES)
     sends["identity"] = streams.astype(np.int64) << VALUE_BITS | values
@@ -247,9 +254,10 @@ def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
 def under_way(
     sent: int, ended: npt.NDArray[np.int64], partition: int | None, homes: Sequence[int] | None = None
 ) -> int:
-    """Of the first `sent` messages of a run, how many of a partition (None: of any) have no outcome.
+    """Of the first `sent` messages of a client, how many of a partition (None: of any) have no outcome.
 
-    `ended`: of each stream, how many have one. `homes`: where each goes; None: stream s to partition s.
+    `ended`: of each of its streams, which take turns, how many have one. `homes`: where each goes; None: stream s to
+    partition s.
     """
     placed = range(len(ended)) if homes is None else homes
     own = [stream for stream, home in enumerate(placed) if partition in (None, home)]

@@ -138,7 +138,7 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
 
 
 class Producer:
-    """One idempotent or plain producer. Stream s goes to partition s, or has a key, and librdkafka chooses."""
+    """One idempotent or plain producer. A stream goes to its partition, or has a key, and librdkafka chooses."""
 
     library_version = f"confluent-kafka {ck.__version__}, librdkafka {ck.libversion()[0]}"
 
@@ -150,8 +150,8 @@ class Producer:
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._partitions = config.topic, config.topic_partitions
         self._patience_s = config.delivery_timeout_s
-        self._homes = np.array(config.homes or range(config.streams), np.int32)
-        self._keys = None if config.homes is None else list(map(key_of, range(config.streams)))
+        self._homes, self._own = np.array(config.placed, np.int32), config.own_streams
+        self._keys = list(map(key_of, range(config.streams))) if config.keys else None
         self._record, self._witnesses, self._form = record, witnesses, Form.of(config)
         self._reported: list[Any] = []
         self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
@@ -179,7 +179,7 @@ class Producer:
         if self._keys is not None:
             keys, partitions = map(self._keys.__getitem__, chunk.streams.tolist()), repeat(UNASSIGNED)
         else:
-            given = chunk.streams if chunk.partitions is None else chunk.partitions
+            given = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
             partitions = repeat(0) if self._partitions == 1 else iter(given.tolist())
         sends = map(self._client.produce, repeat(self._topic), payloads, keys, partitions)
         while True:
@@ -215,7 +215,7 @@ class Producer:
         with self._counting:
             served, _ = self._form.decode(b"".join(map(_VALUE, self._reported)))
             ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
-        return under_way(sent, ended, partition, self._homes.tolist())
+        return under_way(sent, ended[self._own], partition, self._homes[self._own].tolist())
 
     def stop(self) -> None:
         self._stopped = True
@@ -230,7 +230,7 @@ class Producer:
 
     def _offer(self, chunk: Chunk, index: int) -> bool:
         """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
-        given = chunk.streams if chunk.partitions is None else chunk.partitions
+        given = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
         partition, key = int(given[index]), None
         if self._keys is not None:
             partition, key = UNASSIGNED, self._keys[chunk.streams[index]]

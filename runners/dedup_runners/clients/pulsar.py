@@ -131,7 +131,7 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
 
 
 class Producer:
-    """One producer a partition, and stream s goes to partition s; or one of all, and it chooses by the stream's key."""
+    """One producer a partition, to which its stream goes; or one of all, and it chooses by the stream's key."""
 
     library_version = f"pulsar-client {pulsar.__version__}"
 
@@ -152,7 +152,7 @@ class Producer:
         self._watch = Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
-        self._homes = np.array(config.homes or range(config.streams), np.int32)
+        self._homes = np.array(config.placed, np.int32)
         self.last_sequence_ids: list[int] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
         self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
@@ -164,16 +164,16 @@ class Producer:
 
     def connect(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        if self._config.homes is not None:
+        if self._config.keys:
             topic, name = self._config.topic, self._config.producer_name
             all_of_them = {"max_pending_messages_across_partitions": MOST_PENDING}
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings, **all_of_them)
             send = _persistently(make, topic, deadline).send_async
             self._sends = [partial(send, partition_key=key_of(each).decode()) for each in range(self._config.streams)]
             return
-        for stream in range(self._config.streams):
-            topic = partition_topic(self._config.topic, stream, self._config.streams)
-            name = f"{self._config.producer_name}-{stream}"
+        for partition in range(self._config.topic_partitions):
+            topic = partition_topic(self._config.topic, partition, self._config.topic_partitions)
+            name = f"{self._config.producer_name}-{partition}"
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings)
             producer = _persistently(make, topic, deadline)
             self.last_sequence_ids.append(producer.last_sequence_id())
@@ -212,7 +212,8 @@ class Producer:
         with self._counting:
             streams = [stream for stream, *_ in self._ended]
             ended = self._ended_in + np.bincount(np.array(streams, np.int64), minlength=len(self._ended_in))
-        return under_way(sent, ended, partition, self._homes.tolist())
+        own = self._config.own_streams
+        return under_way(sent, ended[own], partition, self._homes[own].tolist())
 
     def stop(self) -> None:
         self._stopped = True
@@ -233,13 +234,14 @@ class Producer:
         self._sending = (sent_before + last, payloads)
         ended, sends = self._on_end, self._sends
         streams, values = part.streams.tolist(), part.values.tolist()
-        partitions = streams if part.partitions is None else part.partitions.tolist()
+        homes = streams if self._config.keys else self._homes[part.streams].tolist()
+        partitions = homes if part.partitions is None else part.partitions.tolist()
         sequences = values if part.sequences is None else part.sequences.tolist()
-        if self._config.homes is not None:  # streams share partitions, and sequences must rise within each
+        if self._config.keys:  # streams share partitions, and sequences must rise within each
             sequences = ((part.values - 1) * self._config.streams + part.streams + 1).tolist()
         if part.partitions is not None:
-            whither = zip(streams, values, partitions, strict=True)
-            self._elsewhere |= {(stream, value): other for stream, value, other in whither if other != stream}
+            whither = zip(streams, values, partitions, homes, strict=True)
+            self._elsewhere |= {(stream, value): other for stream, value, other, home in whither if other != home}
         for payload, stream, value, partition, sequence in zip(
             payloads, streams, values, partitions, sequences, strict=True
         ):
@@ -268,12 +270,13 @@ class Producer:
         partitions = self._homes[named]
         if self._elsewhere:
             ended = zip(streams, values, strict=True)
-            partitions = np.array([self._elsewhere.pop(each, each[0]) for each in ended], np.int32)
+            found = zip(ended, partitions.tolist(), strict=True)
+            partitions = np.array([self._elsewhere.pop(each, home) for each, home in found], np.int32)
         ledgers = np.fromiter(map(_LEDGER, positions), np.int64, rows)
         entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)
         batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
         entries[outcomes != Outcome.OK] = -1
-        if self._config.homes is not None:  # the client has chosen
+        if self._config.keys:  # the client has chosen
             partitions = np.where(entries >= 0, np.fromiter(map(_PARTITION, positions), np.int32, rows), partitions)
         self._record(
             Outcomes(named, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))

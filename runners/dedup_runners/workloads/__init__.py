@@ -4,10 +4,15 @@ from typing import Final
 
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.production import Production
+from dedup_runners.workloads.producers import SideBySide
 from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.restart import Restarting
 
-PRODUCTIONS: Final[dict[str, type[Production]]] = {"restart": Restarting, "resend": Resending}
+PRODUCTIONS: Final[dict[str, type[Production]]] = {
+    "restart": Restarting,
+    "resend": Resending,
+    "producers": SideBySide,
+}
 
 
 def production_of(config: ProducerConfig) -> type[Production]:
