@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_each_partition_counts_its_own_whether_its_outcomes_are_recorded_or_not(
     """Of ten messages to four partitions each has ended but the last; three of them are recorded."""
     client: Any = object.__new__(pulsar.Producer)
     client._counting, client._sending = threading.Lock(), (10, iter(()))
-    client._homes = np.arange(STREAMS, dtype=np.int32)
+    client._homes, client._config = np.arange(STREAMS, dtype=np.int32), SimpleNamespace(own_streams=slice(STREAMS))
     client._ended_in = np.array([1, 1, 1, 0], np.int64)
     client._ended = [(number % STREAMS, number // STREAMS + 1, library.Result.Ok, None) for number in (*range(3, 9),)]
     assert [client.in_flight(each) for each in (0, 1, 2, 3, None)] == [0, 1, 0, 0, 1]
