@@ -44,7 +44,9 @@ def test_what_the_broker_has_not_acknowledged_is_in_flight(
         assert (client.in_flight(0), client.in_flight(None)) == (in_flight, in_flight)
         client._drain()
         assert (client.in_flight(0), client.in_flight(None)) == (in_flight, in_flight), "recorded, too, they have ended"
-        assert len(broker.stored) == MESSAGES, "the broker has them all: what is in flight may be stored"
+        until(
+            lambda: len(broker.stored) == MESSAGES, BOUND_S, "the broker to have all: what is in flight may be stored"
+        )
         client.close()
         assert client.in_flight(None) == 0, "a client that is closed has told of each what became of it"
     assert sum(len(each.values) for each in rows) == MESSAGES
