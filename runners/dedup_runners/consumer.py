@@ -40,6 +40,10 @@ MAX_HOLES: Final = 10
 """Judges name so many gaps; where there are more, none is asked for again."""
 
 
+Place = tuple[int, int]
+"""A ledger and an entry in it."""
+
+
 class Consumption:
     """One run's reading."""
 
@@ -50,27 +54,27 @@ class Consumption:
         self._config, self._admin, self._recorder = config, admin, recorder
         self.undelivered: tuple[Undelivered, ...] = ()
         self._coverage = Coverage()
+        self._passed: list[tuple[int, Place, Place]] = []
         self._stopped = False
 
     def run(self) -> str | None:
         """Read to the end; None if it was reached, else what is missing, in words."""
         deadline = time.monotonic() + self._config.timeout_s
         self.end = self._ask_end()
-        patience_s = min(STANDS_STILL_S, self._config.timeout_s / 4)
         state: tuple[str | None, int] = (None, -1)
         since_s = time.monotonic()
         while True:
             missing = self.client.missing(self.end)
             if (now := (missing, self.received)) != state:
                 state, since_s = now, time.monotonic()
-            elif time.monotonic() - since_s > patience_s:
+            elif time.monotonic() - since_s > STANDS_STILL_S:
                 self._pass_over()
                 since_s = time.monotonic()
             if missing is None:
                 before, self.end = self.end, self._ask_end()
                 if self.end == before:
                     self.undelivered = tuple(self._read_again())
-                    return None
+                    return self._unproven()
                 continue
             if self._stopped:
                 return f"stopped before the end: {missing}"
@@ -98,6 +102,7 @@ class Consumption:
             for end, ledger, entry in self._coverage.stops(self.end):
                 after = self._admin.resumption(self._config.topic, end, ledger, entry)
                 if after is not None:
+                    self._passed.append((end.partition, (ledger, entry), after))
                     self.client.go_on(end.partition, *after)
         except PlatformError:
             return  # what cannot be asked again is waited for
@@ -114,6 +119,17 @@ class Consumption:
                 yield Undelivered(
                     partition=hole.partition, ledger=hole.ledger, first=hole.first, last=hole.last, proof=proof
                 )
+
+    def _unproven(self) -> str | None:
+        """What was passed over, and nothing shows that brokers cannot deliver it: the end was not reached then."""
+        proven = {(each.partition, each.ledger, each.first) for each in self.undelivered}
+        for hole in self._coverage.holes(self.end):
+            begin = (hole.ledger, hole.first)
+            passed = any(hole.partition == where and start <= begin < stop for where, start, stop in self._passed)
+            if passed and (hole.partition, *begin) not in proven:
+                entries = f"entries {hole.first} to {hole.last} of ledger {hole.ledger}"
+                return f"partition {hole.partition}: {entries} were passed over, and brokers may deliver them"
+        return None
 
     def _ask_end(self) -> tuple[EndPosition, ...]:
         return tuple(self._admin.end_positions(self._config.topic))

@@ -222,10 +222,11 @@ def test_what_the_second_client_gets_or_cannot_be_asked_for_leaves_the_end_unrea
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_was_passed_over_and_is_not_proven_is_not_undelivered(tmp_path: Path) -> None:
-    """Then the judges find a gap that nobody has confirmed: an error."""
+def test_what_was_passed_over_and_is_not_proven_leaves_the_end_unreached(tmp_path: Path) -> None:
+    """Then nothing is lost, and the copies that were read accuse as before. A gap in what it read would be an error."""
     consumption, missing = reading(Standing(2), Second(None, 4), tmp_path)
-    assert (missing, consumption.undelivered) == (None, ())
+    words = "partition 0: entries 2 to 3 of ledger 0 were passed over, and brokers may deliver them"
+    assert (missing, consumption.undelivered) == (words, ())
 
 
 class Leader:
@@ -238,12 +239,15 @@ class Leader:
         self,
         without: int | None = None,
         damaged: int | None = None,
+        cut: int | None = None,
         begin: int = 0,
         errors: dict[int, int] | None = None,
     ) -> None:
         batches = {base: batch(base, 3, 7) for base in (0, 3, 6) if base != without}
         if damaged is not None:
             batches[damaged] = batches[damaged][:-1] + b"!"
+        if cut is not None:
+            batches[cut] = batches[cut][:-1]
         self._batches, self._begin, self._errors = batches, begin, errors or {}
 
     def ask(self, request: Any) -> Any:
@@ -289,12 +293,13 @@ class Leader:
         (Leader(), 3, 5, None),
         (Leader(errors={3: 2, 5: 2}), 3, 5, None),
         (Leader(begin=3), 0, 1, None),
+        (Leader(cut=6), 6, 8, None),
     ],
 )  # fmt: skip
 def test_kafkas_leader_shows_whether_it_delivers_what_it_counts(
     leader: Leader, first: int, last: int, words: str | None
 ) -> None:
-    """The last five: half a hole; within a batch; all is there; one of them is there; the log begins later still."""
+    """The last six: half a hole; in a batch; all is there; one of them is there; the log begins later; a part came."""
     found = passed_over(cast(Line, leader), "t", 0, first, last, 9)
     assert (found and found.words) == words
     assert found is None or found.deleted == ("begins" in found.words)
@@ -333,6 +338,7 @@ def test_what_a_topic_was_set_to_delete_is_no_loss(settings: dict[str, str], kee
         (Leader(without=6), 6, 9),
         (Leader(begin=6), 0, 6),
         (Leader(errors={3: 2, 4: -1}), 3, 5),
+        (Leader(cut=6), 6, 6),
         (Leader(), 3, 3),
     ],
 )
@@ -344,6 +350,13 @@ def test_a_leader_that_leads_no_more_shows_nothing() -> None:
     """It is asked again who leads: that is no word about the log."""
     with pytest.raises(PlatformError, match="Kafka error 6"):
         passed_over(cast(Line, Leader(errors={3: 6})), "t", 0, 3, 5, 9)
+
+
+def test_a_leader_that_says_nothing_of_the_partition_shows_nothing() -> None:
+    """So is a client answered that has read more than its quota allows."""
+    silent = SimpleNamespace(ask=lambda _request: SimpleNamespace(responses=[]))
+    with pytest.raises(PlatformError, match="no topic in the answer"):
+        passed_over(cast(Line, silent), "t", 0, 3, 5, 9)
 
 
 def rest(monkeypatch: pytest.MonkeyPatch, status: Callable[[int], int]) -> PulsarAdmin:
@@ -391,6 +404,21 @@ def test_pulsars_rest_interface_shows_where_it_delivers_again(
     topic = "persistent://public/dedup-on/t"
     admin = rest(monkeypatch, lambda entry: 200 if entry in readable else 500)
     assert admin.resumption(topic, end, 5, 2) == after
+
+
+@pytest.mark.parametrize(
+    "statuses",
+    [[500, 200, 200, 200], [500] * 100, [500, 500, 500, 200, 200, 500, 500, 500, 500, 200]],
+    ids=["one bad answer", "no entry at all", "entries that come back"],
+)
+def test_pulsars_rest_interface_that_answers_otherwise_the_next_time_shows_nothing(
+    statuses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader waits at entry 2 of 6 then. Its twin, above, answers the same three times."""
+    answers = iter(statuses)
+    admin = rest(monkeypatch, lambda _entry: next(answers, 200))
+    end = EndPosition(partition=0, extents=((5, 6),))
+    assert admin.resumption("persistent://public/dedup-on/t", end, 5, 2) is None
 
 
 EVICTED: Final = 600

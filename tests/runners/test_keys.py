@@ -9,6 +9,7 @@ import confluent_kafka as ck
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.pulsar_stand_in import stand_in
 from tests.runners.witnesses import Seen
 
 from dedup.history.histories import same_columns
@@ -114,6 +115,26 @@ def test_in_flight_to_a_partition_is_what_its_keys_have_in_flight(partition: int
     left = {home: sum(3 - int(ended[key]) for key, own in enumerate(HOMES) if own == home) for home in {*HOMES}}
     wanted = sum(left.values()) if partition is None else left.get(partition, 0)
     assert under_way(sent, ended, partition, HOMES) == wanted
+
+
+def test_keys_of_a_pulsar_topic_without_partitions_are_acknowledged_in_partition_0(
+    config: Make, tmp_path: Path
+) -> None:
+    """Its client says -1 there; the reader reads partition 0, and each acknowledgement would contradict it."""
+    with stand_in(deduplication=False) as broker:
+        url = f"pulsar://{broker.address}"
+        produce(
+            config(
+                endpoints={"system": "pulsar", "client_bootstrap": url, "direct_bootstrap": url, "brokers": []},
+                library="pulsar-client", messages=30, streams=3, partitions=1, homes=[0, 0, 0],
+                properties={"batching_enabled": "false"},
+            )
+        )  # fmt: skip
+    found = outcomes(tmp_path)
+    assert len(found) == 30
+    assert {(row["stream"], row["partition"], row["outcome"]) for row in found} == {
+        (s, 0, Outcome.OK) for s in range(3)
+    }
 
 
 def keys_of(bootstrap: str, topic: str) -> set[tuple[bytes, int]]:

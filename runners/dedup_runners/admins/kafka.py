@@ -220,7 +220,7 @@ class KafkaAdmin(Closing):
 
     def _create(self, topic: str, partitions: int, *, may_exist: bool = False) -> None:
         replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))
-        config = {"min.insync.replicas": str(min(MIN_IN_SYNC, replicas))}
+        config = {"min.insync.replicas": str(min(MIN_IN_SYNC, replicas)), "cleanup.policy": "delete"}
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
         try:
             self._ask(lambda client: client.create_topics([wanted])[topic], f"creating {topic}")

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -169,20 +168,27 @@ class PulsarAdmin(Closing):
         return persistently(ask, ANSWERED_S, f"entries {hole.first} to {hole.last} of {topic}, ledger {hole.ledger}")
 
     def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> tuple[int, int] | None:
-        every = ((each, at) for each, entries in sorted(end.extents) for at in range(entries))
-        left = list(islice((place for place in every if place >= (ledger, entry)), ENTRIES_READ_AGAIN + 1))
+        places = [(each, at) for each, entries in sorted(end.extents) for at in range(entries)]
+        at = places.index((ledger, entry))
+        before, left = places[:at][-1:], places[at : at + ENTRIES_READ_AGAIN + 1]
+
+        def delivered(asked: list[tuple[int, int]]) -> tuple[int, int] | None:
+            found = zip(asked, self._statuses(topic, end.partition, asked), strict=False)
+            return next((place for place, status in found if status == httpx.codes.OK), None)
 
         def ask() -> tuple[int, int] | None:
-            statuses = self._statuses(topic, end.partition, left)
-            return next(
-                (place for place, status in zip(left, statuses, strict=False) if status == httpx.codes.OK), None
-            )
+            found = set[tuple[int, int] | None]()
+            for number in range(TIMES_READ_AGAIN):
+                time.sleep(READ_AGAIN_PAUSE_S if number else 0.0)
+                found.add(delivered(left))
+                if len(found) > 1 or left[0] in found or delivered(before or left) is None:
+                    return None  # it does not answer the same each time, or gives no entry at all
+            (after,) = found
+            if after is None and len(left) <= ENTRIES_READ_AGAIN:
+                return left[-1][0], left[-1][1] + 1
+            return after
 
-        after = persistently(ask, ANSWERED_S, f"what follows entry {entry} of {topic}, ledger {ledger}")
-        if after is None and 0 < len(left) <= ENTRIES_READ_AGAIN:
-            last, at = left[-1]
-            after = (last, at + 1)
-        return None if after == (ledger, entry) else after
+        return persistently(ask, ANSWERED_S, f"what follows entry {entry} of {topic}, ledger {ledger}")
 
     def _statuses(self, topic: str, partition: int, places: Iterable[tuple[int, int]]) -> Iterator[int]:
         """How the REST interface answers for each of these (ledger, entry)."""

@@ -276,8 +276,9 @@ class Producer:
         entries = np.fromiter(map(_ENTRY, positions), np.int64, rows)
         batches = np.fromiter(map(_BATCH, positions), np.int32, rows)
         entries[outcomes != Outcome.OK] = -1
-        if self._config.keys:  # the client has chosen
-            partitions = np.where(entries >= 0, np.fromiter(map(_PARTITION, positions), np.int32, rows), partitions)
+        if self._config.keys:  # the client has chosen; a topic without partitions has the number -1
+            chosen = np.maximum(np.fromiter(map(_PARTITION, positions), np.int32, rows), 0)
+            partitions = np.where(entries >= 0, chosen, partitions)
         self._record(
             Outcomes(named, np.array(values, np.int64), outcomes, partitions, ledgers, entries, np.maximum(batches, 0))
         )
