@@ -1,19 +1,16 @@
 """Messages with keys: librdkafka chooses the partition that is expected of it; against its own mock cluster."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka as ck
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
+from tests.runners.productions import Make, config_of, report_of, rows
 from tests.runners.pulsar_stand_in import stand_in
 from tests.runners.witnesses import Seen
 
-from dedup.history.histories import same_columns
-from dedup.wire.manifests import ProducerReport
 from dedup.workloads.keys import Keys, key_of
 from dedup.workloads.partitioners import PARTITIONERS, crc32, murmur2, partitioner_of
 from dedup_runners.clients import Outcome, chunk_of, confluent_kafka, under_way
@@ -24,7 +21,6 @@ PARTITIONS: Final = 4  # of every topic of the mock cluster
 KEYS: Final = 7
 MESSAGES: Final = 2000
 HOMES: Final = Keys(count=KEYS).homes("confluent-kafka", {}, PARTITIONS)
-Make = Callable[..., ProducerConfig]
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +33,13 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture
 def config(bootstrap: str, tmp_path: Path) -> Make:
     def make(**changes: Any) -> ProducerConfig:
-        endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
         given = {
-            "run_id": "r1", "folder": str(tmp_path), "endpoints": endpoints, "topic": tmp_path.name,
-            "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
-            "streams": KEYS, "partitions": PARTITIONS, "homes": HOMES, "keys": True, "in_flight": 100,
-            "delivery_timeout_s": 20.0,
+            "messages": MESSAGES, "streams": KEYS, "partitions": PARTITIONS, "homes": HOMES, "keys": True,
+            "in_flight": 100,
         }  # fmt: skip
-        return ProducerConfig.model_validate_json(json.dumps(given | changes))
+        return config_of(bootstrap, tmp_path, **given | changes)
 
     return make
-
-
-def outcomes(folder: Path) -> list[dict[str, Any]]:
-    found: Any = pq.ParquetDataset(folder / "outcomes").read()
-    assert same_columns(found.schema, "outcomes", 1)
-    listed: list[dict[str, Any]] = found.to_pylist()
-    return listed
 
 
 @pytest.mark.parametrize("setting", ["", *PARTITIONERS["confluent-kafka"]])
@@ -81,9 +67,9 @@ def test_every_message_has_its_key_and_lies_in_the_partition_of_it(
     config: Make, bootstrap: str, tmp_path: Path
 ) -> None:
     produce(config())
-    report = ProducerReport.model_validate_json((tmp_path / ProducerReport.FILE).read_bytes())
+    report = report_of(tmp_path)
     assert report.complete and (report.sent, report.ok) == (MESSAGES, MESSAGES), report.problems
-    found = outcomes(tmp_path)
+    found = rows(tmp_path, "outcomes", 1)
     assert {(row["stream"], row["partition"]) for row in found} == {*enumerate(HOMES)}
     assert {row["outcome"] for row in found} == {Outcome.OK}
     assert keys_of(bootstrap, tmp_path.name) == {(key_of(s), home) for s, home in enumerate(HOMES)}
@@ -92,7 +78,7 @@ def test_every_message_has_its_key_and_lies_in_the_partition_of_it(
 def test_another_function_than_the_expected_one_puts_them_elsewhere(config: Make, tmp_path: Path) -> None:
     """The twin: the history says where they went, and not where they should have gone."""
     produce(config(properties={"partitioner": "murmur2_random"}))
-    went = {(row["stream"], row["partition"]) for row in outcomes(tmp_path)}
+    went = {(row["stream"], row["partition"]) for row in rows(tmp_path, "outcomes", 1)}
     assert went == {(stream, murmur2(key_of(stream), PARTITIONS)) for stream in range(KEYS)}
     assert went != {(stream, crc32(key_of(stream), PARTITIONS)) for stream in range(KEYS)} == {*enumerate(HOMES)}
 
@@ -130,7 +116,7 @@ def test_keys_of_a_pulsar_topic_without_partitions_are_acknowledged_in_partition
                 properties={"batching_enabled": "false"},
             )
         )  # fmt: skip
-    found = outcomes(tmp_path)
+    found = rows(tmp_path, "outcomes", 1)
     assert len(found) == 30
     assert {(row["stream"], row["partition"], row["outcome"]) for row in found} == {
         (s, 0, Outcome.OK) for s in range(3)

@@ -1,21 +1,18 @@
 """Restarts, resends and large messages, from the first send to the report, against librdkafka's own mock cluster."""
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka as ck
-import pyarrow.parquet as pq
 import pytest
+from tests.runners.productions import Make, config_of, report_of, rows
 from tests.runners.pulsar_stand_in import stand_in
 from tests.runners.witnesses import Seen
 
-from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
-from dedup.wire.manifests import ProducerReport
 from dedup_runners.clients import Outcome, make_consumer
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, RunnerConfig
 from dedup_runners.interposer.proxies import Interposer
@@ -29,7 +26,6 @@ AT: Final = 1000
 SLOW_MS: Final = 200
 BOUND_S: Final = 20.0
 pytestmark = pytest.mark.long
-Make = Callable[..., ProducerConfig]
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +42,17 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture
 def config(bootstrap: str, tmp_path: Path) -> Make:
     def make(**changes: Any) -> ProducerConfig:
-        endpoints = {"system": "kafka", "client_bootstrap": bootstrap, "direct_bootstrap": bootstrap, "brokers": []}
         given = {
-            "run_id": "r1", "folder": str(tmp_path), "endpoints": endpoints, "topic": tmp_path.name,
-            "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
-            "streams": STREAMS, "in_flight": 10_000, "messages_per_second": 2000, "delivery_timeout_s": BOUND_S,
-            "sends": True,
+            "messages": MESSAGES, "streams": STREAMS, "in_flight": 10_000, "messages_per_second": 2000,
+            "delivery_timeout_s": BOUND_S, "sends": True,
         }  # fmt: skip
-        return ProducerConfig.model_validate_json(json.dumps(given | changes))
+        return config_of(bootstrap, tmp_path, **given | changes)
 
     return make
 
 
 def restart(end: str, identity: str = "New") -> dict[str, Any]:
     return {"at": {"message": AT}, "end": end, "identity": identity}
-
-
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found: Any = pq.ParquetDataset(folder / table).read()
-    assert same_columns(found.schema, table, 2)
-    listed: list[dict[str, Any]] = found.to_pylist()
-    return listed
-
-
-def report_of(folder: Path) -> ProducerReport:
-    return ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
 
 
 def stored(bootstrap: str, topic: str) -> list[bytes]:
