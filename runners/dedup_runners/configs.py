@@ -15,6 +15,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
+from dedup.workloads.kinds import homes_of
 from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
@@ -113,7 +114,7 @@ class ProducerConfig(RunnerConfig):
     @property
     def placed(self) -> tuple[int, ...]:
         """The partition that each stream is sent to."""
-        return self.homes or tuple(range(self.streams))
+        return self.homes or homes_of(self.streams)
 
     @property
     def own_streams(self) -> slice:

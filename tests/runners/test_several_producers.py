@@ -1,23 +1,20 @@
 """Several producers side by side, from the first send to the report, against librdkafka's own mock cluster."""
 
-import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka as ck
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from tests.runners.mock_brokers import mock_cluster
+from tests.runners.productions import Make, config_of, report_of, rows
 from tests.runners.pulsar_stand_in import stand_in
 from tests.runners.witnesses import Seen
 
 from dedup.experiment.endpoints import Endpoints
-from dedup.history.histories import same_columns
 from dedup.payloads import unpacked
-from dedup.wire.manifests import ProducerReport
 from dedup.workloads.producers import Producers
 from dedup_runners.clients import Chunk, Outcome, Progress, chunk_of, confluent_kafka
 from dedup_runners.configs import ProducerConfig
@@ -31,7 +28,6 @@ STREAMS: Final = COUNT * PARTITIONS
 MESSAGES: Final = 3000
 AT: Final = 1234
 BOUND_S: Final = 30.0
-Make = Callable[..., ProducerConfig]
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +40,13 @@ def kafka() -> Iterator[Endpoints]:
 def config(kafka: Endpoints, tmp_path: Path) -> Make:
     def make(**changes: Any) -> ProducerConfig:
         given = {
-            "run_id": "r1", "folder": str(tmp_path), "endpoints": kafka.model_dump(mode="json"), "topic": tmp_path.name,
-            "library": "confluent-kafka", "deduplication": True, "producer_name": "r1-1", "messages": MESSAGES,
-            "streams": STREAMS, "partitions": PARTITIONS, "homes": Producers(count=COUNT).homes(PARTITIONS),
-            "in_flight": 300, "delivery_timeout_s": 20.0, "sends": True, "producers": {"count": COUNT},
+            "messages": MESSAGES, "streams": STREAMS, "partitions": PARTITIONS,
+            "homes": Producers(count=COUNT).homes("", {}, PARTITIONS), "in_flight": 300, "sends": True,
+            "producers": {"count": COUNT},
         }  # fmt: skip
-        return ProducerConfig.model_validate_json(json.dumps(given | changes))
+        return config_of(kafka.client_bootstrap, tmp_path, **given | changes)
 
     return make
-
-
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found: Any = pq.ParquetDataset(folder / table).read()
-    assert same_columns(found.schema, table, 2)
-    listed: list[dict[str, Any]] = found.to_pylist()
-    return listed
-
-
-def report_of(folder: Path) -> ProducerReport:
-    return ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
 
 
 def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(

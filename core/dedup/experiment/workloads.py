@@ -10,9 +10,8 @@ from dedup.experiment.variants import Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
 from dedup.workloads.keys import Keys
-from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart
+from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart, homes_of
 from dedup.workloads.payload import Payload
-from dedup.workloads.producers import Producers
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 
 ONE_KIND: Final = f"a workload has at most one of {', '.join(kind.key for kind in KINDS)}"
@@ -52,30 +51,24 @@ class _Workload(Part):
     @property
     def streams(self) -> int:
         """How many rising sequences there are: one a key, or one a partition, of each producer."""
-        if self._producers is not None:
-            return self.partitions * self._producers.count
-        return self.partitions if self._keys is None else self._keys.count
+        return self.partitions if self._spread is None else self._spread.streams(self.partitions)
 
     def homes(self, library: Library, properties: Mapping[str, str]) -> tuple[int, ...]:
         """The partition that each stream is sent to, by this client with these settings."""
-        if self._producers is not None:
-            return self._producers.homes(self.partitions)
-        if self._keys is None:
-            return tuple(range(self.partitions))
-        return self._keys.homes(library, properties, self.partitions)
+        if self._spread is None:
+            return homes_of(self.partitions)
+        return self._spread.homes(library, properties, self.partitions)
 
     @property
     def has_keys(self) -> bool:
         """Whether messages have keys, and the client chooses their partitions."""
-        return self._keys is not None
+        return getattr(self, Keys.key) is not None
 
     @property
-    def _keys(self) -> Keys | None:
-        return getattr(self, Keys.key, None)
-
-    @property
-    def _producers(self) -> Producers | None:
-        return getattr(self, Producers.key, None)
+    def _spread(self) -> WorkloadPart | None:
+        """The part that says which streams there are, if one does: keys, for they stand beside no kind, or the kind."""
+        keys: Keys | None = getattr(self, Keys.key)
+        return self.given if keys is None else keys
 
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""

@@ -103,8 +103,8 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         pairs.append(("partitions of streams", manifest.stream_partitions, demand.homes))
     elif manifest.recorded_at is not None and demand.homes is not None:
         yield f"partitions of streams are not named, planned {demand.homes}"
-    if demand.streams is not None:
-        again = demand.workload and demand.workload.resent_partitions(demand.streams)
+    if demand.partitions is not None:
+        again = demand.workload and demand.workload.resent_partitions(demand.partitions)
         if manifest.resent_partitions != again:
             yield f"partitions of what is sent again are {manifest.resent_partitions}, planned {again}"
     if planned is not None:

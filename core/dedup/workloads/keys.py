@@ -58,6 +58,10 @@ class Keys(WorkloadPart):
             )
         return None
 
+    def streams(self, partitions: int) -> int:
+        """One a key."""
+        return self.count
+
     def homes(self, library: str, properties: Mapping[str, str], partitions: int) -> tuple[int, ...]:
         """The partition where the client must put each key, in the order of the keys."""
         function = partitioner_of(library, properties)

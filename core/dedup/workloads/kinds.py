@@ -1,8 +1,8 @@
 """What a part of a workload declares: its settings, and what they cannot be done with; a kind: what its runs must show.
 
 A part is a subclass of `WorkloadPart`. Its fields are its settings in an experiment file, its class variables are facts
-about it, and its docstring is its description. A *kind* is a part that makes the application send messages again: its
-runs have sessions and attempts. Other code uses these facts and never tests which part it has.
+about it, and its docstring is its description. A *kind* is a part whose runs have sessions and attempts. Other code
+uses these facts and never tests which part it has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,6 +56,18 @@ class WorkloadPart(Part):
     """What a client that is a program does instead, after "which"."""
     of_pods: ClassVar[str]
     """What producers in pods do instead, so that the operator refuses it."""
+    varies: ClassVar[tuple[str, ...]] = ()
+    """The settings that a variant may change, so that control and treatment differ in them."""
+    cause: ClassVar[str] = ""
+    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
+
+    def streams(self, partitions: int) -> int:
+        """How many rising sequences there are: without it, one a partition."""
+        return partitions
+
+    def homes(self, library: str, properties: Mapping[str, str], partitions: int) -> tuple[int, ...]:
+        """The partition that each of these streams is sent to, by this client with these settings."""
+        return homes_of(partitions)
 
     def impossible(self, shape: Shape) -> Impossible | None:
         """Why it cannot be done with these numbers; None if it can."""
@@ -80,10 +92,6 @@ class WorkloadKind(WorkloadPart):
 
     of_programs = "sends each message once, in one session"
     of_pods = "send each message once, in one session"
-    varies: ClassVar[tuple[str, ...]]
-    """The settings that a variant may change, so that control and treatment differ in them."""
-    cause: ClassVar[str]
-    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
     words: ClassVar[str]
     """That cause, in words."""
 

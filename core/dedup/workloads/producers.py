@@ -5,13 +5,13 @@ several apart, whose messages alternate in a partition, and whose retries arrive
 one writer, so each producer has a stream of its own in every partition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import Field
 
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, MOST_STREAMS, Impossible, Shape, WorkloadKind, broken_sessions
+from dedup.workloads.kinds import CLOSED, MOST_STREAMS, Impossible, Shape, WorkloadKind, broken_sessions, homes_of
 
 MOST_PRODUCERS: Final = 64
 """Each is a client with threads and connections of its own, in one process."""
@@ -24,12 +24,11 @@ class Producers(WorkloadKind):
 
     key = "producers"
     summary = "several producers send side by side, each with a name and sequences of its own (on one machine only)"
-    varies = ()
     cause = "copied_by_retry"
     words = "by the client's retry"
 
     def impossible(self, shape: Shape) -> Impossible | None:
-        streams = self.count * shape.partitions
+        streams = self.streams(shape.partitions)
         if streams > min(MOST_STREAMS, shape.messages):
             few = (
                 f"there are {shape.messages:,} messages"
@@ -51,9 +50,13 @@ class Producers(WorkloadKind):
             )
         return None
 
-    def homes(self, partitions: int) -> tuple[int, ...]:
+    def streams(self, partitions: int) -> int:
+        """One a partition, of each producer."""
+        return partitions * self.count
+
+    def homes(self, library: str, properties: Mapping[str, str], partitions: int) -> tuple[int, ...]:
         """The partition of each stream: first all those of the first producer."""
-        return tuple(range(partitions)) * self.count
+        return homes_of(partitions) * self.count
 
     def broken(self, manifest: Manifest) -> Iterator[str]:
         yield from broken_sessions(manifest, (CLOSED,) * self.count)

@@ -32,13 +32,7 @@ def workloads(output: Annotated[Format, typer.Option("--format", help="What to p
 def _rows() -> list[dict[str, Any]]:
     """All parts, in the order of the registry."""
     from dedup.quantities import format_duration
-    from dedup.workloads.kinds import WorkloadKind, WorkloadPart
     from dedup.workloads.registry import PARTS
-
-    def facts(part: type[WorkloadPart]) -> tuple[list[str], str]:
-        if not issubclass(part, WorkloadKind):
-            return [], ""
-        return [part.model_fields[name].alias or name for name in part.varies], part.cause
 
     def shown(value: Any) -> str:
         return format_duration(value) if isinstance(value, float) else str(value)
@@ -55,8 +49,8 @@ def _rows() -> list[dict[str, Any]]:
                 }
                 for name, field in part.model_fields.items()
             ],
-            "varies": facts(part)[0],
-            "cause": facts(part)[1],
+            "varies": [part.model_fields[name].alias or name for name in part.varies],
+            "cause": part.cause,
         }
         for part in PARTS
     ]

@@ -180,10 +180,10 @@ class PulsarAdmin(Closing):
             found = set[tuple[int, int] | None]()
             for number in range(TIMES_READ_AGAIN):
                 time.sleep(READ_AGAIN_PAUSE_S if number else 0.0)
-                found.add(delivered(left))
-                if len(found) > 1 or left[0] in found or delivered(before or left) is None:
+                found.add(after := delivered(left))
+                around = delivered(before) if before else after
+                if len(found) > 1 or after == left[0] or around is None:
                     return None  # it does not answer the same each time, or gives no entry at all
-            (after,) = found
             if after is None and len(left) <= ENTRIES_READ_AGAIN:
                 return left[-1][0], left[-1][1] + 1
             return after
