@@ -38,8 +38,11 @@ class Ended(NamedTuple):
         return Summary.model_validate_json((self.folder / "summary.json").read_bytes())
 
     def told(self) -> str:
-        """Everything a failed assertion should show."""
-        return f"exit code {self.code}\n{self.out}\n{self.err}"
+        """Everything a failed assertion should show, the reasons first: of a long text a CI keeps the beginning."""
+        said, file = [f"exit code {self.code}"], self.folder / "summary.json"
+        for run in self.summary.runs if file.exists() else ():
+            said += [f"{run.run_id}: {reason.verdict}: {reason.text}" for reason in run.reasons]
+        return "\n".join([*said, self.out, self.err])
 
 
 def document(name: str, **workload: int) -> dict[str, Any]:

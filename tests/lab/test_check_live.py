@@ -124,6 +124,11 @@ def test_every_request_of_an_idempotent_producer_can_be_struck(
     assert (end.entries, problems) == (MESSAGES, [])
 
 
+def answering(rows: list[Row], api: str) -> set[str]:
+    """The brokers that answered such requests. (Who leads can change by itself: a slow machine fences a broker.)"""
+    return {row.broker for row in rows if (row.api, row.direction) == (api, "reply")}
+
+
 def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoints, admin: Admin) -> None:
     topic, half = "moved", MESSAGES // 2
     admin.create_topic(topic, partitions=1, deduplication=True)
@@ -142,8 +147,9 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
             assert read == list(range(first, last))
 
         pass_on(0, half)
-        before, after = admin.move_leader(topic)
-        assert before != after
+        led = answering(interposer.conversation.rows(), "Produce")
+        other = next(each.id for each in system.brokers if f"127.0.0.1:{each.client_port}" not in led)
+        admin.move_leader(topic, to=other)
         pass_on(half, MESSAGES)
         consumer.close()
         producer.close()
@@ -151,8 +157,7 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
     admin.delete_topic(topic)
     assert problems == []
     for api in ("Produce", "Fetch"):
-        answered = [row.broker for row in rows if (row.api, row.direction) == (api, "reply")]
-        assert len(set(answered)) == 2, f"{api}: one broker led, then another"
+        assert len(answering(rows, api)) >= 2, f"{api}: one broker led, then another"
     assert sum(row.messages or 0 for row in rows if row.api == "Produce" and row.error_code == 0) == MESSAGES
 
 
