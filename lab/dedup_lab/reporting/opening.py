@@ -36,7 +36,7 @@ def show_results(results: Results, console: Console) -> None:
 
 
 def show_fetched(fetched: Callable[[Path], Path], console: Console) -> None:
-    """Open a page that lies elsewhere; `fetched` copies it into a folder. An error is one line, and costs only the page."""
+    """Open a page that lies elsewhere; `fetched` copies it into a folder. An error is one line, and costs the page."""
     try:
         page = fetched(caches.root() / "pages")
     except DedupError as error:
