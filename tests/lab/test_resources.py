@@ -126,7 +126,11 @@ def shown(store: UPath, folder: Path, status: Status | None = None) -> tuple[int
     said, opened = io.StringIO(), list[Path]()
 
     def page(fetched: Callable[[Path], Path]) -> None:
-        opening.show_fetched(lambda _: opened.append(fetched(folder)) or opened[-1], Console(file=said, width=200))
+        def here(_: Path) -> Path:
+            opened.append(fetched(folder))
+            return opened[-1]
+
+        opening.show_fetched(here, Console(file=said, width=200))
 
     code, _ = asked(status or ready(), at=lambda uri: store, page=page)
     return code, said.getvalue(), opened
@@ -137,7 +141,12 @@ def test_the_page_beside_the_summary_is_fetched_and_opened(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     browsed: list[str] = []
-    monkeypatch.setattr(opening, "_opened", lambda address: not browsed.append(address))
+
+    def browse(address: str) -> bool:
+        browsed.append(address)
+        return True
+
+    monkeypatch.setattr(opening, "_opened", browse)
     store.fs.pipe_file((store / "report.html").path, b"<p>9 \xe2\x9c\x93</p>")
     code, said, (page,) = shown(store, tmp_path, STATUSES["Fail"].model_copy(update={"artifacts": KEPT}))
     assert (code, said) == (1, "") and browsed == [page.as_uri()]
