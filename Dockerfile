@@ -94,6 +94,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
  && useradd --uid 185 --gid 0 --home-dir /tmp --shell /usr/sbin/nologin spark
 COPY spark/entrypoint.sh /opt/spark/entrypoint.sh
 COPY core/dedup /usr/local/dedup/code/dedup
+COPY report/dedup_report /usr/local/dedup/code/dedup_report
 COPY spark/dedup_spark /usr/local/dedup/code/dedup_spark
 ENV SPARK_HOME=/opt/spark PATH=/opt/spark/bin:$PATH PYSPARK_PYTHON=/usr/local/dedup/bin/python3
 # Not above: there lies pyspark/pandas, which Python would take for pandas.

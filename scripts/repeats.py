@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-FOLDERS: Final = ("core", "runners", "spark", "lab", "operator", "testbed", "tests", "scripts")
+FOLDERS: Final = ("core", "report", "runners", "spark", "lab", "operator", "testbed", "tests", "scripts")
 LINES: Final = 10
 LITERAL: Final = re.compile(r"""[a-z]{0,2}("[^"]*"|'[^']*')|\b[0-9][0-9_.]*\b""")
 WORD: Final = re.compile(r"[^#]*?[A-Za-z]")

@@ -18,7 +18,7 @@ from scripts import repeats
 Rule = Callable[[str], Iterator[str]]
 
 ROOT: Final = Path(__file__).parent.parent
-ROOMS: Final = ("core", "operator", "runners", "spark", "lab")
+ROOMS: Final = ("core", "operator", "report", "runners", "spark", "lab")
 MAX_FUNCTION_LINES: Final = 60
 MAX_FILE_LINES: Final = 500
 TABLE_LINES: Final = 10

@@ -250,9 +250,10 @@ def results(
 
         dedup results results/kafka-kill-tcp-20261121-120000
         dedup results kafka-kill-tcp --namespace lab --follow
-        dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories --open
+        dedup results kafka-kill-tcp --namespace lab --open
+        dedup results kafka-kill-tcp --output results/kafka-kill-tcp --histories
 
-    The page that --open shows is drawn of what was fetched: words and numbers, and with --histories drawings.
+    The page that --open shows is the one beside the summary; if a folder has none, it is drawn of what is there.
     The store's keys and address come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL.
     """
     from dedup_lab.cluster import access as clusters

@@ -5,10 +5,11 @@
 ROOT is the experiment's place (a path, or s3://bucket/prefix). Below it lie its runs, each with the verification.json
 of the engine that the experiment asks for (`dedup_spark.job --keep`, or `dedup_spark.local_job --keep`): its answer,
 which covers the checksums. The report asks the oracle, one history after the other, and keeps its answers; so an
-interrupted report can continue. Then it concludes and writes the files (dedup/history/reports.py). The last line
-printed is a *bulletin*: one line of JSON for the operator, which has no access to the store. In a cluster it is also
-written into the ConfigMap of --result, where the operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN":
-"why there is nothing of it"}.
+interrupted report can continue. Then it concludes and writes the files (dedup/history/reports.py), and draws the page,
+report.html, beside them; if that fails, one reason more says so, and the verdict stands. The last line printed is a
+*bulletin*: one line of JSON for the operator, which has no access to the store. In a cluster it is also written into
+the ConfigMap of --result, where the operator reads it (homes.py). FILE of --failures is {"SYSTEM or RUN": "why there is
+nothing of it"}.
 
 Exit code 0: there is a report, whatever the verdict. 4: there is none, and stderr has the reason; a retry is safe.
 """
@@ -36,6 +37,7 @@ from dedup.judgement.anomalies import Engine
 from dedup.judgement.counts import COUNTS, Counts
 from dedup.judgement.summaries import GroupRow, Summary
 from dedup.judgement.verdicts import Code, Evidence, Verdict
+from dedup_report import beside
 from dedup_spark import homes
 from dedup_spark.opinions import second_opinion
 
@@ -157,7 +159,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         failures = read_failures(asked.failures) if asked.failures else None
-        result = report(load(asked.experiment), place(asked.root), failures)
+        root = place(asked.root)
+        result = report(load(asked.experiment), root, failures)
+        if undrawn := beside.write(root):
+            print(undrawn, file=sys.stderr)
+            result["reasons"].append(undrawn[:LONGEST_REASON])
         if asked.result:
             homes.keep(asked.result, result)
     except DedupError as error:

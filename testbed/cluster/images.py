@@ -90,6 +90,7 @@ RUNNER: Final = _ours(
 )
 SPARK: Final = _ours(
     "spark",
+    Tree("report/dedup_report"),
     Tree("spark/dedup_spark"),
     Tree("spark/entrypoint.sh"),
     Tree("requirements-spark.lock"),

@@ -12,6 +12,7 @@ from tests.builders import Golden, golden_histories, write_history, write_pair
 from dedup.errors import EvidenceError
 from dedup.history import pairs
 from dedup.history.histories import SCHEMAS, damages, read_manifest, segments, sha256_of
+from dedup.history.stores import Place
 from dedup.wire.manifests import EndPosition, Manifest
 
 SENT = "value,outcome\n1,ok\n2,unknown\n3,fail\n"
@@ -31,7 +32,7 @@ def rows(folder: Path, table: str) -> list[tuple[int, ...]]:
     return [tuple(row[name] for name in columns) for path in segments(folder, table) for row in _read(path)]
 
 
-def _read(path: Path) -> list[dict[str, int]]:
+def _read(path: Place) -> list[dict[str, int]]:
     found: list[dict[str, int]] = pq.read_table(path).to_pylist()
     return found
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 from uuid import uuid4
 
 import yaml
@@ -144,6 +146,20 @@ class Operated:
             )
         assert code == EXIT_CODES[Verdict(status["verdict"].lower())], (said, problem)
         return folder
+
+    def opened(self, name: str, folder: Path) -> Path:
+        """The page that `dedup results NAME --open` gives to the browser, which is a program of the test's."""
+        browser, said = folder / "browser", folder / "address"
+        folder.mkdir(parents=True)
+        browser.write_text(f'#!/bin/sh\nprintf %s "$1" >{said}\n')
+        browser.chmod(0o755)
+        status = self.status(name)
+        with self.store_here() as address:
+            shown = {"BROWSER": f"{browser} %s", "DEDUP_CACHE": str(folder / "cache"), resources.ENDPOINT: address}
+            keys = {**whole_runs.KEYS, **shown, **api_servers.direct()}
+            code, _, problem = harness.dedup("results", name, *self.told(), "--open", environment=keys)
+        assert code == EXIT_CODES[Verdict(status["verdict"].lower())], problem
+        return Path(url2pathname(urlsplit(said.read_text()).path))
 
     def log(self) -> str:
         """The operator's last lines."""

@@ -13,15 +13,17 @@ from typing import Final
 
 import pytest
 import yaml
-from pydantic.alias_generators import to_snake
+from pydantic.alias_generators import to_camel, to_snake
 from testbed.cluster import api_servers
 from testbed.requests import ask
 from tests.kubernetes import guarded, operated
 from tests.kubernetes.operated import Document, Operated, condition
 from tests.lab import harness
+from tests.lab.pages import Page
 
 from dedup.experiment.spec import parse
 from dedup.history.histories import read_manifest
+from dedup.judgement.summaries import COLUMNS
 from dedup.wire.manifests import Manifest
 from dedup_operator.objects.names import COMPONENT, LABEL, name_of
 from dedup_operator.objects.systems import endpoints, release_of
@@ -57,6 +59,10 @@ def carried_out(
     ]
     tell(f"{name}: {status['verdict']} after {time.monotonic() - began:.0f} s; {', '.join(told)}")
     (fetched or operator.fetched)(name, folder)
+    page_of(folder, status)
+    if "uri" in status["artifacts"]:
+        opened = operator.opened(name, folder.with_name(f"{folder.name}-opened"))
+        assert opened.read_bytes() == (folder / "report.html").read_bytes()
     if status["verdict"] == "Pass":  # else a run may be void, and its counts are not in the sums
         judged_here(folder, status)
     assert operator.place.kubectl("wait", "--for=condition=Finished", "--timeout=10s", f"dedup/{name}")
@@ -93,6 +99,20 @@ def judged_here(folder: Path, status: Document) -> None:
     assert here.keys() == there.keys()
     for group, row in there.items():
         assert {name: here[group][to_snake(name)] for name in row} == row
+
+
+def page_of(folder: Path, status: Document) -> None:
+    """The page beside the summary has the status's numbers, and each history that the summary counts is drawn on it."""
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    rows = [row for system in status["systems"] for row in system["variants"]]
+    table = page.table("effective runs")
+    for heading, count in COLUMNS.items():
+        if all(to_camel(count) in row["counts"] for row in rows):
+            assert table[heading] == [f"{row['counts'][to_camel(count)]:,}" for row in rows], heading
+    runs = json.loads((folder / "summary.json").read_text())["runs"]
+    counted = sum(1 for row in runs if row["counts"] is not None)
+    assert sum(words.startswith("Order") for words in page.images) >= counted
+    assert "Its history is not drawn" not in page.words and "no report was drawn" not in words(status, "Finished")
 
 
 def of(status: Document, system: str, variant: str) -> Document:

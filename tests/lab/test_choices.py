@@ -5,7 +5,7 @@ from tests.core.evidences import all_evidence, duplicates, experiment
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.summaries import RunRow, summarise
 from dedup.judgement.verdicts import Reason, Verdict
-from dedup_lab.reporting.choices import chosen
+from dedup_report.choices import chosen
 
 
 def rows(runs: int, doubtful: dict[str, tuple[Verdict, str]] | None = None) -> list[RunRow]:

@@ -74,11 +74,9 @@ def test_the_table_the_clusters_and_the_outcome_are_shown(ended: Said) -> None:
     assert "nothing is worse than in here that this comparison can show" in said
 
 
-def test_a_comparison_has_no_page_and_of_an_experiment_only_what_is_fetched_can_be_opened(ended: Said) -> None:
-    """Which of the two it is comes first: to a comparison no --output helps."""
-    for cluster, words in ((ended, "a comparison has no page"), (Said({EXPERIMENT: {}}), "needs --output")):
-        with pytest.raises(BadParameter, match=words):
-            there(cast(Any, cluster), "c", Shown.TEXT, None, False, False, True)
+def test_a_comparison_has_no_page(ended: Said) -> None:
+    with pytest.raises(BadParameter, match="a comparison has no page"):
+        there(cast(Any, ended), "c", Shown.TEXT, None, False, False, True)
 
 
 def test_markdown_is_the_hubs_own(ended: Said) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import Bin
-from dedup_lab.reporting.latencies import Latencies
-from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
-from dedup_lab.reporting.rates import Rates, Span
+from dedup_report.latencies import Latencies
+from dedup_report.orders import MOST_JUMPS, Grid, Jumps
+from dedup_report.rates import Rates, Span
 
 pytestmark = pytest.mark.long
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def drawings() -> ModuleType:
     """Imported here: who runs other tests need not wait for matplotlib."""
-    from dedup_lab.reporting import drawings
+    from dedup_report import drawings
 
     return drawings
 

@@ -11,7 +11,7 @@ from tests.lab.pages import Page
 
 from dedup.errors import EvidenceError
 from dedup_lab import reporting
-from dedup_lab.reporting import diagrams, exchanges
+from dedup_report import diagrams, exchanges
 from dedup_runners.interposer.conversations import SCHEMA, Done
 
 MS = 1_000_000

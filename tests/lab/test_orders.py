@@ -9,8 +9,8 @@ from tests.builders import Golden, History, golden_histories, write_history
 from tests.lab.finished import finish
 
 from dedup.judgement.counts import Counts, Jump
-from dedup_lab.reporting import orders
-from dedup_lab.reporting.orders import Grid, grid_of
+from dedup_report import orders
+from dedup_report.orders import Grid, grid_of
 
 
 def read(folder: Path, values: list[int], planned: int = 100) -> Grid:

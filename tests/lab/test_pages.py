@@ -15,8 +15,8 @@ from dedup.history.histories import read_manifest
 from dedup.history.latencies import NAME
 from dedup.history.reports import SUMMARY
 from dedup.judgement.tables import DASH
-from dedup_lab.reporting.latencies import NOT_RECORDED, NOTHING, UNREADABLE, latencies_of
 from dedup_lab.results import Results
+from dedup_report.latencies import NOT_RECORDED, NOTHING, UNREADABLE, latencies_of
 
 pytestmark = pytest.mark.long
 

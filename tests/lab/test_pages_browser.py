@@ -14,6 +14,7 @@ from testbed.browser.chromium import PAPER_PX, Page
 from tests.lab.finished import BROKEN, finish
 from tests.lab.test_exchanges import BEFORE, row, write
 
+import dedup_report
 from dedup_lab import reporting
 
 pytestmark = pytest.mark.browser
@@ -67,7 +68,7 @@ def test_axe_finds_nothing_serious(width: int, report: Path, page: Page) -> None
 def flawed(tmp_path: Path, flaw: str) -> Path:
     """A page with the report's style and rules, and this in it."""
     made = tmp_path / "flawed.html"
-    style = (Path(reporting.__file__).parent / "report.css").read_text()
+    style = (Path(dedup_report.__file__).parent / "report.css").read_text()
     rules = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     made.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>t</title>'

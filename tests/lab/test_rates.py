@@ -6,7 +6,7 @@ import pytest
 from tests.builders import History, write_history
 
 from dedup.wire.manifests import FaultRecord
-from dedup_lab.reporting.rates import Rates, Recovery, Silence, rates_of
+from dedup_report.rates import Rates, Recovery, Silence, rates_of
 
 MS = 1_000_000
 SENT = [(0, value) for value in range(1, 101)]

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from upath import UPath
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
 from dedup.history.stores import fetch
 from dedup_lab.cluster.resources import result_of, results
+from dedup_lab.reporting import opening
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 
 NAME: Final = "e"
@@ -118,6 +119,55 @@ def store() -> Iterator[UPath]:
         root.fs.pipe_file((root / name).path, name.encode())
     yield root
     root.fs.rm(root.path, recursive=True)
+
+
+def shown(store: UPath, folder: Path, status: Status | None = None) -> tuple[int, str, list[Path]]:
+    """What `dedup results e --open` opens, and says; its folder is `folder`."""
+    said, opened = io.StringIO(), list[Path]()
+
+    def page(fetched: Callable[[Path], Path]) -> None:
+        def here(_: Path) -> Path:
+            opened.append(fetched(folder))
+            return opened[-1]
+
+        opening.show_fetched(here, Console(file=said, width=200))
+
+    code, _ = asked(status or ready(), at=lambda uri: store, page=page)
+    return code, said.getvalue(), opened
+
+
+def test_the_page_beside_the_summary_is_fetched_and_opened(
+    store: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    browsed: list[str] = []
+
+    def browse(address: str) -> bool:
+        browsed.append(address)
+        return True
+
+    monkeypatch.setattr(opening, "_opened", browse)
+    store.fs.pipe_file((store / "report.html").path, b"<p>9 \xe2\x9c\x93</p>")
+    code, said, (page,) = shown(store, tmp_path, STATUSES["Fail"].model_copy(update={"artifacts": KEPT}))
+    assert (code, said) == (1, "") and browsed == [page.as_uri()]
+    assert page == tmp_path / "lab-e.html" and page.read_bytes() == b"<p>9 \xe2\x9c\x93</p>"
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (KEPT, "got no such page; the report writes it beside summary.json"),
+        (Kept(claim_name="c", folder="f"), "kubectl cp"),
+        (None, "no artifacts in its status"),
+    ],
+)
+def test_a_page_that_cannot_be_had_is_one_line_and_the_exit_code_is_the_verdict_s(
+    kept: Kept | None, told: str, store: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    code, said, opened = shown(store, tmp_path, ready(kept))
+    assert (code, opened, len(said.splitlines())) == (0, [], 1)
+    assert said.startswith("warning ") and told in said
 
 
 def ready(kept: Kept | None = KEPT) -> Status:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 from tests.builders import History, write_history
 from tests.core.evidences import experiment
+from tests.lab.pages import Page
 from tests.runners import minio
 
 from dedup.errors import PlatformError
@@ -27,6 +28,7 @@ from dedup.judgement.verdicts import Code, Reason, Verdict
 from dedup.wire.manifests import Deduplication
 from dedup_operator import sights
 from dedup_operator.statuses import Judgement, Sums, SystemStatus
+from dedup_report import beside, pages
 from dedup_spark import evidence, homes, local, local_job, report
 from dedup_spark.evidence import Report
 
@@ -373,6 +375,24 @@ def test_in_a_cluster_the_bulletin_is_left_in_its_home(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.long
+def test_the_page_lies_beside_the_summary_and_without_it_the_verdict_stands(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report.main(command(tmp_path, root)) == 0
+    with_page = json.loads(capsys.readouterr().out)
+    assert Page((root / "report.html").read_text()).table("effective runs")["received"] == ["16", "12"]
+    (root / "report.html").unlink()
+    (root / beside.BEGUN).touch()
+    assert report.main(command(tmp_path, root)) == 0
+    out, error = capsys.readouterr()
+    told = json.loads(out)
+    (*reasons, last) = told.pop("reasons")
+    assert last == error.strip() and last.startswith("no report was drawn, and the verdict stands: ")
+    assert reasons == with_page.pop("reasons") and told == with_page and told["verdict"] == "Pass"
+    assert not (root / "report.html").exists()
+
+
 def command(folder: Path, root: Place) -> list[str]:
     document = folder / "experiment.json"
     document.write_text(json.dumps(EXPERIMENT.model_dump(mode="json", by_alias=True, exclude_none=True)))
@@ -396,6 +416,9 @@ def test_in_a_store_it_says_the_same(root: Path, bucket: str) -> None:
     assert told["systems"] == here["systems"]
     assert told["uri"] == f"{bucket}/team/trial/summary.json"
     assert report.report(EXPERIMENT, there) == told
+    assert beside.write(there) is None and not (there / beside.BEGUN).exists()
+    summary = Summary.model_validate_json((there / "summary.json").read_bytes())
+    assert (there / "report.html").read_text(encoding="utf-8") == pages.render(root, summary)
     (there / "runs/kafka-dedup-001/attempt-1" / VERIFICATION).unlink()
     assert report.report(EXPERIMENT, there)["verdict"] == "Error"
     assert report.report(EXPERIMENT, place(f"{bucket}/nothing"))["verdict"] == "Error"

@@ -111,9 +111,10 @@ def sha256_of(path: Place) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def segments(folder: Path, table: str) -> list[Path]:
+def segments(folder: Place, table: str) -> list[Place]:
     """The closed segments of one table in the order they were written."""
-    return sorted((folder / table).glob("*.parquet"))
+    names = (name for name in below(folder / table) if name.endswith(".parquet") and "/" not in name)
+    return [folder / table / name for name in names]
 
 
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:

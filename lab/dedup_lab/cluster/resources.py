@@ -22,8 +22,9 @@ from dedup.judgement.counts import COUNTS
 from dedup.judgement.summaries import COLUMNS
 from dedup.judgement.verdicts import EXIT_CODES, Verdict
 from dedup_lab.cluster.access import Cluster, Object, experiment_of
-from dedup_lab.results import check_own
+from dedup_lab.results import check_own, write
 from dedup_lab.terminal.reports import coloured
+from dedup_report import PAGE
 
 ENDPOINT: Final = "AWS_ENDPOINT_URL"
 EXTRA: Final = {each.heading: name for name, each in COUNTS.items() if each.heading and not each.s0}
@@ -39,11 +40,13 @@ def results(
     console: Console,
     follow: Callable[[Cluster, str], None] | None = None,
     at: Callable[[str], Place] = place,
+    page: Callable[[Callable[[Path], Path]], None] | None = None,
 ) -> int:
     """Print the result of the experiment; fetch its artifacts into `output`, which must be empty or new.
 
     The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `follow` waits
-    for the end first, and shows how far it is. `at` gives the place that a URI names.
+    for the end first, and shows how far it is. `at` gives the place that a URI names. `page` is given a
+    function that copies the page from the store into a folder, and returns the file.
     """
     if output is not None:
         check_own(output, "--output")
@@ -58,6 +61,8 @@ def results(
         fetched = fetch_into(output, at(uri_of(found)), histories=histories)
         if not as_json:
             console.print(f"files fetched into {escape(str(output))}: {fetched}", soft_wrap=True)
+    if page is not None:
+        page(lambda folder: fetch_page(folder, found, at))
     return exit_code(found)
 
 
@@ -152,6 +157,24 @@ def fetch_into(output: Path, root: Place, *, histories: bool) -> int:
         output.mkdir(parents=True, exist_ok=True)
         fetch(root, names, output)
     return len(names)
+
+
+def fetch_page(folder: Path, found: Object, at: Callable[[str], Place] = place) -> Path:
+    """Copy the page of a result into a folder; EnvironmentError_ if it has none."""
+    named = found["name"]
+    page, copy = at(uri_of(found)) / PAGE, folder / f"{found['namespace']}-{named}.html"
+    with reached(page):
+        try:
+            text = page.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise EnvironmentError_(
+                where=str(page),
+                got="no such page",
+                rule="the report writes it beside summary.json, when the experiment ends; an older report did not",
+                todo=f"draw it here: dedup results {named} --output FOLDER --histories --open",
+            ) from None
+    write(copy, text)
+    return copy
 
 
 def uri_of(found: Object) -> str:

@@ -49,11 +49,10 @@ def there(
         wait = wait and partial(wait, find=clusters.comparison_of)
         show = partial(comparisons.results, cluster, name, shown=output_format.value, follow=wait)
         return show(output=output, console=console(stderr=False))
-    if open_page and output is None:
-        raise typer.BadParameter("needs --output", param_hint="--open")
     only_of_comparisons(output_format)
     ask = partial(resources.results, cluster, name, as_json=output_format is Shown.JSON, follow=wait)
-    code = ask(output=output, histories=histories, console=console(stderr=False))
+    page = partial(opening.show_fetched, console=console()) if open_page and output is None else None
+    code = ask(output=output, histories=histories, console=console(stderr=False), page=page)
     if open_page and output is not None:
         opening.show_results(Results(output), console())
     return code

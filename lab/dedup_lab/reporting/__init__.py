@@ -8,20 +8,19 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.errors import DedupError, EnvironmentError_, one_line
+from dedup.errors import EnvironmentError_, one_line
 from dedup.history.stores import write_whole
 from dedup.judgement.summaries import Summary
 from dedup.process import machines
 from dedup_lab import caches
 from dedup_lab.reporting import junits, markdowns
 from dedup_lab.results import Results
-
-PAGE: Final = "report.html"
+from dedup_report import PAGE as PAGE
+from dedup_report import not_drawn
 
 
 def write(
@@ -50,9 +49,7 @@ def attempt(results: Results, console: Console) -> None:
     try:
         _, written = write(results)
     except Exception as error:
-        why = str(error) if isinstance(error, DedupError) else f"{type(error).__name__}: {error}"
-        again = f"dedup report {results.root}"
-        words = one_line(f"no report was drawn, and the verdict stands: {why}; to try again: {again}")
+        words = f"{not_drawn(error)}; to try again: {one_line(f'dedup report {results.root}')}"
         console.print(f"[yellow]warning[/] {escape(words)}", soft_wrap=True)
     else:
         console.print(f"report: {escape(str(written[-1]))}", soft_wrap=True)
@@ -76,6 +73,6 @@ def _page(results: Results, summary: Summary) -> str:
     # Matplotlib keeps a list of the machine's fonts: like everything that can be made again, it lies in our cache.
     os.environ.setdefault("MPLCONFIGDIR", str(caches.root() / "matplotlib"))
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    from dedup_lab.reporting import pages
+    from dedup_report import pages
 
-    return pages.render(results, summary)
+    return pages.render(results.root, summary)

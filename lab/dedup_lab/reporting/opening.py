@@ -8,13 +8,15 @@ started where there is no screen.
 import os
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
-from dedup_lab import reporting
+from dedup.errors import DedupError
+from dedup_lab import caches, reporting
 from dedup_lab.results import Results
 
 SCREENS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -30,6 +32,16 @@ def show_results(results: Results, console: Console) -> None:
             return
         reporting.attempt(results, console)
     if page.is_file():
+        show(page, console)
+
+
+def show_fetched(fetched: Callable[[Path], Path], console: Console) -> None:
+    """Open a page that lies elsewhere; `fetched` copies it into a folder. An error is one line, and costs the page."""
+    try:
+        page = fetched(caches.root() / "pages")
+    except DedupError as error:
+        console.print(f"[yellow]warning[/] {escape(str(error))}", soft_wrap=True)
+    else:
         show(page, console)
 
 

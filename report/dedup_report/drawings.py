@@ -22,9 +22,9 @@ from dedup.errors import shown
 from dedup.judgement.counts import Jump
 from dedup.judgement.summaries import Bin
 from dedup.judgement.tables import bin_of
-from dedup_lab.reporting.latencies import Latencies
-from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
-from dedup_lab.reporting.rates import Rates
+from dedup_report.latencies import Latencies
+from dedup_report.orders import MOST_JUMPS, Grid, Jumps
+from dedup_report.rates import Rates
 
 BLUE, SKY, GREEN, ORANGE = "#0072B2", "#56B4E9", "#009E73", "#E69F00"
 RED, PURPLE, YELLOW, GREY = "#D55E00", "#CC79A7", "#F0E442", "#666666"

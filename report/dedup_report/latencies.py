@@ -4,13 +4,13 @@ A second counts from the first send, and an acknowledgement in the second in whi
 comes a second of long latencies. A second without an acknowledgement has none.
 """
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dedup.history.latencies import ACKNOWLEDGED, NAME, table_of
+from dedup.history.stores import Place
 from dedup.judgement.latencies import Latency, latency_of, merged
 from dedup.wire.manifests import Manifest
 
@@ -32,7 +32,7 @@ class Latencies(NamedTuple):
     """Of the whole run."""
 
 
-def latencies_of(folder: Path, manifest: Manifest) -> Latencies | str:
+def latencies_of(folder: Place, manifest: Manifest) -> Latencies | str:
     """The latencies of a run; or why there are none, in a sentence."""
     rows = table_of(folder, manifest)
     if rows is None:

@@ -6,6 +6,7 @@ are made of the histories below the results folder; where a history is missing, 
 summary. The page is written after the summary and never changes a verdict.
 """
 
+import json
 from collections.abc import Iterable
 from importlib import resources
 from typing import Any, Final
@@ -14,14 +15,17 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from dedup.errors import DedupError
+from dedup.experiment.spec import parse
+from dedup.history.histories import damages
+from dedup.history.reports import EXPERIMENT, Look
+from dedup.history.stores import Place
 from dedup.judgement import tables
 from dedup.judgement.summaries import GroupRow, Summary
 from dedup.wire.manifests import Manifest
-from dedup_lab.reporting import drawings, sections
-from dedup_lab.reporting.choices import chosen
-from dedup_lab.reporting.configurations import clients
-from dedup_lab.reporting.sections import Sections
-from dedup_lab.results import EXPERIMENT, Results
+from dedup_report import drawings, sections
+from dedup_report.choices import chosen
+from dedup_report.configurations import clients
+from dedup_report.sections import Sections
 
 SIGNS: Final = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!"}
 NOT_RECORDED: Final = (
@@ -35,10 +39,13 @@ NOT_RECORDED: Final = (
 )
 
 
-def render(results: Results, summary: Summary) -> str:
-    """The page as text."""
+def render(root: Place, summary: Summary, look: Look = damages) -> str:
+    """The page as text; `root` is the results folder, or an experiment's place in a store.
+
+    `look` lists the damages of a run's folder: what is damaged is not drawn.
+    """
     choice = chosen(summary.runs)
-    drawn = Sections(results, choice.full)
+    drawn = Sections(root, choice.full, look)
     full = [drawn.full(run) for run in choice.full]
     small = [drawn.small(run) for run in choice.small]
     opened = [(each.run, each.manifest) for each in full] + [(each.run, each.manifest) for each in small]
@@ -58,7 +65,7 @@ def render(results: Results, summary: Summary) -> str:
         small=small,
         manifests=manifests,
         clients=list(clients(manifests.values())),
-        experiment=_experiment(results),
+        experiment=_experiment(root),
         dedup=_testers(manifests.values()),
         not_recorded=NOT_RECORDED,
     )
@@ -70,10 +77,10 @@ def _blocks(group: GroupRow) -> drawings.Drawing | None:
     return drawings.blocks(group.block_lengths, group.block_distances)
 
 
-def _experiment(results: Results) -> dict[str, Any] | None:
+def _experiment(root: Place) -> dict[str, Any] | None:
     """The experiment as it was run, as `dedup run` takes it; None if the folder has none that can be read."""
     try:
-        found = results.experiment()
+        found = parse(json.loads((root / EXPERIMENT).read_text()), source=str(root / EXPERIMENT))
     except (DedupError, OSError, ValueError):
         return None
     document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -94,4 +101,4 @@ def _environment() -> Environment:
 
 
 def _file(name: str) -> str:
-    return resources.files("dedup_lab.reporting").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("dedup_report").joinpath(name).read_text(encoding="utf-8")

@@ -7,13 +7,12 @@ What the words say of copies rests on the brokers' answers alone; whether copies
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dedup.errors import EvidenceError, one_line, shown
+from dedup.history.stores import Place, below, parquet
 
 FILE: Final = "conversation.parquet"
 PASSED: Final = "passed"
@@ -84,13 +83,14 @@ class Exchanges(NamedTuple):
         return f"broker {self.brokers.index(frame.broker) + 1}" if len(self.brokers) > 1 else "broker"
 
 
-def conversations(folder: Path) -> Iterator[tuple[str, Path]]:
+def conversations(folder: Place) -> Iterator[tuple[str, Place]]:
     """The faults of a run that left a conversation, and its file."""
-    for path in sorted((folder / "chaos").glob(f"*/{FILE}")):
-        yield path.parent.name, path
+    for name in below(folder / "chaos"):
+        if (steps := name.split("/"))[1:] == [FILE]:
+            yield steps[0], folder / "chaos" / name
 
 
-def decisive(fault: str, path: Path) -> Exchanges | None:
+def decisive(fault: str, path: Place) -> Exchanges | None:
     """What to show of a conversation; None if no frame was struck. EvidenceError if it cannot be read."""
     columns = _columns(path)
     struck = np.flatnonzero((columns["rule"] != None) & (columns["done"] != PASSED))  # noqa: E711
@@ -107,9 +107,10 @@ def decisive(fault: str, path: Path) -> Exchanges | None:
     return Exchanges(fault, struck_frame, batch, frames, tuple(int(each) for each in between), tuple(named))
 
 
-def _columns(path: Path) -> dict[str, Any]:
+def _columns(path: Place) -> dict[str, Any]:
     """The columns by time."""
-    table = pq.read_table(path)
+    with parquet(path) as file:
+        table = file.read()
     if lacking := sorted(set(Frame._fields) - set(table.column_names)):
         raise EvidenceError(
             where=str(path),

@@ -5,7 +5,6 @@ interposer with a cross; one that was held ends there with a bar, and goes on as
 red, what was sent again is orange and thick. The same is said in words beside it (exchanges.words).
 """
 
-from pathlib import Path
 from typing import Any, Final
 
 import matplotlib
@@ -14,21 +13,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dedup.errors import DedupError, EvidenceError, one_line
-from dedup_lab.reporting import drawings, exchanges
-from dedup_lab.reporting.drawings import BLUE, GREY, ORANGE, RED, Drawing
-from dedup_lab.reporting.exchanges import Exchanges, Frame
+from dedup.history.stores import Place
+from dedup_report import drawings, exchanges
+from dedup_report.drawings import BLUE, GREY, ORANGE, RED, Drawing
+from dedup_report.exchanges import Exchanges, Frame
 
 ROW_IN: Final = 0.27
 PRODUCER, INTERPOSER, BROKER = 0.17, 0.585, 0.985
 LABEL: Final = 6.5
 
 
-def of_run(folder: Path) -> list[tuple[Drawing | None, tuple[str, ...]]]:
+def of_run(folder: Place) -> list[tuple[Drawing | None, tuple[str, ...]]]:
     """For each conversation of a run its diagram and its words; without a diagram the words say why."""
     return [_told(fault, path) for fault, path in exchanges.conversations(folder)]
 
 
-def _told(fault: str, path: Path) -> tuple[Drawing | None, tuple[str, ...]]:
+def _told(fault: str, path: Place) -> tuple[Drawing | None, tuple[str, ...]]:
     try:
         found = exchanges.decisive(fault, path)
     except (DedupError, OSError, pa.ArrowException, ValueError, TypeError) as error:

@@ -9,14 +9,13 @@ begins after the faults have healed (docs/history.md). What is not recorded is n
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments
+from dedup.history.stores import Place, parquet
 from dedup.wire.clients import Disturbance
 from dedup.wire.lines import parse
 from dedup.wire.manifests import FaultRecord, Manifest
@@ -77,9 +76,10 @@ class Rates(NamedTuple):
         return max(self.silences, key=lambda silence: silence.seconds, default=None)
 
 
-def rates_of(folder: Path, manifest: Manifest) -> Rates | None:
+def rates_of(folder: Place, manifest: Manifest) -> Rates | None:
     """The rates of a run; None if its clock table has too few ticks to tell any."""
-    clock = pq.read_table(folder / "clock.parquet", columns=["kind", "index", "monotonic_ns"])
+    with parquet(folder / "clock.parquet") as file:
+        clock = file.read(columns=["kind", "index", "monotonic_ns"])
     kind, index, at = (clock.column(name).to_numpy() for name in ("kind", "index", "monotonic_ns"))
     if not len(at):
         return None
@@ -113,13 +113,13 @@ def _steps(index: Numbers, at: Numbers, begin: int) -> tuple[Times, Numbers]:
     return ((at[order] - begin) / 1e9)[new > 0], new[new > 0]
 
 
-def _told_apart(folder: Path, manifest: Manifest, new: Numbers) -> tuple[Numbers, Numbers]:
+def _told_apart(folder: Place, manifest: Manifest, new: Numbers) -> tuple[Numbers, Numbers]:
     """How many of the new outcomes at each tick were acknowledgements, and how many were not."""
     if not manifest.producer.fail + manifest.producer.unknown:
         return new, np.zeros_like(new)
     ok: list[npt.NDArray[np.bool_]] = [np.empty(0, np.bool_)]
     for path in segments(folder, "outcomes"):
-        with pq.ParquetFile(path) as file:
+        with parquet(path) as file:
             ok += [rows.column(0).to_numpy() == 0 for rows in file.iter_batches(BATCH, columns=["outcome"])]
     sums = np.concatenate(([0], np.cumsum(np.concatenate(ok))))
     ends = np.minimum(np.cumsum(new), len(sums) - 1)
@@ -161,7 +161,7 @@ def _recovery(span: Span, silences: tuple[Silence, ...]) -> Recovery:
     return Recovery(span.name, max(ends) - span.begin_s if ends else None)
 
 
-def _noticed(folder: Path, begin: int) -> dict[str, Times]:
+def _noticed(folder: Place, begin: int) -> dict[str, Times]:
     path = folder / Disturbance.FILE
     if not path.is_file():
         return {}

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from dedup.judgement.summaries import RunRow
 from dedup.judgement.tables import milliseconds
-from dedup_lab.reporting.drawings import COLUMNS, ROWS
-from dedup_lab.reporting.latencies import Latencies
-from dedup_lab.reporting.orders import MOST_JUMPS, Grid, Jumps
-from dedup_lab.reporting.rates import SILENCE_S, Rates
+from dedup_report.drawings import COLUMNS, ROWS
+from dedup_report.latencies import Latencies
+from dedup_report.orders import MOST_JUMPS, Grid, Jumps
+from dedup_report.rates import SILENCE_S, Rates
 
 NO_TIMES = "Its clock table has too few ticks to tell rates."
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from dedup.history.histories import segments
+from dedup.history.stores import Place, parquet
 from dedup.judgement.anomalies import Verification
 from dedup.judgement.counts import JUMP_COUNTS, Counts, Jump
 from dedup.wire.manifests import Manifest
@@ -68,7 +68,7 @@ class Jumps(NamedTuple):
         return Jumps(self.kinds[chosen], self.arrivals[chosen], self.lasts[chosen], self.values[chosen], self.total)
 
 
-def grid_of(folder: Path, manifest: Manifest, columns: int, rows: int) -> Grid:
+def grid_of(folder: Place, manifest: Manifest, columns: int, rows: int) -> Grid:
     """The grid of a run; it reads two columns of `received`, a batch at a time."""
     arrivals, streams = manifest.consumer.received, manifest.streams
     top = max(1, *(manifest.planned(stream) for stream in range(streams)))
@@ -92,9 +92,9 @@ def grid_of(folder: Path, manifest: Manifest, columns: int, rows: int) -> Grid:
     return Grid(first.reshape(shape), copies.reshape(shape), arrivals, top, outside, told)
 
 
-def _received(folder: Path) -> Iterator[tuple[Cells, Cells]]:
+def _received(folder: Place) -> Iterator[tuple[Cells, Cells]]:
     for path in segments(folder, "received"):
-        with pq.ParquetFile(path) as file:
+        with parquet(path) as file:
             for rows in file.iter_batches(BATCH, columns=["stream", "value"]):
                 yield rows.column("stream").to_numpy().astype(np.int64), rows.column("value").to_numpy()
 
@@ -110,7 +110,7 @@ def _again(keys: Cells, seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return again
 
 
-def jumps_of(root: Path, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Jumps] | None:
+def jumps_of(root: Place, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Jumps] | None:
     """The jumps of these attempts (run, number) from the table of findings; None if there is no whole one here."""
     folder = next((root / name for name in FINDINGS if (root / name / "findings.json").is_file()), None)
     if folder is None:
@@ -125,11 +125,12 @@ def jumps_of(root: Path, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str,
     return {each: _in_order(parts) for each, parts in listed.items()}
 
 
-def _rows(folder: Path, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _rows(folder: Place, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows of the table of jumps; a run without one has no part of it, and where no run has one there is no table."""
     if folder.is_dir():
         columns = ["path", "run_id", "jump", "arrival", "last", "value"]
-        yield from ds.dataset(folder, format="parquet").to_batches(
+        at = {"source": folder} if isinstance(folder, Path) else {"source": folder.path, "filesystem": folder.fs}
+        yield from ds.dataset(**at, format="parquet").to_batches(
             columns=columns, filter=pc.field("run_id").isin(runs), batch_size=BATCH
         )
 

@@ -4,23 +4,23 @@ A history that is missing, damaged or foreign costs its own drawings and nothing
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from dedup.errors import DedupError, EvidenceError, one_line
+from dedup.history.attempts import folder_of
 from dedup.history.histories import damages, read_manifest
-from dedup.history.reports import recall
+from dedup.history.reports import Look, recall
+from dedup.history.stores import Place
 from dedup.judgement import tables
 from dedup.judgement.summaries import RunRow, histogram
 from dedup.wire.manifests import Manifest
-from dedup_lab.reporting import captions, diagrams, drawings, orders
-from dedup_lab.reporting.drawings import Drawing
-from dedup_lab.reporting.latencies import latencies_of
-from dedup_lab.reporting.orders import Jumps
-from dedup_lab.reporting.rates import rates_of
-from dedup_lab.results import Results
+from dedup_report import captions, diagrams, drawings, orders
+from dedup_report.drawings import Drawing
+from dedup_report.latencies import latencies_of
+from dedup_report.orders import Jumps
+from dedup_report.rates import rates_of
 
 FAULT_COLUMNS: Final = (
     *("name", "kind", "struck", "asked at message", "effect at message", "in flight to it"),
@@ -60,11 +60,11 @@ class Small(NamedTuple):
 
 
 class Sections:
-    """The histories of a results folder, opened as they are needed."""
+    """The histories of a results folder, or of an experiment's place in a store, opened as they are needed."""
 
-    def __init__(self, results: Results, runs: tuple[RunRow, ...]) -> None:
+    def __init__(self, root: Place, runs: tuple[RunRow, ...], look: Look = damages) -> None:
         """`runs` will be drawn in full; their jumps are read from the table of findings at once."""
-        self._results = results
+        self._root, self._look = root, look
         self._jumps = self._listed(runs)
 
     def full(self, run: RunRow) -> Section:
@@ -107,13 +107,13 @@ class Sections:
         except _UNREADABLE as error:
             return Small(run, manifest, None, _words(error))
 
-    def _open(self, run: RunRow) -> tuple[Path, Manifest] | str:
+    def _open(self, run: RunRow) -> tuple[Place, Manifest] | str:
         if {"", ".", ".."} & set(run.run_id.split("/")) or "/" in run.run_id:
             return "its name is no run's name"
-        folder = self._results.attempt(run.run_id, run.attempt)
+        folder = folder_of(self._root, run.run_id, run.attempt)
         try:
             manifest = read_manifest(folder)
-            found = damages(folder, manifest)
+            found = self._look(folder, manifest)
         except _UNREADABLE as error:
             return _words(error)
         if found:
@@ -122,11 +122,11 @@ class Sections:
 
     def _listed(self, runs: tuple[RunRow, ...]) -> dict[tuple[str, int], Jumps] | None:
         try:
-            return orders.jumps_of(self._results.root, [(run.run_id, run.attempt) for run in runs])
+            return orders.jumps_of(self._root, [(run.run_id, run.attempt) for run in runs])
         except _UNREADABLE:
             return None
 
-    def _jumps_of(self, run: RunRow, folder: Path) -> Jumps | None:
+    def _jumps_of(self, run: RunRow, folder: Place) -> Jumps | None:
         """From the table of findings; where there is none, those that a judge lists."""
         if self._jumps is not None:
             return self._jumps[run.run_id, run.attempt]
