@@ -68,6 +68,8 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                     rule=error.rule,
                     todo=error.todo,
                 ) from None
+        if experiment.spec.workload.has_keys:
+            clients.check_keys(system.library)
 
 
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:

@@ -102,8 +102,7 @@ class Production:
 
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         self.clock, self.tally = Clock(), Tally()
-        once = config.program is None and not config.sends
-        self.latencies = Latencies(config.streams) if once else None
+        self.latencies = self._counted(config)
         self.first_send_ns = self.sent = self._ended = 0
         self._config, self._recorder, self._marks, self._observer = config, recorder, marks, observer
         self.client = self._opened()
@@ -162,6 +161,10 @@ class Production:
         """What was planned and not sent, in words; empty if nothing is missing."""
         planned = self._config.messages
         return f"stopped after {self.sent} of {planned} messages" if self.sent < planned else ""
+
+    def _counted(self, config: ProducerConfig) -> Latencies | None:
+        """What counts latencies; None where messages are sent again, or by a program, which says no times."""
+        return Latencies(config.streams) if config.program is None and not config.sends else None
 
     def _opened(self) -> ProducerClient:
         return make_producer(self._config, self._record, self._observer)

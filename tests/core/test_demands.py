@@ -273,3 +273,38 @@ def test_keys_are_held_against_where_the_clients_function_puts_them(found: dict[
     verdict = judged(demand(workload=KEYS), consumer={"end": ends}, **changes)
     assert verdict.verdict is (Verdict.ERROR if said else Verdict.PASS), texts(verdict)
     assert said in texts(verdict)[0]
+
+
+OF_PULSAR: dict[str, Any] = {"system": "pulsar", "kind": "pulsar", "stream_partitions": (0, 0, 1, 2)}
+
+
+@pytest.mark.parametrize("version", ["pulsar-client 3.13.0", "pulsar-client 3.14.0"])
+def test_a_client_that_hashes_otherwise_accuses_no_broker(version: str) -> None:
+    """All messages of a key lie elsewhere than expected: the broker is to blame only with a client that was tried."""
+    made = experiment(systems=[{"name": "pulsar", "pulsar": {}}], workload=KEYS)
+    run = RUN.model_copy(update={"system": "pulsar"})
+    asked = demand_of(made, run).model_copy(update={"spec_digest": None})
+    changes = OF_KEYS | OF_PULSAR
+    ends = tuple(EndPosition(partition=each, extents=((0, 500),)) for each in changes.pop("ends"))
+    reports = {"producer": {"library_version": version}, "consumer": {"end": ends}}
+    verdict = judged(asked, {"misplaced": 250}, **reports, **changes)
+    known = version.endswith(" 3.13.0")
+    assert verdict.verdict is (Verdict.FAIL if known else Verdict.ERROR), texts(verdict)
+    assert verdict.void is not known
+    why = "keys were put by pulsar-client 3.14.0, and it is known of pulsar-client 3.13.0 alone where it puts them"
+    assert known or why in texts(verdict)[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "workload", "clients"),
+    [
+        ({"name": "pulsar", "pulsar": {}}, KEYS, ("pulsar-client 3.13.0",)),
+        ({"name": "pulsar", "pulsar": {}}, {"messages": MESSAGES}, None),  # the producer names the partition
+        ({"name": "kafka", "kafka": {}}, KEYS, None),  # librdkafka's setting names its function
+    ],
+)
+def test_the_version_of_a_client_matters_where_it_decides_the_partition(
+    system: dict[str, Any], workload: dict[str, Any], clients: tuple[str, ...] | None
+) -> None:
+    made = experiment(systems=[system], workload=workload)
+    assert demand_of(made, RUN.model_copy(update={"system": system["name"]})).clients == clients

@@ -18,6 +18,7 @@ from tests.lab.conftest import Command, one_line
 
 from dedup_lab import experiments, results
 from dedup_lab.terminal.reporters import ConsoleReporter
+from dedup_runners.clients import pulsar
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -73,6 +74,20 @@ def test_a_wrong_experiment_is_one_line_and_exit_code_4(
     said = dedup(command, harness.write(found, tmp_path), *out)
     assert said.code == 4
     assert told in one_line(said)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(("command", "version"), [("run", "3.14.0"), ("plan", "3.14.0"), ("plan", "3.13.0")])
+def test_keys_with_another_pulsar_client_are_one_line_before_a_broker_starts(
+    command: str, version: str, dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one is the twin."""
+    monkeypatch.setattr(pulsar.Producer, "library_version", f"pulsar-client {version}")
+    known = version == "3.13.0"
+    out = ["--out", tmp_path / "results"] if command == "run" else []
+    said = dedup(command, harness.write(harness.document("workloads/keys"), tmp_path), *out)
+    assert said.code == (0 if known else 4), said.err
+    assert known or "workload.keys: got pulsar-client 3.14.0; a message would count as misplaced" in one_line(said)
     assert not (tmp_path / "results").exists()
 
 

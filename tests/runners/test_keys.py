@@ -11,9 +11,10 @@ from tests.runners.productions import Make, config_of, report_of, rows
 from tests.runners.pulsar_stand_in import stand_in
 from tests.runners.witnesses import Seen
 
+from dedup.errors import SpecificationError
 from dedup.workloads.keys import Keys, key_of
 from dedup.workloads.partitioners import PARTITIONERS, crc32, murmur2, partitioner_of
-from dedup_runners.clients import Outcome, chunk_of, confluent_kafka, under_way
+from dedup_runners.clients import Outcome, check_keys, chunk_of, confluent_kafka, make_producer, pulsar, under_way
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.producer import produce
 
@@ -121,6 +122,27 @@ def test_keys_of_a_pulsar_topic_without_partitions_are_acknowledged_in_partition
     assert {(row["stream"], row["partition"], row["outcome"]) for row in found} == {
         (s, 0, Outcome.OK) for s in range(3)
     }
+
+
+@pytest.mark.parametrize(("library", "version"), [("pulsar-client", "pulsar-client 3.14.0"), ("confluent-kafka", "")])
+def test_another_version_of_pulsars_client_sends_no_keys(
+    config: Make, library: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash may be another Boost's. Those of librdkafka have names, and any version of it may send."""
+    check_keys(library)
+    for client in (confluent_kafka, pulsar):
+        monkeypatch.setattr(client.Producer, "library_version", version)
+    if library == "confluent-kafka":
+        check_keys(library)
+        return
+    made = config(library=library, properties={}, endpoints=pulsar.NOWHERE.model_dump(mode="json"))
+    with pytest.raises(SpecificationError) as refused:
+        make_producer(made, lambda _: None, Seen())
+    assert str(refused.value) == (
+        "workload.keys: got pulsar-client 3.14.0; a message would count as misplaced wherever another version puts its "
+        "key, and only pulsar-client 3.13.0 was tried; install that one, or take keys out"
+    )
+    make_producer(made.model_copy(update={"keys": False}), lambda _: None, Seen()).close()
 
 
 def keys_of(bootstrap: str, topic: str) -> set[tuple[bytes, int]]:

@@ -143,3 +143,25 @@ def test_it_counts_as_one_by_one(tmp_path: Path, seed: int) -> None:
     for row in rows(counted, tmp_path):
         found[row["lower_ns"]] += row["count"]
     assert found == expected and counted.total()[1] == sum(ns * number for ns, number in naive.items())
+
+
+def test_several_senders_have_notes_of_their_own(tmp_path: Path) -> None:
+    """Two of two streams each: message 2 of the plan is the first one of the second sender, and left later."""
+    counted = Latencies(streams=2, senders=2)
+    for sender, at_ns in enumerate((0, 30 * MS)):
+        counted.sent(0, at_ns, sender)
+    counted.sent(2, 40 * MS, 1)
+    counted.ended(drain(0, 1, 2, 3, 6, 7, streams=4), 50 * MS)
+    last, second, first = rows(counted, tmp_path)
+    assert first["count"] == 2 and holding(first, 50 * MS)  # 0 and 1: of the first sender
+    assert second["count"] == 2 and holding(second, 20 * MS)  # 2 and 3
+    assert last["count"] == 2 and holding(last, 10 * MS)  # 6 and 7: the second sender's third and fourth
+
+
+def test_one_sender_of_all_these_streams_knows_no_better(tmp_path: Path) -> None:
+    """The twin: the same times, noted for all together, count messages as older than they are."""
+    counted = Latencies(streams=4)
+    counted.sent(0, 0)
+    counted.ended(drain(0, 1, 2, 3, 6, 7, streams=4), 50 * MS)
+    (row,) = rows(counted, tmp_path)
+    assert row["count"] == 6 and holding(row, 50 * MS)

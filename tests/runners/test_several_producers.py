@@ -1,12 +1,14 @@
 """Several producers side by side, from the first send to the report, against librdkafka's own mock cluster."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka as ck
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from tests.runners.mock_brokers import mock_cluster
 from tests.runners.productions import Make, config_of, report_of, rows
@@ -88,6 +90,17 @@ def test_a_fault_strikes_at_a_message_of_the_run_whoever_sends_it(config: Make, 
     assert report_of(tmp_path).complete
     before = rows(tmp_path, "sent")[:AT]
     assert {row["session"] for row in before} == {*range(COUNT)}
+
+
+def test_every_acknowledgement_is_in_the_histogram_of_latencies_and_none_is_older_than_the_run(
+    config: Make, tmp_path: Path
+) -> None:
+    began_ns = time.monotonic_ns()
+    produce(config())
+    took_ns = time.monotonic_ns() - began_ns
+    found = pq.read_table(tmp_path / "latency.parquet").to_pylist()
+    assert (sum(row["count"] for row in found), {row["outcome"] for row in found}) == (MESSAGES, {Outcome.OK})
+    assert all(0 < row["lower_ns"] < row["upper_ns"] < 1.01 * took_ns for row in found)
 
 
 def lanes(bootstrap: str, topic: str) -> dict[int, list[Any]]:

@@ -11,6 +11,7 @@ from dedup.parts import Part
 from dedup.refusals import refusal
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart, homes_of
+from dedup.workloads.partitioners import TRIED
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 
@@ -63,6 +64,10 @@ class _Workload(Part):
     def has_keys(self) -> bool:
         """Whether messages have keys, and the client chooses their partitions."""
         return getattr(self, Keys.key) is not None
+
+    def tried(self, library: Library) -> tuple[str, ...] | None:
+        """The versions of a client of which it is known where they put these messages, as it says them; None: all."""
+        return TRIED.get(library) if self.has_keys else None
 
     @property
     def _spread(self) -> WorkloadPart | None:

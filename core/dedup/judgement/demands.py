@@ -43,6 +43,9 @@ class Demand(Record):
     streams: int | None = None
     homes: tuple[int, ...] | None = Field(None, description="the partition that each stream is sent to")
     partitions: int | None = None
+    clients: tuple[str, ...] | None = Field(
+        None, description="the versions of the client that are known to send streams to these partitions; None: all"
+    )
     spec_digest: str | None = None
     deduplication: bool | None = Field(None, description="as the variant asks; None: as the manifest says it asked")
     faults: tuple[PlannedFault, ...] | None = None
@@ -67,6 +70,7 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         streams=experiment.spec.workload.streams,
         homes=experiment.spec.workload.homes(system.library, system.client.properties),
         partitions=experiment.spec.workload.partitions,
+        clients=experiment.spec.workload.tried(system.library),
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
         faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
@@ -103,6 +107,8 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         pairs.append(("partitions of streams", manifest.stream_partitions, demand.homes))
     elif manifest.recorded_at is not None and demand.homes is not None:
         yield f"partitions of streams are not named, planned {demand.homes}"
+    if demand.clients is not None and (client := manifest.producer.library_version) not in demand.clients:
+        yield f"keys were put by {client}, and it is known of {', '.join(demand.clients)} alone where it puts them"
     if demand.partitions is not None:
         again = demand.workload and demand.workload.resent_partitions(demand.partitions)
         if manifest.resent_partitions != again:

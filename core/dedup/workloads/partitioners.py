@@ -7,6 +7,10 @@ take the key as bytes.
 Sources: Kafka's `murmur2` with the sign bit taken away is that of its Java client, which librdkafka calls
 `murmur2_random`; librdkafka's default, `consistent_random`, is CRC-32. pulsar-client's C++ library calls its default
 *BoostHash*: `boost::hash` of a string (Boost 1.81 and later), of whose 64 bits it takes the lowest 31.
+
+librdkafka's functions are its own, and its setting names them: what is named is the same in every version, or the keys
+of everybody who upgrades would move. Boost's is named by nobody: a build of pulsar-client has that of the Boost it was
+built with, and Boost has changed it before. So it is known only of the versions that were tried.
 """
 
 import zlib
@@ -87,6 +91,9 @@ PARTITIONERS: Final[Mapping[str, Mapping[str, Partitioner]]] = {
     "pulsar-client": {"": boost},
 }
 """Of each client its functions, by the value of its setting `partitioner`; the first is its default."""
+
+TRIED: Final[Mapping[str, tuple[str, ...]]] = {"pulsar-client": ("pulsar-client 3.13.0",)}
+"""Of a client whose function depends on how it was built: the versions that were asked, as the client says them."""
 
 
 def partitioner_of(library: str, properties: Mapping[str, str]) -> Partitioner | None:

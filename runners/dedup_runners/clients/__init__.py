@@ -26,6 +26,7 @@ from dedup.experiment.clients import Library
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES, VALUE_BITS, checksum, messages_of, unpacked
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
+from dedup.workloads.partitioners import TRIED
 from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program
 
 PROGRAMS: Final = "dedup_runners.clients.programs"
@@ -319,8 +320,10 @@ def _identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:
 
 
 def make_producer(config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: Witnesses) -> ProducerClient:
-    """The producer client of `config.library`; SpecificationError if it refuses its properties."""
+    """The producer client of `config.library`; SpecificationError if it refuses its properties, or cannot have keys."""
     module = _module(config.library) if config.program is None else importlib.import_module(PROGRAMS)
+    if config.keys:
+        check_keys(config.library)
     return module.Producer(config, record, witnesses)  # type: ignore[no-any-return]
 
 
@@ -345,6 +348,18 @@ def check(
         importlib.import_module(PROGRAMS).check(properties, deduplication, in_flight, program)
     else:
         _module(library).check(properties, deduplication, in_flight)
+
+
+def check_keys(library: Library) -> None:
+    """SpecificationError if it is not known where the version of a library that is installed puts a key."""
+    if (tried := TRIED.get(library)) and (version := _module(library).Producer.library_version) not in tried:
+        raise SpecificationError(
+            where="workload.keys",
+            got=version,
+            rule=f"a message would count as misplaced wherever another version puts its key, and only "
+            f"{', '.join(tried)} was tried",
+            todo="install that one, or take keys out",
+        )
 
 
 def refuse(properties: dict[str, str], reserved: dict[str, str]) -> None:

@@ -6,7 +6,9 @@ outcome when the drain that brings it is recorded (`ended`). So a latency is nev
 the time between two notes of the sender and the time between two drains (docs/history.md).
 
 All outcomes of a drain came at one time, and all messages between two notes of the sender left at one. So of each
-message only the note before it is looked for, in one call a drain, and a logarithm is taken once a note.
+message only the note before it is looked for, in one call a drain, and a logarithm is taken once a note. Several
+producers side by side are as many senders, each with notes of its own: messages of one are handed over in their order,
+those of all are not.
 
 Buckets divide each power of two into 128: the width of a bucket is at most 0.8 % of its lower bound. Shorter than a
 microsecond and longer than four hours are counted as those.
@@ -52,34 +54,54 @@ def bounds_ns(buckets: Any) -> tuple[Int64s, Int64s]:
     return np.ceil(lower).astype(np.int64), np.ceil(above).astype(np.int64) - 1
 
 
+class _Notes:
+    """What one sender noted: when so many of its messages had been handed over."""
+
+    def __init__(self) -> None:
+        self._sent, self._at_ns = np.zeros(1 << 10, np.int64), np.zeros(1 << 10, np.int64)
+        self._count = 0
+
+    def add(self, sent: int, monotonic_ns: int) -> None:
+        if self._count and self._sent[self._count - 1] == sent:
+            self._count -= 1
+        if self._count == len(self._sent):
+            self._sent, self._at_ns = (
+                np.concatenate([each, np.zeros_like(each)]) for each in (self._sent, self._at_ns)
+            )
+        self._sent[self._count], self._at_ns[self._count] = sent, monotonic_ns
+        self._count += 1
+
+    def before(self, numbers: Int64s) -> tuple[Int64s, Int64s]:
+        """The times of some notes, and before how many of these messages each was the last one."""
+        sent = self._sent[: self._count]
+        first = max(int(np.searchsorted(sent, numbers.min(), "right")) - 1, 0)
+        last = max(int(np.searchsorted(sent, numbers.max(), "right")), first + 1)
+        parts = np.bincount(np.searchsorted(sent[first + 1 : last], numbers, "right"), minlength=last - first)
+        return self._at_ns[first:last], parts
+
+
 class Latencies:
     """Counts how long messages of one run took, by second of their outcome, outcome and bucket.
 
     One thread calls `sent` and `ended`; any may call `total`. It takes 16 bytes a note, and a few kilobytes a second.
     """
 
-    def __init__(self, streams: int) -> None:
+    def __init__(self, streams: int, senders: int = 1) -> None:
+        """`streams`: of each sender; those of sender n begin at n times so many."""
         self._streams, self._began_ns = streams, 0
-        self._sent, self._at_ns = np.zeros(1 << 10, np.int64), np.zeros(1 << 10, np.int64)
-        self._notes = 0
+        self._notes = [_Notes() for _ in range(senders)]
+        self._noted = False
         self._second = 0
         self._counts = np.zeros((len(Outcome), BUCKETS), np.int64)
         self._acknowledged, self._sum_ns = np.zeros(BUCKETS, np.int64), 0
         self._counting = threading.Lock()
         self._rows = array("q")
 
-    def sent(self, sent: int, monotonic_ns: int) -> None:
-        """At this time exactly the first `sent` messages of the plan had been handed over."""
-        if not self._notes:
-            self._began_ns = monotonic_ns
-        elif self._sent[self._notes - 1] == sent:
-            self._notes -= 1
-        if self._notes == len(self._sent):
-            self._sent, self._at_ns = (
-                np.concatenate([each, np.zeros_like(each)]) for each in (self._sent, self._at_ns)
-            )
-        self._sent[self._notes], self._at_ns[self._notes] = sent, monotonic_ns
-        self._notes += 1
+    def sent(self, sent: int, monotonic_ns: int, sender: int = 0) -> None:
+        """At this time exactly the first `sent` messages of the sender's plan had been handed over."""
+        if not self._noted:
+            self._noted, self._began_ns = True, monotonic_ns
+        self._notes[sender].add(sent, monotonic_ns)
 
     def ended(self, outcomes: Outcomes, monotonic_ns: int) -> None:
         """These messages had their outcome at this time."""
@@ -88,20 +110,26 @@ class Latencies:
             self._keep()
             self._second = second
         numbers = numbers_of(outcomes, self._streams)
-        if not outcomes.outcomes.any():
-            self._count(Outcome.OK, numbers, monotonic_ns)
+        if len(self._notes) == 1:
+            self._of_sender(0, numbers, outcomes.outcomes, monotonic_ns)
+            return
+        senders = outcomes.streams // self._streams
+        for sender in np.unique(senders).tolist():
+            own = senders == sender
+            self._of_sender(sender, numbers[own] - sender * self._streams, outcomes.outcomes[own], monotonic_ns)
+
+    def _of_sender(self, sender: int, numbers: Int64s, outcomes: npt.NDArray[np.int8], monotonic_ns: int) -> None:
+        if not outcomes.any():
+            self._count(Outcome.OK, sender, numbers, monotonic_ns)
             return
         for outcome in Outcome:
-            self._count(outcome, numbers[outcomes.outcomes == outcome], monotonic_ns)
+            self._count(outcome, sender, numbers[outcomes == outcome], monotonic_ns)
 
-    def _count(self, outcome: Outcome, numbers: Int64s, monotonic_ns: int) -> None:
+    def _count(self, outcome: Outcome, sender: int, numbers: Int64s, monotonic_ns: int) -> None:
         if not len(numbers):
             return
-        sent = self._sent[: self._notes]
-        first = max(int(np.searchsorted(sent, numbers.min(), "right")) - 1, 0)
-        last = max(int(np.searchsorted(sent, numbers.max(), "right")), first + 1)
-        parts = np.bincount(np.searchsorted(sent[first + 1 : last], numbers, "right"), minlength=last - first)
-        latencies = monotonic_ns - self._at_ns[first:last]
+        handed_over_ns, parts = self._notes[sender].before(numbers)
+        latencies = monotonic_ns - handed_over_ns
         found = np.bincount(_codes(latencies) - _FIRST, parts, BUCKETS).astype(np.int64)
         self._counts[outcome] += found
         if outcome is Outcome.OK:

@@ -26,6 +26,7 @@ from dedup_runners.clients import (
 )
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.latencies import Latencies
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads.sends import Sends
 
@@ -110,6 +111,15 @@ class SideBySide(Sends):
 
     def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
         return (self.streams_of(messages) // self._own).astype(np.int32), _none(messages)
+
+    def _counted(self, config: ProducerConfig) -> Latencies | None:
+        return Latencies(self._own, self._count)
+
+    def _note_sent(self, sent: int, now_ns: int) -> None:
+        """Of each producer by itself; what was handed over after `now_ns` was not handed over then."""
+        assert self.latencies is not None
+        for number, client in enumerate(self._each):
+            self.latencies.sent(client.progress().sent, now_ns, number)
 
     def _opened(self) -> ProducerClient:
         self._each = [self._client(number) for number in range(self._count)]
