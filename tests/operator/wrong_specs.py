@@ -654,7 +654,7 @@ MOMENTS: Final = (
         (*message(), (f"{FAULT}/at", {"after": "1s"})),
         "message counts from a message on, for no clock decides which request or reply is struck; write at.message",
     ),
-    Wrong("a drawing of nothing", drawn(("spec/random/operations", [])), "at least 1", "at least 1 items"),
+    Wrong("a drawing of nothing", drawn(("spec/random/operations", [])), "one item is required", "at least 1 items"),
     Wrong("an operation without a kind", drawn((f"{KICK}/killTCP", ABSENT)), KINDS),
     Wrong("an operation of two kinds", drawn((f"{KICK}/moveLeader", {})), KINDS),
     Wrong(
@@ -715,7 +715,7 @@ MODELS_ONLY: Final = (
     Wrong("a drawing that draws nothing", drawn(("spec/random/duration", "1s")), "seed 0 draws none"),
     Wrong(
         "a drawing that draws too much",
-        drawn(("spec/random/rest", "1s"), (f"{KICK}/every", "1s")),
+        drawn(("spec/random/rest", "1s"), (f"{KICK}/every", "1s"), (f"{KICK}/killTCP/duration", "1ms")),
         "an experiment has at most 16, and seed 0 draws more",
     ),
 )
