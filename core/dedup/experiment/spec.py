@@ -19,6 +19,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
 from dedup.errors import SpecificationError
+from dedup.experiment import schedules
 from dedup.experiment.artifacts import Artifacts
 from dedup.experiment.clients import CLIENTS, Library, choices, chosen, libraries, refused, refused_version, speaking
 from dedup.experiment.deployments import STRIMZI, Deploy, Existing
@@ -31,7 +32,6 @@ from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
-from dedup.faults import moments
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
@@ -274,15 +274,8 @@ class Spec(Part):
                         f"another of the {what} has this name",
                         "rename one of them",
                     )
-        for where, each in self.written_faults:
-            if each.lasts_s >= self.timeouts.run_s:
-                raise refusal(
-                    f"{where}.{each.kind}",
-                    format_duration(each.lasts_s),
-                    f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
-                    "make the fault shorter or give the run more time",
-                )
-        self._check_moments()
+        span = schedules.Span(self.workload.messages, self.workload.messages_per_second, self.timeouts.run_s)
+        schedules.check_times(self.written_faults, self.faults, self.random, span)
         tested = [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in self.systems]
         check_workload(self.workload, self.variants, tested)
         check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
@@ -294,9 +287,9 @@ class Spec(Part):
                 f"there are {self.workload.partitions} partitions and each gets at least one message",
                 "send more or use fewer partitions",
             )
-        self._check_rate()
+        schedules.check_rate(span)
         self._check_run_names()
-        self._check_drawn()
+        schedules.check_drawn(self.faults, self.random, self.seed)
         return self
 
     @model_validator(mode="after")
@@ -324,73 +317,7 @@ class Spec(Part):
     @property
     def written_faults(self) -> list[tuple[str, Kinded]]:
         """What is written of faults, to be done or to be drawn from, each with its place."""
-        drawable = () if self.random is None else self.random.operations
-        return [
-            *((f"faults[{index}]", fault) for index, fault in enumerate(self.faults)),
-            *((f"random.operations[{index}]", each) for index, each in enumerate(drawable)),
-        ]
-
-    def _check_moments(self) -> None:
-        """Every fault must begin while messages are sent, and not while its like is in force."""
-        for index, fault in enumerate(self.faults):
-            if fault.at.message is not None and fault.at.message > self.workload.messages:
-                raise refusal(
-                    f"faults[{index}].at.message",
-                    str(fault.at.message),
-                    f"the last message is {self.workload.messages}, and a fault must begin while messages are sent",
-                    "name an earlier message or send more",
-                )
-            if fault.at.after_s is not None:
-                self._check_time(f"faults[{index}].at.after", fault.at.after_s, sent=fault.at.fault is None)
-        if wrong := moments.wrong(self.faults):
-            raise refusal(f"faults[{wrong.place}].{wrong.key}", wrong.got, wrong.rule, wrong.todo)
-        if self.random is not None:
-            self._check_time("random.duration", self.random.duration_s, sent=True)
-
-    def _check_time(self, where: str, after_s: float, *, sent: bool) -> None:
-        """Messages must be sent so long after the first one (`sent`), and the run go on so long."""
-        run_s, rate = self.timeouts.run_s, self.workload.messages_per_second
-        if after_s >= run_s:
-            raise refusal(
-                where,
-                format_duration(after_s),
-                f"a run is cancelled after timeouts.run, {format_duration(run_s)}",
-                "make it shorter or give the run more time",
-            )
-        if sent and rate is not None and after_s * rate >= self.workload.messages:
-            raise refusal(
-                where,
-                format_duration(after_s),
-                f"{self.workload.messages} messages, {rate} a second, are sent by then, "
-                "and a fault must begin while messages are sent",
-                "make it shorter, or send more or slower",
-            )
-
-    def _check_drawn(self) -> None:
-        """The seed must draw something, and no more than an experiment can have; no name may be there twice."""
-        if self.random is None:
-            return
-        for index, fault in enumerate(self.faults):
-            for each in self.random.operations:
-                if fault.name.startswith(f"{each.name}-"):
-                    raise refusal(
-                        f"faults[{index}].name",
-                        f'"{fault.name}"',
-                        f"the faults that are drawn from {each.name} are called {each.name}-1, {each.name}-2, …",
-                        "rename one of them",
-                    )
-        drawn, until = self.random.faults(self.seed), format_duration(self.random.duration_s)
-        if not drawn:
-            raise refusal(
-                "random", f"no fault in {until}", f"seed {self.seed} draws none", "make it longer, or draw more often"
-            )
-        if len(self.faults) + len(drawn) > MOST_FAULTS:
-            raise refusal(
-                "random",
-                f"more than {MOST_FAULTS} faults in {until}, with those written",
-                f"an experiment has at most {MOST_FAULTS}, and seed {self.seed} draws more",
-                "make it shorter, or draw less often, or rest longer",
-            )
+        return schedules.written(self.faults, self.random)
 
     def _check_faults_possible(self) -> None:
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
@@ -427,16 +354,6 @@ class Spec(Part):
                         choice.rule.format(system=system),
                         choice.todo,
                     )
-
-    def _check_rate(self) -> None:
-        rate, run_s = self.workload.messages_per_second, self.timeouts.run_s
-        if rate is not None and self.workload.messages >= rate * int(run_s):
-            raise refusal(
-                "workload.messagesPerSecond",
-                str(rate),
-                f"a run is cancelled after timeouts.run, {format_duration(run_s)}, and so many messages take longer",
-                "send fewer or more of them in a second, or give the run more time",
-            )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""
