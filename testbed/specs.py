@@ -34,9 +34,9 @@ def changed(*changes: tuple[str, object]) -> dict[str, Any]:
         for part in above:
             at = at[int(part)] if isinstance(at, list) else at.setdefault(part, {})
         if isinstance(at, list):
-            at.append(copies.deepcopy(value))
+            at.append(value)
         elif value is ABSENT:
             del at[last]
         else:
-            at[last] = copies.deepcopy(value)
+            at[last] = value
     return document

@@ -8,6 +8,7 @@ server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from testbed import copies
 from testbed.specs import ABSENT, changed
 
 from dedup.experiment.clients import CLIENTS
@@ -619,8 +620,10 @@ KICK: Final = "spec/random/operations/0"
 
 
 def drawn(*changes: tuple[str, object]) -> tuple[tuple[str, object], ...]:
-    """Faults are drawn, with changes to what is drawn."""
-    return (("spec/random", DRAWN), *changes)
+    """Faults are drawn, with changes to what is drawn; these are made here, for `changed` copies no value."""
+    own = [change for change in changes if change[0].startswith("spec/random")]
+    random = changed(("spec/random", copies.deepcopy(DRAWN)), *own)["spec"]["random"]
+    return (("spec/random", random), *(change for change in changes if change not in own))
 
 
 MOMENTS: Final = (
