@@ -60,6 +60,11 @@ class Output(StrEnum):
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML); see examples/.", show_default=False)]
 
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Instead of the file's: it draws the order of the runs, and the faults of `random`.", min=0),
+]
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -81,6 +86,7 @@ def run(
     runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+    seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help=r"Results folder.  \[default: results/NAME-TIME]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Finish an interrupted experiment: in --out, or the newest one of FILE.")
@@ -95,8 +101,8 @@ def run(
     """
     from dedup_lab import experiments
 
-    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [])
-    again = _command(file, runs, messages, system or [])
+    experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [], seed=seed)
+    again = _command(file, runs, messages, system or [], seed)
     raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=again))
 
 
@@ -190,13 +196,14 @@ def plan(
     runs: Annotated[int | None, typer.Option(help="Runs of each variant, instead of the file's.", min=1)] = None,
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
+    seed: Seed = None,
     output: Annotated[Output, typer.Option("--format", help="What to print.")] = Output.TEXT,
 ) -> None:
     """Check an experiment and show what would be run, in order, and about how long it takes; starts nothing."""
     from dedup_lab import experiments
 
     source = Path("/dev/stdin") if file == Path("-") else file
-    experiment = load(source).with_changes(runs=runs, messages=messages, systems=system or [])
+    experiment = load(source).with_changes(runs=runs, messages=messages, systems=system or [], seed=seed)
     experiments.check(experiment)
     if output is Output.JSON:
         print(json.dumps(experiments.plan_document(experiment), indent=1))
@@ -392,9 +399,10 @@ def list_clients() -> None:
     _console(stderr=False).print(table)
 
 
-def _command(file: Path, runs: int | None, messages: int | None, systems: list[str]) -> str:
+def _command(file: Path, runs: int | None, messages: int | None, systems: list[str], seed: int | None) -> str:
     """The command that ran this experiment; the user repeats it with --resume."""
-    numbers = [f"--{name} {value}" for name, value in (("runs", runs), ("messages", messages)) if value is not None]
+    given = (("runs", runs), ("messages", messages), ("seed", seed))
+    numbers = [f"--{name} {value}" for name, value in given if value is not None]
     return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *(f"--system {name}" for name in systems)])
 
 

@@ -54,7 +54,7 @@ def _run_s(experiment: Experiment, system: System) -> float:
     # No more is sent in a round trip than may be unacknowledged.
     rate = min(SENT_A_SECOND, workload.in_flight / latency_s) if latency_s else SENT_A_SECOND
     rate = min(rate, workload.messages_per_second or rate, BYTES_A_SECOND / (workload.payload_bytes or 1))
-    faults_s = sum(fault.lasts_s for fault in experiment.spec.faults)
+    faults_s = sum(fault.lasts_s for fault in experiment.spec.all_faults)
     return RUN_S + workload.messages / rate + faults_s + workload.messages / READ_A_SECOND
 
 

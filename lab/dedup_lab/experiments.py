@@ -34,10 +34,10 @@ from dedup_runners import clients
 
 def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> None:
     """Find what is wrong before a broker is started; raises a one-line error. Clients that are programs are built."""
-    for index, fault in enumerate(experiment.spec.faults):
+    for where, fault in experiment.spec.written_faults:
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
-                where=f"spec.faults[{index}].{fault.kind}",
+                where=f"spec.{where}.{fault.kind}",
                 got=f"fault {fault.name}",
                 rule="it needs brokers in pods; here they are processes",
                 todo="kubectl apply the experiment, or use a kill or a dropTCP",
@@ -136,8 +136,14 @@ def plan_document(experiment: Experiment) -> dict[str, Any]:
         "digest": experiment.digest(),
         "workload": workload.model_dump(mode="json", by_alias=True),
         "faults": [
-            {"name": fault.name, "kind": fault.kind, "message": fault.at.message, "seconds": fault.lasts_s}
-            for fault in experiment.spec.faults
+            {
+                "name": fault.name,
+                "kind": fault.kind,
+                "message": fault.at.message,
+                "time": fault.at.time,
+                "seconds": fault.lasts_s,
+            }
+            for fault in experiment.spec.all_faults
         ],
         "runs": [
             {
@@ -153,6 +159,17 @@ def plan_document(experiment: Experiment) -> dict[str, Any]:
         "estimate": {"seconds": guess.seconds, **guess.model_dump()},
         "cannot_pass": out_of_reach(experiment),
     }
+
+
+def _drawn(experiment: Experiment) -> Table:
+    """The faults that the seed has drawn, a line each."""
+    spec = experiment.spec
+    table = Table(title=f"drawn by seed {spec.seed}", title_justify="left")
+    for heading in ("fault", "begins", "what it does"):
+        table.add_column(heading, no_wrap=heading != "what it does")
+    for fault in spec.all_faults[len(spec.faults) :]:
+        table.add_row(fault.name, fault.at.words, fault.given.words)
+    return table
 
 
 def warn(experiment: Experiment, console: Console) -> None:
@@ -172,9 +189,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         table.add_row(str(index), each.run_id, variant.deduplication, variant.expect, str(each.seed))
     console.print(table)
     workload = experiment.spec.workload
-    faults = ", ".join(
-        f"{fault.name} ({fault.kind}) at message {fault.at.message:,}" for fault in experiment.spec.faults
-    )
+    faults = ", ".join(f"{fault.name} ({fault.kind}) {fault.at.words}" for fault in experiment.spec.faults)
     size = f" of {workload.payload_bytes:,} bytes" if workload.payload_bytes else ""
     keys = f" of {workload.streams:,} keys" if workload.has_keys else ""
     rate = f" and {workload.messages_per_second:,} a second" if workload.messages_per_second else ""
@@ -183,6 +198,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         f"{workload.partitions} partition(s); faults: {faults or 'none'}",
         soft_wrap=True,
     )
+    if experiment.spec.random is not None:
+        console.print(_drawn(experiment))
     guess = estimates.of(experiment)
     console.print(
         f"estimated: {estimates.words(guess.seconds)} on two cores ({estimates.words(guess.provision_s)} to start, "

@@ -186,7 +186,7 @@ class LocalPlatform:
 
     def _provision(self, system: System) -> None:
         proxied = bool(system.network.latency_s) or any(
-            fault.given.through_proxy for fault in self._experiment.spec.faults
+            fault.given.through_proxy for fault in self._experiment.spec.all_faults
         )
         cancelled = self._children.cancelled
         running = RunningSystem.start(

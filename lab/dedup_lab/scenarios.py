@@ -80,7 +80,7 @@ def read(path: Path) -> Scenario:
         path=path,
         name=experiment.name,
         systems=tuple(system.name for system in experiment.spec.systems),
-        faults=tuple(dict.fromkeys(fault.kind for fault in experiment.spec.faults)),
+        faults=tuple(dict.fromkeys(fault.kind for fault in experiment.spec.all_faults)),
         seeds=tuple(experiment.metadata.annotations.get(SEED, "").split()),
         shows=re.split(r"\.\s", shows, maxsplit=1)[0].rstrip("."),
         outcome=rest.partition("  ")[0],

@@ -151,10 +151,10 @@ class KubernetesPlatform:
         """
         if task is not None and task.stage in (Stage.TEARDOWN, Stage.VERIFY, Stage.REPORT):
             return
-        for index, fault in enumerate(self._experiment.spec.faults):
+        for where, fault in self._experiment.spec.written_faults:
             if Platform.PODS not in fault.given.platforms:
                 raise PlatformError(
-                    where=f"spec.faults[{index}].{fault.kind}",
+                    where=f"spec.{where}.{fault.kind}",
                     got=f"fault {fault.name}",
                     rule="it needs brokers as processes of one machine; here they are in pods",
                     todo="use dedup run on your machine, or another kind of fault",

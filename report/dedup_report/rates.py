@@ -153,7 +153,7 @@ def _silences(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], ackn
 def _span(fault: FaultRecord, begin: int, last: float) -> Span:
     injected = fault.injected_ns or begin
     healed = last if fault.healed_ns is None else (fault.healed_ns - begin) / 1e9
-    return Span(fault.name, max((injected - begin) / 1e9, 0.0), healed, fault.requested_message is None)
+    return Span(fault.name, max((injected - begin) / 1e9, 0.0), healed, fault.whole_run)
 
 
 def _recovery(span: Span, silences: tuple[Silence, ...]) -> Recovery:

@@ -157,13 +157,13 @@ def _words(error: Exception) -> str:
 def fault_rows(run: RunRow) -> Iterator[tuple[str, ...]]:
     """The cells of FAULT_COLUMNS for each fault of a run."""
     for fault in run.faults:
-        whole = fault.requested_message is None
+        whole = fault.requested_message is None and fault.requested_time is None
         noticed = ", ".join(f"{number:,} {kind}" for kind, number in fault.client_witness.items())
         yield (
             fault.name,
             fault.kind,
             fault.target or "-",
-            "the whole run" if whole else f"{fault.requested_message:,}",
+            "the whole run" if whole else fault.requested_time or f"{fault.requested_message:,}",
             "-" if whole or fault.actual_message is None else f"{fault.actual_message:,}",
             "-" if whole else "not known" if fault.in_flight is None else f"{fault.in_flight:,}",
             "-" if fault.seconds is None else f"{fault.seconds:.2f} s",

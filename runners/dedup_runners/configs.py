@@ -24,16 +24,21 @@ C = TypeVar("C", bound="RunnerConfig")
 
 
 class Trigger(BaseModel):
-    """Where to push when `message` messages are sent: the chaos process of `fault` listens there.
+    """Where to push when the moment of `fault` has come: its chaos process listens there.
 
-    A fault that is in force for the whole run (link latency) has no message: nothing is pushed, but its announcements
-    are stamped all the same.
+    The moment is when `message` messages are sent, or `after_s` after the first send or after another fault's effect. A
+    fault that is in force for the whole run (link latency) has neither: nothing is pushed, but its announcements are
+    stamped all the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     fault: str
     message: int | None = Field(None, ge=1)
+    after_s: float | None = Field(None, ge=0)
+    effect_of: str | None = Field(
+        None, description="the fault from whose effect `after_s` counts; None: the first send"
+    )
     host: str = "127.0.0.1"
     port: int
 

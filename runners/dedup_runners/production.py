@@ -1,6 +1,7 @@
 """A producer's sending, from the first message to the last outcome: what is written down, and when.
 
-The plan is cut into chunks. Message N of every trigger ends one, so that the push leaves right after the N-th send.
+The plan is cut into chunks. Message N of every trigger ends one, so that the push leaves right after the N-th send. A
+trigger that has a time is pushed by a clock.
 Rows of `sent` are on the disk *before* their messages are sent, a large range at a time. Each outcome becomes a row as
 it comes.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
 from dedup.wire.clients import Mark, Milestone
-from dedup.wire.faults import COUNTED, FaultLine
+from dedup.wire.faults import COUNTED, FaultEvent, FaultLine
 from dedup.wire.manifests import Session
 from dedup_runners import programs
 from dedup_runners.clients import (
@@ -34,7 +35,7 @@ from dedup_runners.paces import Pace
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.latencies import Latencies
 from dedup_runners.recording.recorders import ROWS_A_GROUP, ROWS_A_SEGMENT, Clock, Columns, Recorder
-from dedup_runners.triggers import TriggerClient
+from dedup_runners.triggers import Alarms, TriggerClient
 
 CHUNK: Final = 8192
 """Messages handed to the client at once: the clock wants an entry every 10,000 rows. More is no faster."""
@@ -107,6 +108,8 @@ class Production:
         self._config, self._recorder, self._marks, self._observer = config, recorder, marks, observer
         self.client = self._opened()
         self._triggers: list[TriggerClient] = []
+        times = {each.fault: (each.effect_of, each.after_s) for each in config.triggers}
+        self._alarms = Alarms({fault: (of, s) for fault, (of, s) in times.items() if s is not None}, self._ring)
         self._chunk = min(CHUNK, max(1, CHUNK_BYTES // config.message_bytes))
         self.intentions = Intentions(recorder, config.messages, config.streams)
 
@@ -120,7 +123,9 @@ class Production:
         with programs.without_garbage_collection():
             self.first_send_ns = time.monotonic_ns()
             self._note_sent(0, self.first_send_ns)
+            self._alarms.come(None)
             self._send_all()
+        self._alarms.close()
         self.stamp(Milestone.FINISHED, None)
         for trigger in self._triggers:
             trigger.finish()
@@ -238,6 +243,14 @@ class Production:
     def _on_event(self, line: FaultLine) -> None:
         struck = {"in_flight": self.in_flight(line.detail.partition)} if line.event in COUNTED else {}
         self.stamp(line.event, line.fault, detail=line.detail.said(), **struck)
+        if line.event == FaultEvent.INJECTED:
+            self._alarms.come(line.fault)
+
+    def _ring(self, fault: str) -> None:
+        """The moment of a fault that begins at a time."""
+        trigger = next(each for each in self._triggers if each.fault == fault)
+        trigger.push(*self.progress())
+        self.stamp(Milestone.MESSAGE, fault)
 
 
 def chunks(messages: int, borders: list[int | None], size: int = CHUNK) -> Iterator[tuple[int, int]]:

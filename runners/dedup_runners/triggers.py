@@ -1,4 +1,4 @@
-"""The push that makes a fault strike at message N, and the word back that it did.
+"""The push that makes a fault strike at its moment, and the word back that it did.
 
 At full speed 200,000 messages are over in less than a second, so a fault that polls for progress strikes too late and
 proves nothing. Therefore the chaos process listens, the producer connects before its first send, and the producer
@@ -12,7 +12,7 @@ The protocol is JSON lines over TCP, one connection a fault: `Push` to the chaos
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dedup.errors import PlatformError
@@ -56,10 +56,10 @@ class TriggerServer:
             raise too_long("the producer reaches its trigger message", timeout_s)
         if self._push is None:
             raise ProducerGone(
-                where=f"trigger at message {self._message}",
+                where="trigger" if self._message is None else f"trigger at message {self._message}",
                 got="a producer that finished" if self._finished else "a producer that vanished",
                 rule="a fault strikes only while messages flow",
-                todo="choose an earlier message, or look into producer.log",
+                todo="choose an earlier moment, or look into producer.log",
             )
         return self._push
 
@@ -135,7 +135,7 @@ class TriggerClient:
         self._thread.start()
 
     def push(self, actual: int, acked: int) -> None:
-        """Say that message N was passed: one short line into a socket's buffer, so the producer does not wait."""
+        """Say that its moment has come: one short line into a socket's buffer, so the producer does not wait."""
         said, now_ns = Milestone.MESSAGE, time.monotonic_ns()
         _send(self._socket, Push(event=said, message=self.message, actual=actual, acked=acked, monotonic_ns=now_ns))
 
@@ -152,6 +152,40 @@ class TriggerClient:
                     self._on_event(FaultLine.model_validate_json(line))
         except (OSError, ValueError):
             return  # the chaos process is gone; its own journal says why
+
+
+class Alarms:
+    """Calls `ring` for each fault once, some time after what it waits for has come; for none after `close`.
+
+    `times`: by fault what it waits for (another fault, or None for the first send), and how many seconds after that.
+    """
+
+    def __init__(self, times: Mapping[str, tuple[str | None, float]], ring: Callable[[str], None]) -> None:
+        self._waiting, self._ring = dict(times), ring
+        self._lock, self._timers, self._closed = threading.Lock(), list[threading.Timer](), False
+
+    def come(self, event: str | None) -> None:
+        """What some wait for has come; the second time nothing happens."""
+        with self._lock:
+            due = [(fault, after_s) for fault, (awaited, after_s) in self._waiting.items() if awaited == event]
+            for fault, after_s in due if not self._closed else ():
+                del self._waiting[fault]
+                timer = threading.Timer(after_s, self._over, [fault])
+                timer.daemon = True
+                self._timers.append(timer)
+                timer.start()
+
+    def close(self) -> None:
+        """Ring for nobody from now on."""
+        with self._lock:
+            self._closed = True
+            for timer in self._timers:
+                timer.cancel()
+
+    def _over(self, fault: str) -> None:
+        with self._lock:  # while it rings, the end waits
+            if not self._closed:
+                self._ring(fault)
 
 
 def _send(connection: socket.socket, line: Line) -> None:

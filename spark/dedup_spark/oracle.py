@@ -433,7 +433,7 @@ def _copies_during(folder: Path, history: History) -> dict[str, int]:
     clock, found = pq.read_table(folder / "clock.parquet").to_pylist(), dict[str, int]()
     copies = history.again.keys() & history.sent.keys()
     for fault in read_manifest(folder).faults:
-        if fault.injected_ns is None or fault.requested_message is None:
+        if fault.injected_ns is None or fault.whole_run:
             continue  # it was never injected, or it was in force from the start
         begin, end = 0, 1 << 62  # rows of outcomes and of sends that are in doubt count as under way
         for tick in clock:

@@ -68,7 +68,7 @@ def report(experiment: Experiment, root: Place, failures: Mapping[str, str] | No
     summary = reports.write(experiment, evidence, root)
     finished = {each.run_id for each in evidence if each.manifest is not None}
     latencies = any(system.network.latency_s for system in experiment.spec.systems)
-    return bulletin(summary, finished, root, len(experiment.spec.faults) + latencies)
+    return bulletin(summary, finished, root, len(experiment.spec.all_faults) + latencies)
 
 
 def bulletin(summary: Summary, finished: set[str], root: Place, planned_faults: int) -> dict[str, Any]:

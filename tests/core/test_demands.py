@@ -165,6 +165,44 @@ def test_a_fault_has_the_settings_that_were_planned(kind: str, changes: dict[str
     assert judged(asked, duplicates(), **struck(kind, **changes)).verdict is Verdict.FAIL  # copies are copies
 
 
+def test_a_fault_has_the_time_that_was_planned() -> None:
+    """At a time as at a message, drawn as written: another moment, or none, is another fault."""
+    asked, time = demand(faults=[{"name": "cut", "at": {"after": "2s"}, "killTCP": FAULTS["killTCP"]}]), "time asked"
+    timed = {"requested_message": None, "requested_time": "2s after the first send"}
+    assert judged(asked, **struck("killTCP", **timed)).verdict is Verdict.PASS
+    for other, words in (
+        ({"requested_time": "3s after the first send"}, f"its {time} is 3s after the first send"),
+        ({"requested_time": None}, f"its {time} is None"),
+    ):
+        verdict = judged(asked, **struck("killTCP", **timed | other))
+        assert verdict.verdict is Verdict.ERROR
+        assert texts(verdict)[0] == f"fault cut: {words}, planned 2s after the first send"
+
+
+def test_each_fault_that_the_seed_drew_has_a_record_of_its_own() -> None:
+    """One that is missing, or that was not drawn, is an error, as of a written fault."""
+    drawn = {"duration": "60s", "operations": [{"name": "cut", "every": "20s", "killTCP": FAULTS["killTCP"]}]}
+    asked = demand(faults=[], random=drawn)
+    assert asked.faults is not None
+    assert len(asked.faults) > 1
+    records = tuple(
+        CUT.model_copy(
+            update={
+                "name": each.name, "requested_message": None, "requested_time": each.time, "injector": each.settings
+            }
+        )
+        for each in asked.faults
+    )  # fmt: skip
+    assert judged(asked, faults=records).verdict is Verdict.PASS
+    for wrong, code in (
+        (records[1:], Code.FAULT_MISSING),
+        ((*records, records[0]), Code.FAULT_MISSING),
+        ((*records, records[0].model_copy(update={"name": "cut-99"})), Code.FAULT_UNPLANNED),
+    ):
+        verdict = judged(asked, faults=wrong)
+        assert (verdict.verdict, verdict.reasons[0].code) == (Verdict.ERROR, code)
+
+
 @pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, written in WRITTEN.items() for name in written])
 def test_what_our_injector_did_not_record_departs_from_the_plan(kind: str, left_out: str) -> None:
     """Its innocent twins: an older manifest, and a fault that never took effect, which only proves nothing."""

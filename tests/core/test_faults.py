@@ -250,6 +250,22 @@ def test_a_fault_of_which_the_client_showed_only_other_signs_proves_nothing() ->
     assert vacuous(record(disturbances=[*others, disturbance(9, "retry")], planned=planned)) is None
 
 
+def test_a_fault_at_a_time_is_no_fault_of_the_whole_run() -> None:
+    """It has a window, witnesses and words of its own, as one at a message."""
+    timed = record(planned=Planned("cut", "killTCP", None, "5s after the first send"))
+    assert (timed.requested_message, timed.requested_time, timed.whole_run) == (None, "5s after the first send", False)
+    assert vacuous(timed) is None
+    assert "at message 60 (asked: 5s after the first send) with 15 unacknowledged" in struck(timed)
+    assert struck(record(planned=Planned("latency", "latency", None))) == "fault latency was in force for the whole run"
+
+
+def test_what_is_noticed_after_a_fault_at_a_time_has_begun_is_not_of_the_one_before() -> None:
+    later = {"fault": "next", "event": "injecting", "monotonic_ns": 30, "detail": {}}
+    planned = [CUT, Planned("next", "kill", None, "5s after the first send")]
+    assert assembled(planned, [*TOLD, later], STAMPED, [disturbance(31)], JOURNAL)[0].client_witness == {}
+    assert assembled([CUT], TOLD, STAMPED, [disturbance(31)], JOURNAL)[0].client_witness == {"disconnect": 1}
+
+
 def struck_together(*noticed: dict[str, Any], second: str = "kill", broker: str = "1") -> list[dict[str, int]]:
     """What witnesses a cut from 7 to 20 and another fault from 12 to 30, which struck `broker`."""
     other = [

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from testbed.cluster.api_servers import ApiServer
 from testbed.requests import Answer, apply, ask, known
 from testbed.specs import changed
-from tests.operator.wrong_specs import EXAMPLES, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong_specs import EXAMPLES, MODELS_ONLY, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.experiment.spec import parse
 from dedup_operator.schema import crd
@@ -98,6 +98,11 @@ def test_a_wrong_spec_is_refused_in_words_that_help(client: ApiClient, wrong: Wr
 def test_its_innocent_twin_is_accepted_and_means_the_same(client: ApiClient, name: str) -> None:
     document = changed(*RIGHT[name])
     assert digest(accepted(client, document)) == digest(document)
+
+
+@pytest.mark.parametrize("wrong", MODELS_ONLY, ids=lambda wrong: wrong.name)
+def test_what_cel_cannot_say_is_left_to_the_operator(client: ApiClient, wrong: Wrong) -> None:
+    accepted(client, wrong.document)
 
 
 @pytest.mark.parametrize("wrong", REFUSED_IN_FILES_ONLY, ids=lambda wrong: wrong.name)

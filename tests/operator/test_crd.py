@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pydantic import Field
 from testbed.specs import changed
-from tests.operator.wrong_specs import EXAMPLES, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
+from tests.operator.wrong_specs import EXAMPLES, MODELS_ONLY, REFUSED_IN_FILES_ONLY, RIGHT, WRONG, Wrong, without_nulls
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import CLIENTS, Client
@@ -228,7 +228,7 @@ def unknown(node: Mapping[str, Any], value: Any, where: str = "") -> list[str]:
 # --- both doors refuse and accept the same -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [*WRONG, *REFUSED_IN_FILES_ONLY], ids=lambda wrong: wrong.name)
+@pytest.mark.parametrize("wrong", [*WRONG, *REFUSED_IN_FILES_ONLY, *MODELS_ONLY], ids=lambda wrong: wrong.name)
 def test_a_wrong_spec_is_refused_in_a_file(wrong: Wrong) -> None:
     with pytest.raises(SpecificationError) as caught:
         parse(wrong.document, source="e.yaml")

@@ -8,6 +8,7 @@ server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from testbed import copies
 from testbed.specs import ABSENT, changed
 
 from dedup.experiment.clients import CLIENTS
@@ -613,6 +614,116 @@ KEYS: Final = (
     ),
 )
 
+NEXT: Final = {"name": "next", "at": {"fault": "cut", "after": "2s"}, "moveLeader": {}}
+DRAWN: Final = {"duration": "60s", "operations": [{"name": "kick", "every": "15s", "killTCP": {"duration": "2s"}}]}
+KICK: Final = "spec/random/operations/0"
+
+
+def drawn(*changes: tuple[str, object]) -> tuple[tuple[str, object], ...]:
+    """Faults are drawn, with changes to what is drawn; these are made here, for `changed` copies no value."""
+    own = [change for change in changes if change[0].startswith("spec/random")]
+    random = changed(("spec/random", copies.deepcopy(DRAWN)), *own)["spec"]["random"]
+    return (("spec/random", random), *(change for change in changes if change not in own))
+
+
+MOMENTS: Final = (
+    Wrong("a fault at a message and a time", ((f"{FAULT}/at/after", "5s"),), "a fault begins at a message or after"),
+    Wrong("a fault at nothing", ((f"{FAULT}/at", {}),), "a fault begins at a message or after a time"),
+    Wrong(
+        "a message after another fault's effect",
+        (("spec/faults/-", {**NEXT, "at": {"fault": "cut", "message": 5}}),),
+        "only a time is counted from another fault's effect; write after",
+    ),
+    Wrong(
+        "a fault after one that is not there",
+        (("spec/faults/-", {**NEXT, "at": {"fault": "crash", "after": "2s"}}),),
+        "the experiment's faults are cut, next; name one of them",
+        "at.fault is another fault, and one of the experiment's faults; name one of them",
+    ),
+    Wrong(
+        "a fault after the run",
+        ((f"{FAULT}/at", {"after": "10m"}),),
+        "a run is cancelled after timeouts.run, 10m",
+        "so a fault's at.after and random.duration are less than that",
+    ),
+    Wrong(
+        "a fault when all is sent",
+        ((f"{FAULT}/at", {"after": "10s"}), ("spec/workload/messagesPerSecond", 100)),
+        "a fault must begin while messages are sent; make it shorter, or send more or slower",
+        "so at.after and random.duration are less than that; make it shorter, or send more or slower",
+    ),
+    Wrong(
+        "a lost reply at a time",
+        (*message(), (f"{FAULT}/at", {"after": "1s"})),
+        "message counts from a message on, for no clock decides which request or reply is struck; write at.message",
+    ),
+    Wrong("a drawing of nothing", drawn(("spec/random/operations", [])), "one item is required", "at least 1 items"),
+    Wrong("an operation without a kind", drawn((f"{KICK}/killTCP", ABSENT)), KINDS),
+    Wrong("an operation of two kinds", drawn((f"{KICK}/moveLeader", {})), KINDS),
+    Wrong(
+        "an operation that is called latency",
+        drawn((f"{KICK}/name", "latency")),
+        "the system's own network latency has this name",
+    ),
+    Wrong("an operation with a long name", drawn((f"{KICK}/name", "x" * 37)), "at most 36", "than 36"),
+    Wrong("an operation too often", drawn((f"{KICK}/every", "999ms")), "at least 1s", "at least 1s"),
+    Wrong(
+        "lost replies that are drawn",
+        (*message(), *drawn((f"{KICK}/killTCP", ABSENT), (f"{KICK}/message", LOST))),
+        "message counts from a message on, and what is drawn begins at a time; write it as one of faults",
+    ),
+    Wrong(
+        "a fault that is called as drawn ones are",
+        drawn((f"{FAULT}/name", "kick-1")),
+        "the faults that are drawn from kick are called kick-1, kick-2",
+        "the faults that are drawn from an operation are called NAME-1, NAME-2, …, and a written one is not",
+    ),
+    Wrong(
+        "a drawing longer than the run",
+        drawn(("spec/timeouts", {"run": "60s"})),
+        "a run is cancelled after timeouts.run, 1m",
+        "so a fault's at.after and random.duration are less than that",
+    ),
+    Wrong(
+        "a drawing when all is sent",
+        drawn(("spec/workload/messagesPerSecond", 100)),
+        "a fault must begin while messages are sent",
+    ),
+    Wrong(
+        "a drawn fault that outlasts the run",
+        drawn((f"{KICK}/killTCP/duration", "600s")),
+        "a run is cancelled after timeouts.run",
+    ),
+    Wrong(
+        "a bookie's kill of a Kafka that is drawn",
+        drawn((f"{KICK}/killTCP", ABSENT), (f"{KICK}/kill", {"target": "Bookie", "restartAfter": "1s"})),
+        "only a Pulsar has bookies",
+    ),
+)
+
+MODELS_ONLY: Final = (
+    Wrong(
+        "two faults that wait for each other",
+        ((f"{FAULT}/at", {"fault": "next", "after": "1s"}), ("spec/faults/-", NEXT)),
+        "it waits for a fault that waits for it; let one of them begin at a message or a time",
+    ),
+    Wrong(
+        "two resets at once",
+        (
+            (f"{FAULT}/at", {"after": "1s"}),
+            ("spec/faults/-", {"name": "next", "at": {"after": "5s"}, "killTCP": {"duration": "1s"}}),
+        ),
+        "fault cut of the same kind is still in force then",
+    ),
+    Wrong("a drawing that draws nothing", drawn(("spec/random/duration", "1s")), "seed 0 draws none"),
+    Wrong(
+        "a drawing that draws too much",
+        drawn(("spec/random/rest", "1s"), (f"{KICK}/every", "1s"), (f"{KICK}/killTCP/duration", "1ms")),
+        "an experiment has at most 16, and seed 0 draws more",
+    ),
+)
+"""What CEL cannot say: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
+
 ACROSS: Final = (
     Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), "a system is exactly one of kafka and pulsar"),
     Wrong("no kind of system", ((f"{KAFKA}/kafka", ABSENT),), "a system is exactly one of kafka and pulsar"),
@@ -730,12 +841,27 @@ ACROSS: Final = (
     ),
 )
 
-WRONG: Final = (*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *VARIANTS, *ACROSS)
+WRONG: Final = (
+    *(*BOUNDS, *DURATIONS, *TYPES, *WORDS, *KEYS, *PLACES, *SYSTEMS, *SETTINGS, *VARIANTS),
+    *(*MOMENTS, *ACROSS),
+)
 
 RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     **RIGHT_SYSTEMS,
     **RIGHT_VARIANTS,
     "as it is": (),
+    "a fault after a time": ((f"{FAULT}/at", {"after": "1500ms"}),),
+    "a fault at the first send": ((f"{FAULT}/at", {"after": "0s"}),),
+    "a fault after another's effect": (("spec/faults/-", NEXT),),
+    "a second reset when the first is over": (
+        ("spec/faults/-", {"name": "next", "at": {"fault": "cut", "after": "10s"}, "killTCP": {"duration": "1s"}}),
+    ),
+    "a fault just before all is sent": (
+        (f"{FAULT}/at", {"after": "9s"}),
+        ("spec/workload/messagesPerSecond", 100),
+    ),
+    "faults that are drawn": drawn(),
+    "no faults but those drawn": drawn(("spec/faults", ABSENT), (f"{KICK}/name", "x" * 36)),
     "no faults": (("spec/faults", ABSENT),),
     "the last message": ((f"{FAULT}/at/message", 1000),),
     "messages that can just be sent in time": (

@@ -20,8 +20,8 @@ import pytest
 
 from dedup.errors import EnvironmentError_, PlatformError
 from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT, segments, sha256_of
-from dedup.wire.clients import Metric
-from dedup.wire.faults import Detail, FaultLine
+from dedup.wire.clients import Mark, Metric
+from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup.wire.manifests import ProducerReport
 from dedup_lab.systems.ports import free
 from dedup_runners.clients import Outcome, Outcomes, chunk_of, decoded
@@ -30,9 +30,9 @@ from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.metrics import served
 from dedup_runners.producer import produce
 from dedup_runners.production import Intentions, Production, Tally, chunks
-from dedup_runners.recording.journals import Journal, Observer
+from dedup_runners.recording.journals import Journal, Observer, lines
 from dedup_runners.recording.recorders import Recorder
-from dedup_runners.triggers import TriggerServer
+from dedup_runners.triggers import ProducerGone, TriggerServer
 from dedup_runners.waiting import until
 
 BOUND_S = 20.0
@@ -165,6 +165,39 @@ def test_the_trigger_is_pushed_at_exactly_message_n_and_answers_are_stamped(
     ]  # fmt: skip
     assert marks[-1]["acked"] == 20_000
     assert all(mark["acked"] <= mark["sent"] for mark in marks)
+
+
+def test_a_fault_at_a_time_is_pushed_by_the_clock_and_the_next_after_its_effect(
+    config: Callable[..., ProducerConfig], tmp_path: Path
+) -> None:
+    """Twenty thousand messages take four seconds; what would begin later is never pushed."""
+    servers = {name: TriggerServer() for name in ("cut", "next", "never", "orphan")}
+    at = {"cut": (None, 0.3), "next": ("cut", 0.2), "never": (None, 3600.0), "orphan": ("never", 0.0)}
+    triggers = [
+        Trigger(fault=name, after_s=after_s, effect_of=of, port=servers[name].port)
+        for name, (of, after_s) in at.items()
+    ]
+
+    def strike() -> None:
+        servers["cut"].wait_message(30)
+        servers["cut"].announce(FaultEvent.INJECTED, "cut")
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    produce(config(triggers=triggers, messages_per_second=5000))
+    striking.join(30)
+    pushed = {name: servers[name].wait_message(5) for name in ("cut", "next")}
+    for name in ("never", "orphan"):
+        with pytest.raises(ProducerGone, match="a producer that finished"):
+            servers[name].wait_message(5)
+    for server in servers.values():
+        server.close()
+    marks = {(mark.event, mark.fault): mark for mark in lines(tmp_path, Mark)}
+    first_ns, struck_ns = marks["start", None].monotonic_ns, marks["injected", "cut"].monotonic_ns
+    assert pushed["cut"].monotonic_ns - first_ns >= 0.3e9
+    assert pushed["next"].monotonic_ns - struck_ns >= 0.2e9
+    assert 0 < pushed["cut"].actual < pushed["next"].actual < 20_000
+    assert [key for key in marks if key[0] == "message"] == [("message", "cut"), ("message", "next")]
 
 
 def heard(event: str, **detail: int) -> FaultLine:

@@ -66,7 +66,7 @@ class Assignment(Record):
         Each has a container of its own, called `chaos-NAME`.
         """
         latency: dict[str, Fault | None] = {LATENCY_FAULT: None} if self.system.network.latency_s else {}
-        return latency | {fault.name: fault for fault in self.experiment.spec.faults}
+        return latency | {fault.name: fault for fault in self.experiment.spec.all_faults}
 
     def place(self) -> str | None:
         """The URI of this attempt's folder in the store, laid out as in a results folder; None without a store."""

@@ -19,6 +19,7 @@ from pydantic_core.core_schema import WithDefaultSchema
 
 from dedup import documents
 from dedup.errors import SpecificationError
+from dedup.experiment import schedules
 from dedup.experiment.artifacts import Artifacts
 from dedup.experiment.clients import CLIENTS, Library, choices, chosen, libraries, refused, refused_version, speaking
 from dedup.experiment.deployments import STRIMZI, Deploy, Existing
@@ -31,8 +32,9 @@ from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
+from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
-from dedup.faults.registry import KINDS, Fault, possible_on_existing
+from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
 from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal, short
@@ -47,6 +49,7 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
     (
         *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
+        *("random", "after", "fault"),
         *("workload", *(part.key for part in workloads.PARTS)),
     )
 )
@@ -220,8 +223,11 @@ class Spec(Part):
         None, ge=50, lt=100, description="what the verdict must reach, or it is inconclusive; left out: not asked"
     )
     seed: int = Field(0, ge=0, le=2**53, description="decides the order of the runs and every other choice")
-    faults: Annotated[list[Fault], Field(max_length=16)] = Field(
+    faults: Annotated[list[Fault], Field(max_length=MOST_FAULTS)] = Field(
         default_factory=list, description="what goes wrong in every run; none if left out"
+    )
+    random: Random | None = Field(
+        None, description="what else goes wrong in every run, as the seed draws it; nothing if left out"
     )
     allow_privileged_faults: bool = Field(
         False, description="whether a fault may add a container with NET_ADMIN to a broker's pod (Kubernetes only)"
@@ -268,22 +274,8 @@ class Spec(Part):
                         f"another of the {what} has this name",
                         "rename one of them",
                     )
-        for index, fault in enumerate(self.faults):
-            if fault.at.message > self.workload.messages:
-                raise refusal(
-                    f"faults[{index}].at.message",
-                    str(fault.at.message),
-                    f"the last message is {self.workload.messages}, and a fault must begin while messages are sent",
-                    "name an earlier message or send more",
-                )
-        for index, fault in enumerate(self.faults):
-            if fault.lasts_s >= self.timeouts.run_s:
-                raise refusal(
-                    f"faults[{index}].{fault.kind}",
-                    format_duration(fault.lasts_s),
-                    f"a run is cancelled after timeouts.run, {format_duration(self.timeouts.run_s)}",
-                    "make the fault shorter or give the run more time",
-                )
+        span = schedules.Span(self.workload.messages, self.workload.messages_per_second, self.timeouts.run_s)
+        schedules.check_times(self.written_faults, self.faults, self.random, span)
         tested = [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in self.systems]
         check_workload(self.workload, self.variants, tested)
         check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
@@ -295,8 +287,9 @@ class Spec(Part):
                 f"there are {self.workload.partitions} partitions and each gets at least one message",
                 "send more or use fewer partitions",
             )
-        self._check_rate()
+        schedules.check_rate(span)
         self._check_run_names()
+        schedules.check_drawn(self.faults, self.random, self.seed)
         return self
 
     @model_validator(mode="after")
@@ -314,7 +307,17 @@ class Spec(Part):
     @property
     def privileged_faults(self) -> list[str]:
         """The names of those faults that need more than Pod Security's level *restricted* grants."""
-        return [fault.name for fault in self.faults if fault.privileged]
+        return [each.name for _, each in self.written_faults if each.given.needs(Need.PRIVILEGE)]
+
+    @property
+    def all_faults(self) -> list[Fault]:
+        """What goes wrong in every run: the faults that are written, and those that the seed draws."""
+        return [*self.faults, *(() if self.random is None else self.random.faults(self.seed))]
+
+    @property
+    def written_faults(self) -> list[tuple[str, Kinded]]:
+        """What is written of faults, to be done or to be drawn from, each with its place."""
+        return schedules.written(self.faults, self.random)
 
     def _check_faults_possible(self) -> None:
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
@@ -326,18 +329,18 @@ class Spec(Part):
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
         }
-        kinds = [fault.kind for fault in self.faults]
-        for index, fault in enumerate(self.faults):
+        kinds = [each.kind for _, each in self.written_faults]
+        for index, (where, fault) in enumerate(self.written_faults):
             if fault.given.single and fault.kind in kinds[:index]:
                 raise refusal(
-                    f"faults[{index}].{fault.kind}",
+                    f"{where}.{fault.kind}",
                     fault.name,
                     f"an experiment has at most one {fault.kind}: {fault.given.single}",
                     "take one of them out",
                 )
             if existing is not None and not fault.given.on_existing:
                 raise refusal(
-                    f"faults[{index}].{fault.kind}",
+                    f"{where}.{fault.kind}",
                     fault.name,
                     f"system {existing} is there already: its clients go straight to its brokers, "
                     "where no proxy can cut them off, and its pods are not the experiment's to hurt",
@@ -346,21 +349,11 @@ class Spec(Part):
             for choice in fault.given.chosen:
                 if (system := lacking[choice.need]) is not None:
                     raise refusal(
-                        f"faults[{index}].{fault.kind}.{fault.given.alias(choice.field)}",
+                        f"{where}.{fault.kind}.{fault.given.alias(choice.field)}",
                         choice.value.value,
                         choice.rule.format(system=system),
                         choice.todo,
                     )
-
-    def _check_rate(self) -> None:
-        rate, run_s = self.workload.messages_per_second, self.timeouts.run_s
-        if rate is not None and self.workload.messages >= rate * int(run_s):
-            raise refusal(
-                "workload.messagesPerSecond",
-                str(rate),
-                f"a run is cancelled after timeouts.run, {format_duration(run_s)}, and so many messages take longer",
-                "send fewer or more of them in a second, or give the run more time",
-            )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""
@@ -405,7 +398,8 @@ class Experiment(Part):
         for key in _ELSEWHERE:
             del document[key]
         clients = [system["client"] for system in document["systems"]]
-        listed = (*document["systems"], *clients, *document["variants"], *document["faults"])
+        ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
+        listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
         for part in (document, document["workload"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
@@ -414,9 +408,14 @@ class Experiment(Part):
         return hashlib.sha256(f"{self.name}\n{canonical}".encode()).hexdigest()
 
     def with_changes(
-        self, *, runs: int | None = None, messages: int | None = None, systems: Sequence[str] = ()
+        self,
+        *,
+        runs: int | None = None,
+        messages: int | None = None,
+        systems: Sequence[str] = (),
+        seed: int | None = None,
     ) -> "Experiment":
-        """The same experiment, smaller, for `dedup run --runs --messages --system`.
+        """The same experiment, smaller or by another seed, for `dedup run --runs --messages --system --seed`.
 
         SpecificationError names the option that is wrong.
         """
@@ -427,6 +426,8 @@ class Experiment(Part):
         if messages is not None:
             self._check_faults_within(messages)
             spec["workload"]["messages"] = messages
+        if seed is not None:
+            spec["seed"] = seed
         if systems:
             known = [system.name for system in self.spec.systems]
             if unknown := [name for name in systems if name not in known]:
@@ -441,14 +442,15 @@ class Experiment(Part):
         try:
             return parse(document, source=_CHANGES)
         except SpecificationError as error:
-            option = {"spec.runs": "--runs", "spec.workload.messages": "--messages"}.get(error.where.split(": ")[-1])
+            options = {"spec.runs": "--runs", "spec.workload.messages": "--messages", "spec.seed": "--seed"}
+            option = options.get(error.where.split(": ")[-1])
             raise SpecificationError(
                 where=option or error.where, got=error.got, rule=error.rule, todo=error.todo
             ) from None
 
     def _check_faults_within(self, messages: int) -> None:
-        last = max(self.spec.faults, key=lambda fault: fault.at.message, default=None)
-        if last is not None and last.at.message > messages >= 1:
+        last = max(self.spec.faults, key=lambda fault: fault.at.message or 0, default=None)
+        if last is not None and (last.at.message or 0) > messages >= 1:
             raise SpecificationError(
                 where="--messages",
                 got=str(messages),

@@ -42,11 +42,12 @@ E = TypeVar("E", bound=Event)
 
 
 class Planned(NamedTuple):
-    """A fault as it was asked for; `message` is None for one that is in force for the whole run."""
+    """A fault as it was asked for, at a message or at a time in words (`At.time`); the latency has neither."""
 
     name: str
     kind: str
     message: int | None
+    time: str | None = None
 
 
 def assemble(
@@ -111,7 +112,7 @@ def vacuous(record: FaultRecord) -> str | None:
 
 def struck(record: FaultRecord) -> str:
     """What a fault that is not vacuous did, in words."""
-    if record.requested_message is None:
+    if record.whole_run:
         return f"fault {record.name} was in force for the whole run"
     noticed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.client_witness.items()))
     if frame := Detail.model_validate(record.target_witness).frame:
@@ -119,9 +120,10 @@ def struck(record: FaultRecord) -> str:
     under_way = f"{record.unacknowledged or 0:,} unacknowledged"
     if record.in_flight is not None:
         under_way = f"{record.in_flight:,} in flight to it"
+    asked = record.requested_time or f"{record.requested_message or 0:,}"
     return (
         f"fault {record.name} struck {record.target or 'its target'} at message {record.effect_message or 0:,} (asked: "
-        f"{record.requested_message:,}) with {under_way}; clients noticed: "
+        f"{asked}) with {under_way}; clients noticed: "
         f"{noticed}; healed"
     )
 
@@ -188,6 +190,7 @@ def _record(
         name=fault.name,
         kind=fault.kind,
         requested_message=fault.message,
+        requested_time=fault.time,
         triggered_message=_detail(said, FaultEvent.TRIGGERED).actual,
         effect_message=mark and mark.sent,
         unacknowledged=mark and mark.sent - mark.acked,
@@ -310,7 +313,7 @@ def _noticed(
     A sign that can be the doing of two faults is evidence of one of them, and nobody knows of which. So it counts for
     neither.
     """
-    begun = {fault.name for fault in planned if fault.message}
+    begun = {fault.name for fault in planned if fault.kind != LATENCY_FAULT}
     starts_ns = {name: _time(told, FaultEvent.INJECTING) for name, told in said.items() if name in begun}
     found: dict[str, list[int]] = {}
     for fault in planned:

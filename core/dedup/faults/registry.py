@@ -4,7 +4,7 @@ A new kind is one module beside this one, one entry in `KINDS`, and one module o
 injects it. `Fault` has one key for each kind, of which exactly one is given.
 """
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -13,6 +13,7 @@ from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.message import Message
+from dedup.faults.moments import At
 from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Partition
 from dedup.faults.pause import Pause
@@ -31,15 +32,10 @@ def _field(kind: type[FaultKind]) -> str:
     return kind.__module__.rpartition(".")[2]
 
 
-class At(Part):
-    """When a fault begins: when the producer's own counter passes this message."""
+class _Kinded(Part):
+    """What is one of the kinds, and has a name."""
 
-    message: int = Field(ge=1, description="the fault begins when this many messages were sent; at most the last")
-
-
-class _Fault(Part):
     name: Name = Field(description="what results call this fault; unique among the faults")
-    at: At = Field(description="when it begins")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -77,6 +73,27 @@ class _Fault(Part):
         return self.given.needs(Need.BOOKIES)
 
 
+class _Fault(_Kinded):
+    at: At = Field(description="when it begins")
+
+    @model_validator(mode="after")
+    def _counted_from_a_message(self) -> Self:
+        if self.given.on_frames and self.at.message is None:
+            raise refusal(
+                "at",
+                self.at.words,
+                f"{self.kind} counts from a message on, for no clock decides which request or reply is struck",
+                "write at.message",
+            )
+        return self
+
+
+KEYS: Final[dict[str, Any]] = {
+    _field(kind): (kind | None, Field(None, alias=kind.key, description=kind.summary)) for kind in KINDS
+}
+"""A field for each kind, of which exactly one is given."""
+
+Kinded = _Kinded
 if TYPE_CHECKING:
     Fault = _Fault
 else:
@@ -85,7 +102,7 @@ else:
         __base__=_Fault,
         __module__=__name__,
         __doc__="One fault: when it begins, and exactly one kind of it.",
-        **{_field(kind): (kind | None, Field(None, alias=kind.key, description=kind.summary)) for kind in KINDS},
+        **KEYS,
     )
 
 

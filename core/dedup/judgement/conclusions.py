@@ -148,7 +148,7 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
                 system=system,
                 variant=variant,
                 verdicts=tuple(verdicts[run.run_id] for run in runs if _in(run, system, variant)),
-                faults=tuple(fault.name for fault in experiment.spec.faults),
+                faults=tuple(fault.name for fault in experiment.spec.all_faults),
                 workload=experiment.spec.workload.of(variant),
             )
             for variant in experiment.spec.variants

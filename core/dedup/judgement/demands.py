@@ -22,11 +22,12 @@ NOT_RECORDED: Final = "not recorded"
 
 
 class PlannedFault(Record):
-    """A fault as the experiment asks for it; `message` None: in force for the whole run."""
+    """A fault as the experiment asks for it, at a message or at a time; with neither in force for the whole run."""
 
     name: str
     kind: str
     message: int | None
+    time: str | None = Field(None, description="in words, as manifests record it")
     settings: dict[str, float | str] = Field(
         default_factory=dict, description="by the names under which its injector writes them down"
     )
@@ -73,7 +74,7 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         clients=experiment.spec.workload.tried(system.library),
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
-        faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.faults)),
+        faults=(*([latency] if asked_ms else []), *map(_planned, experiment.spec.all_faults)),
         workload=kind,
     )
 
@@ -83,6 +84,7 @@ def _planned(fault: Fault) -> PlannedFault:
         name=fault.name,
         kind=fault.kind,
         message=fault.at.message,
+        time=fault.at.time,
         settings=fault.given.settings,
         bookie=fault.needs_bookies,
     )
@@ -154,6 +156,7 @@ def other_faults(manifest: Manifest, demand: Demand) -> Iterator[str]:
         pairs: list[tuple[str, object, object]] = [
             ("kind", record.kind, wanted.kind),
             ("message asked", record.requested_message, wanted.message),
+            ("time asked", record.requested_time, wanted.time),
             *(
                 (name, record.injector.get(name, NOT_RECORDED if silent else value), value)
                 for name, value in wanted.settings.items()

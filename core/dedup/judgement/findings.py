@@ -116,7 +116,7 @@ def windows_of(manifest: Manifest) -> tuple[Window, ...]:
     return tuple(
         Window(fault=fault.name, injected_ns=fault.injected_ns, healed_ns=fault.healed_ns)
         for fault in manifest.faults
-        if fault.injected_ns is not None and fault.requested_message is not None
+        if fault.injected_ns is not None and not fault.whole_run
     )[:MAX_WINDOWS]
 
 

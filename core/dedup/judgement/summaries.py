@@ -48,6 +48,7 @@ class FaultRow(Record):
     name: str
     kind: str
     requested_message: int | None
+    requested_time: str | None = Field(None, description="if it was to begin at a time, in words (FaultRecord)")
     actual_message: int | None = Field(description="the producer's counter when the effect was confirmed")
     unacknowledged: int | None
     in_flight: int | None = Field(None, description="to what was struck; null: not known (FaultRecord)")
@@ -294,6 +295,7 @@ def _fault_rows(manifest: Manifest, vacuous: Mapping[str, str | None]) -> tuple[
             name=fault.name,
             kind=fault.kind,
             requested_message=fault.requested_message,
+            requested_time=fault.requested_time,
             actual_message=fault.effect_message,
             unacknowledged=fault.unacknowledged,
             in_flight=fault.in_flight,

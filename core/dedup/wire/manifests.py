@@ -141,7 +141,13 @@ class FaultRecord(Record):
 
     name: str
     kind: str
-    requested_message: int | None = Field(description="None: in force for the whole run (link latency)")
+    requested_message: int | None = Field(
+        description="None: it was to begin at `requested_time`, or was in force for the whole run (link latency)"
+    )
+    requested_time: str | None = Field(
+        None,
+        description="when it was to begin, if not at a message, as in `2s after the effect of cut`",
+    )
     triggered_message: int | None = Field(None, description="the producer's counter when it pushed the trigger")
     effect_message: int | None = Field(None, description="the producer's counter when the effect was confirmed")
     unacknowledged: int | None = Field(None, description="messages sent and not acknowledged at the effect")
@@ -161,6 +167,11 @@ class FaultRecord(Record):
     heal_proven: bool = False
     leaked: bool = Field(False, description="still in force after its deadline")
     problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, …")
+
+    @property
+    def whole_run(self) -> bool:
+        """Whether it was in force from before the first send to the last, as the link's latency is."""
+        return self.requested_message is None and self.requested_time is None
 
 
 class Machine(Record):

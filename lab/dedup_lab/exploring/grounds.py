@@ -93,8 +93,8 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     if messages > MOST_MESSAGES:
         notes.append(f"{MESSAGES} messages instead of {messages:,}: --messages gives another number")
         messages = MESSAGES
-    if spec.faults:
-        notes.append(f"the file's faults are left out: {', '.join(each.name for each in spec.faults)}")
+    if spec.all_faults:
+        notes.append(f"the file's faults are left out: {', '.join(each.name for each in spec.all_faults)}")
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
     partitions = shape.partitions or spec.workload.partitions
     in_flight = min(spec.workload.in_flight, messages)

@@ -64,7 +64,7 @@ def report_account(owner: Owner) -> str:
 
 def needs_deadlines(experiment: Experiment) -> bool:
     """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
-    return any(fault.given.needs(Need.POLICIES) for fault in experiment.spec.faults)
+    return any(fault.given.needs(Need.POLICIES) for fault in experiment.spec.all_faults)
 
 
 def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
@@ -116,7 +116,7 @@ def _touched(owner: Owner, experiment: Experiment) -> list[str]:
 
 def _fault_rules(experiment: Experiment, names: list[str]) -> Iterator[Rule]:
     """What only some kinds of faults need. A right that names nothing would be one to everything."""
-    wanted = {right for fault in experiment.spec.faults for right in fault.given.all_rights}
+    wanted = {right for fault in experiment.spec.all_faults for right in fault.given.all_rights}
     for right in sorted(wanted):
         if names or not right.by_name:
             yield _rule(right.group, [right.resource], [*right.verbs], names if right.by_name else None)

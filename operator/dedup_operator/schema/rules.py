@@ -22,7 +22,9 @@ from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
 from dedup.experiment.systems import EXISTING, PRODUCTS, Product, Protocol
 from dedup.experiment.variants import CONTROL_SWITCH, TREATMENT_SWITCH, Expectation
 from dedup.experiment.workloads import ONE_KIND
+from dedup.faults.draws import Operation
 from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.moments import At
 from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
@@ -183,7 +185,25 @@ def _choices(need: Need, there: str) -> Iterator[Rule]:
             at, values = f"fault.{kind.key}", [choice.value.value for choice in found]
             setting = f"{at}.{kind.alias(field)}"
             other = f"{setting} != '{values[0]}'" if len(values) == 1 else f"!({setting} in {values})"
-            yield Rule(f"{there} || self.faults.all(fault, !has({at}) || {other})", said, field="faults")
+            yield Rule(f"{there} || {_of_all_faults(f'!has({at}) || {other}')}", said)
+
+
+def _earlier(where: str, key: str) -> str:
+    """CEL: the duration at that key, if it is there and is one, is less than timeouts.run."""
+    at = f"{where}.{key}"
+    return f"(!has({at}) || !{_is_duration(at)} || duration({at}) < duration(self.timeouts.run))"
+
+
+def _while_sending(where: str, key: str) -> str:
+    """CEL: by the duration at that key, in whole seconds, not all messages can be sent."""
+    at, sent = f"{where}.{key}", "self.workload.messagesPerSecond"
+    return f"(!has({at}) || !{_is_duration(at)} || duration({at}).getSeconds() * {sent} < self.workload.messages)"
+
+
+def _of_all_faults(holds: str) -> str:
+    """CEL that holds if this holds of every `fault`, of those that are done and of those to draw from."""
+    drawn = f"(!has(self.random) || self.random.operations.all(fault, {holds}))"
+    return f"(self.faults.all(fault, {holds}) && {drawn})"
 
 
 def _all_speak(protocol: Protocol) -> str:
@@ -283,6 +303,44 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "the system's own network latency has this name; choose another",
             field="name",
         ),
+        *(
+            Rule(
+                f"!has(self.{kind.key}) || has(self.at.message)",
+                f"{kind.key} counts from a message on, for no clock decides which request or reply is struck; "
+                "write at.message",
+                field="at",
+            )
+            for kind in KINDS
+            if kind.on_frames
+        ),
+    ),
+    At: (
+        Rule(
+            "has(self.message) != has(self.after)",
+            "a fault begins at a message or after a time; "
+            "write {message: 50000}, {after: 5s} or {fault: NAME, after: 2s}",
+        ),
+        Rule(
+            "!has(self.fault) || has(self.after)",
+            "only a time is counted from another fault's effect; write after",
+            field="fault",
+        ),
+    ),
+    Operation: (
+        _one_of("a fault", *(kind.key for kind in KINDS)),
+        Rule(
+            f"self.name != '{LATENCY_FAULT}'",
+            "the system's own network latency has this name; choose another",
+            field="name",
+        ),
+        *(
+            Rule(
+                f"!has(self.{kind.key})",
+                f"{kind.key} counts from a message on, and what is drawn begins at a time; write it as one of faults",
+            )
+            for kind in KINDS
+            if kind.on_frames
+        ),
     ),
     Template: (
         Rule("!has(self.spec.runToken)", f"{SELDOM}; take runToken out", field="spec.runToken"),
@@ -309,19 +367,46 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             field="workload",
         ),
         Rule(
-            "self.faults.all(fault, fault.at.message <= self.workload.messages)",
+            "self.faults.all(fault, !has(fault.at.message) || fault.at.message <= self.workload.messages)",
             "a fault must begin while messages are sent, so its at.message is at most workload.messages; "
             "name an earlier message or send more",
             field="faults",
         ),
+        Rule(
+            "self.faults.all(fault, !has(fault.at.fault) || self.faults.exists(other, other.name == fault.at.fault))",
+            "at.fault is another fault, and one of the experiment's faults; name one of them",
+            field="faults",
+        ),
+        Rule(
+            f"!{_is_duration('self.timeouts.run')} || (self.faults.all(fault, {_earlier('fault.at', 'after')}) && "
+            f"(!has(self.random) || {_earlier('self.random', 'duration')}))",
+            "a run is cancelled after timeouts.run, so a fault's at.after and random.duration are less than that; "
+            "make it shorter or give the run more time",
+        ),
+        Rule(
+            "!has(self.workload.messagesPerSecond) || (self.faults.all(fault, has(fault.at.fault) || "
+            f"{_while_sending('fault.at', 'after')}) && "
+            f"(!has(self.random) || {_while_sending('self.random', 'duration')}))",
+            "at workload.messagesPerSecond all messages are sent by then, and a fault must begin while messages are "
+            "sent, so at.after and random.duration are less than that; make it shorter, or send more or slower",
+        ),
+        Rule(
+            "!has(self.random) || self.faults.all(fault, "
+            "self.random.operations.all(drawn, !fault.name.startsWith(drawn.name + '-')))",
+            "the faults that are drawn from an operation are called NAME-1, NAME-2, …, and a written one is not; "
+            "rename one of them",
+            field="faults",
+        ),
         *(
             Rule(
-                f"!{_is_duration('self.timeouts.run')} || self.faults.all(fault, !has(fault.{kind}) || {left_out}"
-                f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
-                f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run))",
+                f"!{_is_duration('self.timeouts.run')} || "
+                + _of_all_faults(
+                    f"!has(fault.{kind}) || {left_out}"
+                    f"!{_is_duration(f'fault.{kind}.{lasts}')} || "
+                    f"duration(fault.{kind}.{lasts}) < duration(self.timeouts.run)"
+                ),
                 f"a run is cancelled after timeouts.run, so a fault's {kind}.{lasts} is less than that; "
                 "make the fault shorter or give the run more time",
-                field="faults",
             )
             for kind, lasts, left_out in map(_lasting, KINDS)
             if lasts
@@ -340,11 +425,10 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(
             "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            f"self.faults.all(fault, {' || '.join(f'has(fault.{kind.key})' for kind in KINDS if kind.on_existing)})",
+            + _of_all_faults(" || ".join(f"has(fault.{kind.key})" for kind in KINDS if kind.on_existing)),
             "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
             f"off, and its pods are not the experiment's to hurt; write {possible_on_existing()}, or let the system be "
             "deployed",
-            field="faults",
         ),
         *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),

@@ -23,6 +23,7 @@ from dedup.experiment.clients import reader_of
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
+from dedup.faults.moments import At
 from dedup.faults.records import lives_ended, missed
 from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
@@ -89,7 +90,7 @@ class Course:
             deduplicates(situation.variant),
         )
         self._faults = ArmedFaults(
-            situation.folder, situation.experiment.spec.faults, situation.system.network.latency_s
+            situation.folder, situation.experiment.spec.all_faults, situation.system.network.latency_s
         )
         self._producer: Companion | None = None
         self._consumer: Companion | None = None
@@ -182,7 +183,7 @@ class Course:
         doors = [each.bootstrap for each in faults.values() if each.bootstrap is not None]
         between = {"client_bootstrap": doors[0]} if doors else {}
         spec, client, kind = self._.experiment.spec, self._.system.client, self._kind
-        at = {fault.name: fault.at.message for fault in spec.faults}
+        at = {fault.name: fault.at for fault in spec.all_faults}
         return ProducerConfig(
             run_id=self._.run.run_id,
             folder=self._.folder,
@@ -199,7 +200,7 @@ class Course:
             keys=spec.workload.has_keys,
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
-            triggers=tuple(Trigger(fault=name, message=at.get(name), port=each.port) for name, each in faults.items()),
+            triggers=tuple(_trigger(name, at.get(name), each.port) for name, each in faults.items()),
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,
             program=self._.program,
@@ -299,6 +300,13 @@ class Course:
             yield
         finally:
             self._stage_seconds[stage] = round(time.monotonic() - began, 3)
+
+
+def _trigger(fault: str, at: At | None, port: int) -> Trigger:
+    """Where and when the producer tells a fault that its moment has come; the latency (None) has none."""
+    if at is None:
+        return Trigger(fault=fault, port=port)
+    return Trigger(fault=fault, message=at.message, after_s=at.after_s, effect_of=at.fault, port=port)
 
 
 NOT_RECORDED: Final = ("clock.parquet", VERIFICATION)

@@ -45,7 +45,7 @@ def armed_port(folder: Path, fault_name: str) -> int | None:
 def records(folder: Path, faults: Sequence[Fault | None], *, messages: int) -> tuple[FaultRecord, ...]:
     """One record a fault, in the order of `faults`; None stands for the link's latency."""
     planned = [
-        Planned(name=fault.name, kind=fault.kind, message=fault.at.message)
+        Planned(name=fault.name, kind=fault.kind, message=fault.at.message, time=fault.at.time)
         if fault
         else Planned(name=LATENCY_FAULT, kind=LATENCY_FAULT, message=None)
         for fault in faults

@@ -100,4 +100,4 @@ def command(folder: Path, fault_name: str) -> list[str]:
 def _words(fault: Fault | None, latency_s: float) -> str:
     if fault is None:
         return f"delay the brokers' answers by {latency_s * 1000:g} ms"
-    return f"at message {fault.at.message}, {fault.given.words}"
+    return f"{fault.at.words}, {fault.given.words}"
