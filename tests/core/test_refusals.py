@@ -167,7 +167,7 @@ def test_values_outside_what_is_known(place: str, value: object, said: str) -> N
             "take it out (dedup schema lists every key)",
         ),
         ("spec/faults/0/killTCP/duration_s", "target, duration", 'did you mean "duration"?'),
-        ("spec/faults/0/at/Message", "message", 'did you mean "message"?'),
+        ("spec/faults/0/at/Message", "message, after, fault", 'did you mean "message"?'),
         ("metdata", "apiVersion, kind, metadata, spec", 'did you mean "metadata"?'),
     ],
 )
