@@ -189,7 +189,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         table.add_row(str(index), each.run_id, variant.deduplication, variant.expect, str(each.seed))
     console.print(table)
     workload = experiment.spec.workload
-    faults = ", ".join(f"{fault.name} ({fault.kind}) {fault.at.words}" for fault in experiment.spec.faults)
+    named = [f"{fault.name} ({fault.kind}) {fault.at.words}" for fault in experiment.spec.faults]
+    faults = ", ".join([*named, *([] if experiment.spec.random is None else ["those drawn, below"])])
     size = f" of {workload.payload_bytes:,} bytes" if workload.payload_bytes else ""
     keys = f" of {workload.streams:,} keys" if workload.has_keys else ""
     rate = f" and {workload.messages_per_second:,} a second" if workload.messages_per_second else ""
