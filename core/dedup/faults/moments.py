@@ -127,8 +127,8 @@ def _together(one: Begins, other: Begins, named: dict[str, Begins]) -> bool:
 
     What begins at a message is not known in time, and its overlap with others shows in their witnesses only.
     """
-    begins, begun = since(one, named), since(other, named)
-    if one.kind != other.kind or begins is None or begun is None or begins[0] != begun[0]:
+    mine, its = since(one, named), since(other, named)
+    if one.kind != other.kind or mine is None or its is None or mine[0] != its[0]:
         return False
-    (first, until_s), (second, _) = sorted(((begins[1], begins[1] + one.lasts_s), (begun[1], begun[1] + other.lasts_s)))
-    return first == second or second < until_s
+    earlier, later = sorted(((mine[1], one.lasts_s), (its[1], other.lasts_s)))
+    return earlier[0] == later[0] or later[0] < earlier[0] + earlier[1]

@@ -237,6 +237,16 @@ def _lasting(kind: type[FaultKind]) -> tuple[str, str, str]:
 _CONTROL: Final = f"['{Expectation.DUPLICATES}']"
 _TREATMENT: Final = str([each.value for each in Expectation if each.forbids_copies])
 
+_KINDED: Final = (
+    _one_of("a fault", *(kind.key for kind in KINDS)),
+    Rule(
+        f"self.name != '{LATENCY_FAULT}'",
+        "the system's own network latency has this name; choose another",
+        field="name",
+    ),
+)
+"""What holds of a fault whether it is done or drawn from."""
+
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     System: (
         _one_of("a system", *PRODUCTS),
@@ -297,12 +307,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Fault: (
-        _one_of("a fault", *(kind.key for kind in KINDS)),
-        Rule(
-            f"self.name != '{LATENCY_FAULT}'",
-            "the system's own network latency has this name; choose another",
-            field="name",
-        ),
+        *_KINDED,
         *(
             Rule(
                 f"!has(self.{kind.key}) || has(self.at.message)",
@@ -327,12 +332,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     Operation: (
-        _one_of("a fault", *(kind.key for kind in KINDS)),
-        Rule(
-            f"self.name != '{LATENCY_FAULT}'",
-            "the system's own network latency has this name; choose another",
-            field="name",
-        ),
+        *_KINDED,
         *(
             Rule(
                 f"!has(self.{kind.key})",
