@@ -9,6 +9,7 @@ to that.
 """
 
 import argparse
+import gc
 import logging
 import os
 import socket
@@ -34,7 +35,7 @@ from dedup_operator.releases import HelmReleases
 from dedup_operator.watching import serve
 
 CHARTS: Final = Path("/usr/local/dedup/charts")
-SPARE: Final = 4
+SPARE: Final = 12
 """Workers beside those that Helm may keep busy, which takes up to minutes: one for each experiment that has begun."""
 MOST_WORKERS: Final = 64
 """More experiments than that may run all the same: a worker has one for the moment of a look."""
@@ -107,7 +108,8 @@ def main() -> int:
     """Serve until a signal; the exit code is 0, or 4 with one line on stderr."""
     asked = arguments()
     logs.configure()
-    logging.getLogger("pyhelm3").setLevel(logging.WARNING)
+    for chatty in ("pyhelm3", "kopf.objects"):  # each command; and that a handler of an event has succeeded
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     for home in HOMES:
         os.environ.setdefault(home, "/tmp/helm")
     try:
@@ -124,6 +126,7 @@ def main() -> int:
     reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics)
     workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
     comparer = Comparer(fenced, connected, cluster.now, lease.held) if asked.comparisons else None
+    gc.freeze()  # a hundred thousand objects of modules stay: to look through them again and again holds up every thread
     serve(reconciler, lease, workers=workers, namespaces=asked.namespace, port=asked.port, comparer=comparer)
     return 0
 

@@ -26,6 +26,7 @@ class WorkQueue(Generic[Key]):
         self._now = now
         self._changed = threading.Condition()
         self._ready: deque[Key] = deque()
+        self._new: deque[Key] = deque()
         self._waiting: set[Key] = set()
         self._worked_on: set[Key] = set()
         self._later: list[tuple[float, int, Key]] = []
@@ -34,8 +35,10 @@ class WorkQueue(Generic[Key]):
         self._held: set[Key] = set()
         self._closed = False
 
-    def add(self, key: Key, after_s: float = 0.0) -> None:
+    def add(self, key: Key, after_s: float = 0.0, *, new: bool = False) -> None:
         """Let somebody look at the key, at once or after some time. What is asked for earlier does not wait for it.
+
+        What is new comes before all that was looked at already: whoever made it waits for a first word.
 
         But what failed is looked at when its time has come, and not before: the operator's own writing says that
         something has changed, too, and would have it fail again at once, over and over.
@@ -47,7 +50,7 @@ class WorkQueue(Generic[Key]):
             elif key not in self._waiting and key not in self._held:
                 self._waiting.add(key)
                 if key not in self._worked_on:
-                    self._ready.append(key)
+                    (self._new if new else self._ready).append(key)
             self._changed.notify()
 
     def get(self, timeout_s: float | None = None) -> Key | None:
@@ -56,8 +59,8 @@ class WorkQueue(Generic[Key]):
         with self._changed:
             while not self._closed:
                 self._promote()
-                if self._ready:
-                    key = self._ready.popleft()
+                if ready := self._new or self._ready:
+                    key = ready.popleft()
                     self._waiting.discard(key)
                     self._worked_on.add(key)
                     # Whoever looks now says anew when to look again; else every event would leave a look more behind.

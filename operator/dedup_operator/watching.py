@@ -74,10 +74,13 @@ Noticed = Callable[[Any, bool], Iterable[Key]]
 class _NoDifferences(kopf.AnnotationsDiffBaseStorage):
     """kopf's memory of what an object was: no handler here asks how it changed, so of every object it is nothing.
 
-    To work it out would cost as much as all that is done about an event.
+    To work it out, or to look for it in the object, would cost as much as all that is done about an event.
     """
 
     def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> Any:
         return {}
 
 
@@ -96,9 +99,9 @@ def registry(
     made = kopf.OperatorRegistry()
 
     async def seen(namespace: str | None, name: str | None, event: Any, **_: Any) -> None:
-        gone = event["type"] == "DELETED"
-        queue.add(REMAINS if gone else (str(namespace), str(name)))
-        for key in noticed(event["object"], gone):
+        live, gone = event["object"], event["type"] == "DELETED"
+        queue.add(REMAINS if gone else (str(namespace), str(name)), new=not live.get("status"))
+        for key in noticed(live, gone):
             queue.add(key)
 
     async def child_seen(namespace: str | None, labels: Any, **_: Any) -> None:

@@ -20,6 +20,24 @@ def test_a_key_that_waits_is_not_added_again() -> None:
     assert [queue.get(0), queue.get(0), queue.get(0)] == ["a", "b", None]
 
 
+def test_what_is_new_comes_before_what_was_looked_at_already() -> None:
+    queue = WorkQueue[str]()
+    queue.add("old")
+    queue.add("first", new=True)
+    queue.add("second", new=True)
+    assert [queue.get(0), queue.get(0), queue.get(0), queue.get(0)] == ["first", "second", "old", None]
+
+
+def test_its_innocent_twin_is_no_longer_new_when_it_comes_back() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a", new=True)
+    assert queue.get(0) == "a"
+    queue.add("b")
+    queue.add("a", new=True)
+    queue.done("a")
+    assert [queue.get(0), queue.get(0)] == ["b", "a"]
+
+
 def test_a_key_that_is_worked_on_waits_for_its_worker() -> None:
     queue = WorkQueue[str]()
     queue.add("a")

@@ -164,3 +164,22 @@ def test_comparisons_are_watched_only_where_they_are_carried_out_and_have_a_queu
     assert comparison_crd.PLURAL in new
     asyncio.run(made[new](namespace="lab", name="c"))
     assert (len(own), others.get()) == (0, ("lab", "c"))
+
+
+def test_an_experiment_without_a_status_is_looked_at_first() -> None:
+    queue = WorkQueue[tuple[str, str]]()
+    (seen,) = [call for kind, call in handlers(registry(queue)).items() if crd.PLURAL in kind]
+    for name, status in (("old", {"phase": "Running"}), ("new", {})):
+        event = {"type": "MODIFIED", "object": {"status": status}}
+        asyncio.run(seen(namespace="lab", name=name, event=event))
+    assert [queue.get(0), queue.get(0)] == [("lab", "new"), ("lab", "old")]
+
+
+def test_kopf_looks_for_no_differences() -> None:
+    """What it keeps in an object's annotations, and compares, is nothing: no handler asks."""
+    settings = kopf.OperatorSettings()
+    startup: Any = next(iter(registry(WorkQueue())._activities.get_all_handlers())).fn
+    asyncio.run(startup(settings=settings))
+    body = kopf.Body({"metadata": {"annotations": {"kopf.zalando.org/last-handled-configuration": '{"spec": 1}'}}})
+    storage = settings.persistence.diffbase_storage
+    assert storage.fetch(body=body) == storage.build(body=body) == {}
