@@ -57,10 +57,12 @@ def test_an_exchange_is_a_first_request_of_ours_that_was_answered() -> None:
     assert list(strikes.exchanges(rows, US)) == [FIRST, INIT]
 
 
-def test_a_reply_that_is_an_error_is_known() -> None:
+def test_a_request_without_success_is_known() -> None:
     rows = [row(error_code=0), row(), row(client_id="other", error_code=14), row(direction="request", error_code=14)]
-    assert list(strikes.refused(rows, US)) == []
-    assert list(strikes.refused([*rows, row(api="InitProducerId", error_code=14)], US)) == ["InitProducerId"]
+    rows += [row(api=each, done="unanswered") for each in ("ApiVersions", "Metadata")]
+    assert list(strikes.failed(rows, US)) == []
+    assert list(strikes.failed([*rows, row(api="InitProducerId", error_code=14)], US)) == ["InitProducerId"]
+    assert list(strikes.failed([*rows, row(done="unanswered")], US)) == ["Produce"]
 
 
 def test_a_point_becomes_a_rule() -> None:
@@ -368,7 +370,7 @@ def test_a_conversation_with_an_error_reply_is_not_calm_and_is_had_again(tmp_pat
     assert (result.verdict, result.points) == (Verdict.PASS, 15)
     refusals[0] = 1_000
     (tmp_path / "b").mkdir()
-    with pytest.raises(PlatformError, match="a calm conversation: got error replies to InitProducerId"):
+    with pytest.raises(PlatformError, match="a calm conversation: got errors or no replies to InitProducerId"):
         Exploring("t", site(load(EXAMPLE)), SINGLE, Folder(tmp_path / "b"), working, lambda _: None).run()
     working.close()
 

@@ -46,7 +46,7 @@ class Done(NamedTuple):
     job: Job
     visit: Visit
     exchanges: frozenset[Exchange] = frozenset()
-    refused: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
 
 
 Work = Callable[[Job, Path], Done]

@@ -39,7 +39,7 @@ from dedup_lab.exploring.visits import Ground, visit
 from dedup_lab.terminal.explorations import show
 
 CALM: Final = 3
-MOST_REFUSED: Final = 12
+MOST_FAILED: Final = 12
 """A broker that has just started refuses the first request for a producer id, and there may be several."""
 AT_ONCE: Final = 12
 KINDS: Final = 12
@@ -115,7 +115,7 @@ def _not_calm(got: str, todo: str) -> PlatformError:
     return PlatformError(
         where="a calm conversation",
         got=got,
-        rule=f"{CALM} runs in which nothing is broken and no reply is an error say what there is to break",
+        rule=f"{CALM} runs in which nothing is broken and every request succeeds say what there is to break",
         todo=todo,
     )
 
@@ -170,19 +170,19 @@ class Exploring:
     def _listen(self) -> Calm:
         """The calm conversations; their histories are judged like any other."""
         heard: list[frozenset[Exchange]] = []
-        refused: list[str] = []
+        failed: list[str] = []
         while len(heard) < CALM:
-            if len(refused) > MOST_REFUSED:
+            if len(failed) > MOST_FAILED:
                 raise _not_calm(
-                    f"error replies to {', '.join(sorted(set(refused)))}", "wait until the brokers are at rest"
+                    f"errors or no replies to {', '.join(sorted(set(failed)))}", "wait until brokers and machine are at rest"
                 )
             for done in self._crew.do([Job(())] * (CALM - len(heard))):
                 self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
                 self._keep(done.visit)
                 if done.visit.verdict is Verdict.ERROR:
                     raise _not_calm(done.visit.reasons[0].text, f"see {done.visit.folder or self._folder.visits}")
-                if done.refused:  # what is asked again for that is no part of a calm conversation
-                    refused += done.refused
+                if done.failed:  # what is asked again for that is no part of a calm conversation
+                    failed += done.failed
                 else:
                     heard.append(done.exchanges)
         return self._folder.hear(heard)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from dedup.experiment.points import CONNECTION, PRODUCE, Action, Exchange, Point, Schedule
+from dedup.experiment.points import BY_TIMERS, CONNECTION, PRODUCE, Action, Exchange, Point, Schedule
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
@@ -33,10 +33,17 @@ def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
             yield Exchange(api=row.api, partition=row.partition, number=row.number, base_sequence=row.base_sequence)
 
 
-def refused(rows: Iterable[Row], client_id: str) -> Iterator[str]:
-    """The APIs of which a reply to the client was an error, such as "ask again" by a broker that has just started."""
+def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
+    """The APIs of which a request of the client's had no success, so that it has to ask again.
+
+    A reply was an error, such as "ask again" by a broker that has just started; or it did not come in the client's time,
+    as on a busy machine. A client that ends waits neither for a connection nor for what it asks by a timer.
+    """
     for row in rows:
-        if (row.client_id, row.direction) == (client_id, Direction.REPLY) and row.error_code:
+        if (row.client_id, row.direction) != (client_id, Direction.REPLY):
+            continue
+        missing = row.done == Done.UNANSWERED and row.api != CONNECTION and row.api not in BY_TIMERS
+        if row.error_code or missing:
             yield row.api
 
 

@@ -68,11 +68,11 @@ class Ground(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """A visit, what its client asked of the brokers, and the APIs of which a broker's reply was an error."""
+    """A visit, what its client asked of the brokers, and the APIs of which a request had no success."""
 
     visit: Visit
     exchanges: frozenset[Exchange]
-    refused: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
 
 
 def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bool = True) -> Visited:
@@ -119,7 +119,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         shutil.rmtree(folder, ignore_errors=True)
         found = found.model_copy(update={"folder": None})
     return Visited(
-        found, frozenset(strikes.exchanges(rows, run.client_id)), frozenset(strikes.refused(rows, run.client_id))
+        found, frozenset(strikes.exchanges(rows, run.client_id)), frozenset(strikes.failed(rows, run.client_id))
     )
 
 
