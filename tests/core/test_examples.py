@@ -14,7 +14,6 @@ from dedup.experiment.clients import speaking
 from dedup.experiment.spec import Experiment, Switch, load
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
-from dedup.faults.kinds import Platform
 from dedup.faults.message import Action, Message, Side
 from dedup.faults.registry import Fault
 
@@ -34,6 +33,7 @@ WANTED: Final = {
 SMALL: Final = {"kafka-lost-reply": ["kafka"], "pulsar-lost-reply": ["pulsar"]}
 """Those with ten messages and a fault on one of them."""
 OF_S0: Final = [path for path in EXAMPLES if path.stem not in SMALL]
+PRIVILEGED: Final = {"spec/allowPrivilegedFaults", "spec/replacements"}
 LATENCY_S: Final = {"kafka": 0.02, "pulsar": 0.1}
 
 
@@ -42,18 +42,24 @@ def test_the_examples_are_the_five_of_the_first_table_and_the_small_ones() -> No
     assert systems == WANTED | SMALL
 
 
-def test_each_is_there_for_a_cluster_too_but_for_faults_that_pods_cannot_have() -> None:
-    assert [path.name for path in IN_A_CLUSTER] == [path.name for path in OF_S0]
+def test_each_is_there_for_a_cluster_too() -> None:
+    assert [path.name for path in IN_A_CLUSTER] == [path.name for path in EXAMPLES]
 
 
 @pytest.mark.parametrize("path", IN_A_CLUSTER, ids=lambda path: path.stem)
 def test_in_a_cluster_it_is_the_same_but_small_and_with_a_store(path: Path) -> None:
-    """And without a confidence, which so few runs can never reach. A kill needs some to leave duplicates."""
+    """And without a confidence, which so few runs can never reach. A kill needs some to leave duplicates.
+
+    Ten messages stay ten, and need no Spark.
+    """
     small: dict[str, Any] = yaml.safe_load((FOLDER / path.name).read_text())
     small["metadata"].pop("annotations", None)
     small["spec"].pop("confidencePercent", None)
-    small["spec"]["workload"]["messages"] = 300_000
     small["spec"] |= {"runs": 1, "replacements": 1, "artifacts": STORE}
+    if path.stem in SMALL:
+        small["spec"] |= {"runs": 2, "replacements": 2, "verification": {"engine": "Local"}}
+    else:
+        small["spec"]["workload"]["messages"] = 300_000
     if (kill := small["spec"]["faults"][0].get("kill")) is not None:
         small["spec"] |= {"runs": 3, "replacements": 2}
         kill["restartAfter"] = "12s"
@@ -73,10 +79,12 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
     name = "metadata/name"
     assert differ == {
         "kafka-existing": {name, "spec/systems", "spec/variants", "spec/faults"},
+        "kafka-faults": {name, "spec/systems", "spec/workload", "spec/faults", *PRIVILEGED},
         "kafka-on-a-volume": {name, "spec/artifacts"},
         "kafka-strimzi": {name, "spec/systems"},
     }
-    (existing,), (strimzi,) = (load(path).spec.systems for path in MORE if path.stem != "kafka-on-a-volume")
+    deployed = {path.stem: load(path).spec.systems[0] for path in MORE}
+    existing, strimzi = deployed["kafka-existing"], deployed["kafka-strimzi"]
     assert existing.existing is not None and existing.existing.tls and existing.existing.sasl
     assert (strimzi.existing, strimzi.chart) == (None, "strimzi-kafka")
 
@@ -144,7 +152,6 @@ def test_a_small_example_loses_the_reply_to_the_third_of_ten_messages(path: Path
     assert (experiment.spec.workload.messages, fault.at.message) == (10, 3)
     assert isinstance(fault.given, Message)
     assert (fault.given.frame, fault.given.action, fault.given.nth) == (Side.REPLY, Action.LOSE, 1)
-    assert Platform.PODS not in fault.given.platforms, "else it is one for a cluster, too"
 
 
 def fault_of(experiment: Experiment) -> Fault:

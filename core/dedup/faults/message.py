@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from dedup.faults.kinds import Choice, Docs, FaultKind, Need, OnlyWith, Platform
+from dedup.faults.kinds import Choice, Docs, FaultKind, Need, OnlyWith
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 
@@ -84,9 +84,8 @@ class Message(FaultKind):
     )
 
     key = "message"
-    summary = "lose or hold back one request or reply (on this machine only)"
+    summary = "lose or hold back one request or reply"
     lasting = "deadline_s"
-    platforms = (Platform.PROCESSES,)
     on_frames = True
     single = "one interposer stands between the producer and its brokers, and has one rule"
     only_with = (

@@ -173,9 +173,8 @@ class Exploring:
         failed: list[str] = []
         while len(heard) < CALM:
             if len(failed) > MOST_FAILED:
-                raise _not_calm(
-                    f"errors or no replies to {', '.join(sorted(set(failed)))}", "wait until brokers and machine are at rest"
-                )
+                got = f"errors or no replies to {', '.join(sorted(set(failed)))}"
+                raise _not_calm(got, "wait until brokers and machine are at rest")
             for done in self._crew.do([Job(())] * (CALM - len(heard))):
                 self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
                 self._keep(done.visit)

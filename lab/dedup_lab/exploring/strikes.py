@@ -36,8 +36,8 @@ def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
 def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
     """The APIs of which a request of the client's had no success, so that it has to ask again.
 
-    A reply was an error, such as "ask again" by a broker that has just started; or it did not come in the client's time,
-    as on a busy machine. A client that ends waits neither for a connection nor for what it asks by a timer.
+    A reply was an error, such as "ask again" by a broker that has just started; or it did not come in the client's
+    time, as on a busy machine. A client that ends waits neither for a connection nor for what it asks by a timer.
     """
     for row in rows:
         if (row.client_id, row.direction) != (client_id, Direction.REPLY):
