@@ -19,7 +19,7 @@ from typing import Final
 from rich.console import Console
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
-from dedup.experiment.endpoints import OPEN, Endpoints, Security
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Expectation, Experiment, Switch, parse
 from dedup.experiment.systems import Protocol
@@ -65,13 +65,6 @@ def check(url: str, access: Security, *, admin: str | None, out: Path | None, as
     yet; else they are thrown away. A DedupError says in one line what made it impossible.
     """
     given = target(url, COMMAND, tuple(SPEECHES))
-    if given.protocol == "pulsar" and access != OPEN:
-        raise SpecificationError(
-            where="--tls, --ca, --sasl",
-            got=url,
-            rule="a Pulsar is checked without TLS and log-in so far",
-            todo="use a plaintext listener",
-        )
     with _folder(out) as folder, console.status("looking for the brokers") as status:
         result = _checked(given, found(given, access, admin), folder, status.update).model_copy(
             update={"folder": out and str(out)}

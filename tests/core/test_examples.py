@@ -79,7 +79,7 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
     name = "metadata/name"
     assert differ == {
         "kafka-existing": {name, "spec/systems", "spec/variants", "spec/faults"},
-        "kafka-faults": {name, "spec/systems", "spec/workload", "spec/faults", *PRIVILEGED},
+        "kafka-faults": {name, "spec/systems", "spec/workload", "spec/variants", "spec/faults", *PRIVILEGED},
         "kafka-on-a-volume": {name, "spec/artifacts"},
         "kafka-strimzi": {name, "spec/systems"},
     }

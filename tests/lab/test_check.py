@@ -6,13 +6,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from tests.lab.conftest import Command, one_line
 from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import OPEN, Broker, Endpoints, Security
-from dedup_lab.checks import COMMAND, _creating, check
+from dedup_lab.checks import COMMAND, _creating
 from dedup_lab.targets import access_by, found, target
 
 
@@ -41,11 +40,6 @@ def test_an_option_for_the_other_protocol_is_refused() -> None:
     kafka = target("kafka://h:9092", COMMAND, ("kafka", "pulsar"))
     with pytest.raises(SpecificationError, match=r"--admin: got a URL of kafka"):
         found(kafka, OPEN, "http://a:1")
-
-
-def test_a_pulsar_is_checked_without_tls_so_far(tmp_path: Path) -> None:
-    with pytest.raises(SpecificationError, match="without TLS and log-in so far"):
-        check("pulsar://h:6650", Security(ca=tmp_path), admin=None, out=None, as_json=False, console=Console())
 
 
 def test_a_password_in_a_url_is_not_shown(dedup: Command) -> None:

@@ -15,6 +15,8 @@ CLIENT = "a client"
 class Doors:
     """The addresses of a session: each broker has a longer name and a port that is one more, and back."""
 
+    over_tls = False
+
     def inside(self, broker: Address) -> Address:
         return Address(f"inside.{broker.host}", broker.port + 1)
 

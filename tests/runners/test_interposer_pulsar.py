@@ -18,12 +18,15 @@ from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.interposer.speeches import SPEECHES
 
 BROKER, DOOR = Address("broker.example", 6650), Address("127.0.0.1", 40001)
+SECURE = Address("broker.example", 6651)
 TOPIC = "persistent://public/dedup-off/t"
 PAYLOAD = b"\x0e\x01\x00\x00\x00\x00 a message, with its checksum"
 
 
 class Doors:
     """One broker behind one door."""
+
+    over_tls = False
 
     def inside(self, broker: Address) -> Address:
         return DOOR if broker == BROKER else broker
@@ -91,6 +94,36 @@ def test_the_answer_to_a_lookup_leads_to_the_door_and_nothing_else_is_changed() 
     said = talk.reply(frame("LOOKUP_RESPONSE", content), Doors())
     assert said.api == "LOOKUP"
     assert said.raw == frame("LOOKUP_RESPONSE", {**content, 1: f"pulsar://{DOOR}", 2: f"pulsar+ssl://{DOOR}"})
+
+
+class Secured(Doors):
+    """The broker is reached over TLS, at another port."""
+
+    over_tls = True
+
+    def inside(self, broker: Address) -> Address:
+        return DOOR if broker == SECURE else Address("127.0.0.1", 9)
+
+
+@pytest.mark.parametrize("plain", [{}, {1: f"pulsar://{BROKER}"}], ids=["TLS alone", "both"])
+def test_over_tls_a_client_that_speaks_plain_text_is_led_to_the_door_of_the_tls_address(plain: Content) -> None:
+    """Its client looks at the first address; without TLS at the broker there may be none, and it is the other port."""
+    talk = PulsarDialogue()
+    talk.request(frame("LOOKUP", {1: TOPIC, 2: 5}), Secured())
+    said = talk.reply(frame("LOOKUP_RESPONSE", {**plain, 2: f"pulsar+ssl://{SECURE}", 3: 1, 4: 5}), Secured())
+    door: Content = {1: f"pulsar://{DOOR}"}
+    rest: Content = {2: f"pulsar+ssl://{DOOR}", 3: 1, 4: 5}
+    assert said.raw == frame("LOOKUP_RESPONSE", {**door, **rest} if plain else {**rest, **door})
+
+
+def test_over_tls_a_broker_that_names_no_address_for_it_ends_the_connection_in_words() -> None:
+    talk = PulsarDialogue()
+    talk.request(frame("LOOKUP", {1: TOPIC, 2: 5}), Secured())
+    with pytest.raises(Unreadable, match="no address for TLS"):
+        talk.reply(frame("LOOKUP_RESPONSE", {1: f"pulsar://{BROKER}", 3: 1, 4: 5}), Secured())
+    failed = frame("LOOKUP_RESPONSE", {3: 2, 4: 6, 6: 3})
+    talk.request(frame("LOOKUP", {1: TOPIC, 2: 6}), Secured())
+    assert talk.reply(failed, Secured()).raw == failed
 
 
 @pytest.mark.parametrize("name", ["CLOSE_PRODUCER", "CLOSE_CONSUMER", "TOPIC_MIGRATED"])

@@ -188,14 +188,19 @@ def test_who_is_not_known_is_told_so(system: Endpoints, tmp_path: Path, capfd: p
     assert len(said.splitlines()) == 1 and "Secret" in said, said
 
 
+def access(system: Endpoints) -> list[str]:
+    """How a command is pointed at the brokers: their URL, and the options."""
+    said, at = system.security, system.client_bootstrap.partition("://")[2] or system.client_bootstrap
+    given = {"--ca": said.ca, "--sasl": said.sasl, "--login": said.login, "--token": said.token}
+    options = [str(each) for option in given.items() if option[1] for each in option]
+    options += ["--admin", *system.admin_urls] if system.admin_urls else []
+    return [f"{system.system}://{at}", *options]
+
+
 def test_brokers_behind_tls_and_a_log_in_are_asked_for_rules(
     system: Endpoints, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    access, at = system.security, system.client_bootstrap.partition("://")[2] or system.client_bootstrap
-    given = {"--sasl": access.sasl, "--login": access.login, "--token": access.token}
-    options = [str(each) for option in given.items() if option[1] for each in option]
-    options += ["--admin", *system.admin_urls] if system.admin_urls else []
-    command = ["dedup", "probe", f"{system.system}://{at}", "--ca", str(access.ca), *options, "--format", "json"]
+    command = ["dedup", "probe", *access(system), "--format", "json"]
     with patch("sys.argv", command), pytest.raises(SystemExit) as ended:
         cli.main()
     said = capfd.readouterr()
@@ -204,13 +209,14 @@ def test_brokers_behind_tls_and_a_log_in_are_asked_for_rules(
     assert not [secret for secret in secrets_of(system) if secret in said.out + said.err]
 
 
-@pytest.mark.parametrize("system", ["kafka"], indirect=True)
-def test_a_kafka_behind_tls_and_a_log_in_is_checked(
+SPOKEN: Final = {"kafka": {"SaslHandshake", "SaslAuthenticate", "Produce"}, "pulsar": {"CONNECT", "LOOKUP", "SEND"}}
+
+
+def test_a_broker_behind_tls_and_a_log_in_is_checked(
     system: Endpoints, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    access, kept = system.security, tmp_path / "kept"
-    options = ["--ca", access.ca, "--sasl", access.sasl, "--login", access.login, "--out", kept, "--json"]
-    command = ["dedup", "check", f"kafka://{system.client_bootstrap}", *map(str, options)]
+    kept = tmp_path / "kept"
+    command = ["dedup", "check", *access(system), "--out", str(kept), "--json"]
     with patch("sys.argv", command), pytest.raises(SystemExit) as ended:
         cli.main()
     said = capfd.readouterr()
@@ -219,6 +225,6 @@ def test_a_kafka_behind_tls_and_a_log_in_is_checked(
     assert [len(half["losses"]) for half in halves] == [10, 10]
     assert halves[0]["counts"]["values_with_duplicates"] > 0 == halves[1]["counts"]["values_with_duplicates"]
     apis = pq.read_table(next(kept.rglob("conversation.parquet")))["api"].to_pylist()
-    assert {"SaslHandshake", "SaslAuthenticate", "Produce"} <= set(apis)
+    assert SPOKEN[system.system] <= set(apis)
     recorded = said.out.encode() + b"".join(path.read_bytes() for path in kept.rglob("*") if path.is_file())
     assert not [secret for secret in secrets_of(system) if secret.encode() in recorded]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls, Token
 from dedup_lab.terminal.consoles import console
 
 
@@ -22,6 +22,7 @@ def check(
     ca: Ca = None,
     sasl: Sasl = None,
     login: Login = None,
+    token: Token = None,
     admin: Admin = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
@@ -38,6 +39,7 @@ def check(
         dedup check kafka://localhost:9092
         dedup check pulsar://localhost:6650 --admin http://localhost:8080
         dedup check kafka://HOST:9093 --ca ca.crt --sasl SCRAM-SHA-512 --login FOLDER
+        dedup check pulsar://HOST:6651 --ca ca.crt --token FILE
 
     A producer sends 100 messages through a proxy that reads the protocol. Ten
     times the proxy waits until the broker has stored a message and answers,
@@ -59,5 +61,5 @@ def check(
     """
     from dedup_lab import checks, targets
 
-    access = targets.access_by(tls, ca, sasl, login)
+    access = targets.access_by(tls, ca, sasl, login, token)
     raise typer.Exit(checks.check(url, access, admin=admin, out=out, as_json=as_json, console=console()))

@@ -48,6 +48,10 @@ Login = Annotated[
         show_default=False,
     ),
 ]
+Token = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Pulsar: the file with the token of clients and admins.", show_default=False),
+]
 Admin = Annotated[
     str | None,
     typer.Option(

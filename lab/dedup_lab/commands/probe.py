@@ -1,11 +1,10 @@
 """The command `dedup probe`: what it takes, and the help that teaches it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Admin, Ca, Format, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Format, Login, Sasl, Tls, Token
 from dedup_lab.terminal.consoles import console
 
 Url = Annotated[
@@ -24,10 +23,7 @@ def probe(
     ca: Ca = None,
     sasl: Sasl = None,
     login: Login = None,
-    token: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Pulsar: the file with the token of clients and admins.", show_default=False),
-    ] = None,
+    token: Token = None,
     admin: Admin = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
 ) -> None:

@@ -51,13 +51,14 @@ def fields(data: bytes, at: int, end: int) -> dict[int, Field]:
 
 
 def with_texts(data: bytes, at: int, end: int, texts: Mapping[int, str]) -> bytes:
-    """The message between two places with other texts in these fields, which it has."""
+    """The message between two places with other texts in these fields; those that it has not come last."""
     known, found, last = fields(data, at, end), bytearray(), at
     for number, field in sorted(known.items(), key=lambda each: each[1].start):
         if number in texts:
             found += data[last : field.start] + text(number, texts[number])
             last = field.end
-    return bytes(found + data[last:end])
+    missing = b"".join(text(number, words) for number, words in texts.items() if number not in known)
+    return bytes(found + data[last:end] + missing)
 
 
 def text(number: int, words: str) -> bytes:

@@ -36,6 +36,10 @@ class Address(NamedTuple):
 class Addresses(Protocol):
     """The two names of each broker, for one session of a client."""
 
+    @property
+    def over_tls(self) -> bool:
+        """Whether the interposer speaks TLS to the brokers. Clients never speak TLS to it."""
+
     def inside(self, broker: Address) -> Address:
         """Where the session's client must connect to reach this broker: a port of the interposer, opened if need be."""
 

@@ -163,6 +163,10 @@ class _Session:
         self._servers: list[asyncio.Server] = []
         self._sockets: list[socket.socket] = []
 
+    @property
+    def over_tls(self) -> bool:
+        return self._interposer.tls is not None
+
     def inside(self, broker: Address) -> Address:
         if broker not in self._inside:
             listening = socket.create_server((LOOPBACK, 0), backlog=BACKLOG)

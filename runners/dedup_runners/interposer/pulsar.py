@@ -4,10 +4,12 @@ A frame is a command, and for some commands a message behind it. A command has a
 with its content. A reply has the request id of its request; a SEND_RECEIPT the producer's id and the sequence id of its
 SEND. Addresses stand in the replies to LOOKUP, in the CLOSE_PRODUCER and CLOSE_CONSUMER of a broker that hands a topic
 over, and in TOPIC_MIGRATED. Behind a proxy of Pulsar's a client names the broker that it means in its CONNECT: there
-the address is put back. Source: pulsar.apache.org, Pulsar binary protocol specification, and its PulsarApi.proto.
+the address is put back. A reply has two addresses of a broker, one in plain text and one over TLS. A client of the
+interposer speaks plain text, and so it looks at the first; where the interposer speaks TLS to brokers, that leads to
+the second. Source: pulsar.apache.org, Pulsar binary protocol specification, and its PulsarApi.proto.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from dedup_runners.interposer import protobufs
@@ -118,7 +120,7 @@ class PulsarDialogue:
         read, name, key = self._read(raw, Direction.REQUEST)
         frame = Frame(raw, Direction.REQUEST, name, key=key, answered=key is not None and name != "PONG")
         if name in AUTHENTICATION:
-            frame = frame._replace(secret=True, raw=_spliced(raw, read, addresses.outside, bare=True))
+            frame = frame._replace(secret=True, raw=_spliced(raw, read, _meant(raw, read, addresses)))
         elif name == "PRODUCER":
             topic, partition = topic_of(_text(raw, read, 1))
             self._producers[read.number(2)] = topic, partition, _text(raw, read, 4)
@@ -132,7 +134,7 @@ class PulsarDialogue:
 
     def reply(self, raw: bytes, addresses: Addresses) -> Frame:
         read, name, key = self._read(raw, Direction.REPLY)
-        raw = _spliced(raw, read, addresses.inside)
+        raw = _spliced(raw, read, _doors(raw, read, addresses))
         asked = self._asked.pop(key, None) if name in ANSWERS and key is not None else None
         if asked is None:  # what a broker says unasked: MESSAGE, PING, CLOSE_PRODUCER, …
             return Frame(raw, Direction.REPLY, name, answered=False, secret=name in AUTHENTICATION)
@@ -203,25 +205,47 @@ def _text(raw: bytes, read: Read, number: int) -> str:
     return "" if field is None else raw[field.content : field.end].decode(errors="replace")
 
 
-def _spliced(raw: bytes, read: Read, translate: Callable[[Address], Address], *, bare: bool = False) -> bytes:
-    """The frame with other addresses in its command, and every other byte as it was. `bare`: they have no scheme."""
-    texts = {}
-    for number in read.command.addresses:
-        if url := _text(raw, read, number):
-            scheme, _, rest = ("", "", url) if bare else url.rpartition("//")
-            host, _, port = rest.rstrip("/").rpartition(":")
-            if not host or not port.isdecimal():
-                raise Unreadable(
-                    where=f"Pulsar's {read.command.name}",
-                    got=url,
-                    rule="a broker is named by its host and port",
-                    todo="report this as a defect of dedup",
-                )
-            texts[number] = (
-                f"{scheme}//{translate(Address(host, int(port)))}"
-                if scheme
-                else str(translate(Address(host, int(port))))
+def _meant(raw: bytes, read: Read, addresses: Addresses) -> dict[int, str]:
+    """The broker that a client means behind a proxy of Pulsar's, where it names the interposer's door. No scheme."""
+    named = {number: _text(raw, read, number) for number in read.command.addresses}
+    return {number: str(addresses.outside(_address(read, url))) for number, url in named.items() if url}
+
+
+def _doors(raw: bytes, read: Read, addresses: Addresses) -> dict[int, str]:
+    """The addresses by which a client finds the brokers that a reply names: those of the interposer."""
+    named = {number: _text(raw, read, number) for number in read.command.addresses}
+    found = {}
+    for number, url in named.items():
+        if url:
+            scheme, _, rest = url.rpartition("//")
+            found[number] = f"{scheme}//{addresses.inside(_address(read, rest))}"
+    if found and addresses.over_tls:
+        plain, secure = read.command.addresses
+        if secure not in found:
+            raise Unreadable(
+                where=f"Pulsar's {read.command.name}",
+                got=f"{named[plain]}, and no address for TLS",
+                rule="a broker that is reached over TLS names such an address for each broker",
+                todo="see that every broker has brokerServicePortTls; or leave out TLS",
             )
+        found[plain] = found[secure].replace("pulsar+ssl:", "pulsar:")
+    return found
+
+
+def _address(read: Read, text: str) -> Address:
+    host, _, port = text.rstrip("/").rpartition(":")
+    if not host or not port.isdecimal():
+        raise Unreadable(
+            where=f"Pulsar's {read.command.name}",
+            got=text,
+            rule="a broker is named by its host and port",
+            todo="report this as a defect of dedup",
+        )
+    return Address(host, int(port))
+
+
+def _spliced(raw: bytes, read: Read, texts: Mapping[int, str]) -> bytes:
+    """The frame with other texts in these fields of its command, and every other byte as it was."""
     if not texts:
         return raw
     content = min(field.start for field in read.fields.values())
