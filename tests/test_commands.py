@@ -51,6 +51,7 @@ LIVE: Final = {
     "check": "tests/lab/test_check_live.py",
     "probe": "tests/lab/test_probe_live.py",
     "explore": "tests/lab/test_explore_live.py",
+    "replay": "tests/lab/test_replays_live.py",
     "logs": "tests/kubernetes/test_operator_cluster.py",
     "results": "tests/kubernetes/operated.py",
     "verify": "tests/kubernetes/test_operator_cluster.py",

@@ -31,6 +31,7 @@ from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
 from dedup_lab.commands.options import Format, Listing, Open, Shown
 from dedup_lab.commands.probe import probe
+from dedup_lab.commands.replay import replay
 from dedup_lab.commands.report import report
 from dedup_lab.commands.scenarios import scenarios
 from dedup_lab.commands.workloads import workloads
@@ -185,6 +186,7 @@ def verify(
 app.command()(check)
 app.command()(probe)
 app.command()(explore)
+app.command()(replay)
 
 
 @app.command()

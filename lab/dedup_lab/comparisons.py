@@ -4,7 +4,6 @@ A result is the `summary.json` of a finished experiment, with the `experiment.js
 Both are small; no history is opened. What the comparison says is decided in `dedup.judgement.comparisons`.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from dedup.errors import DedupError, EvidenceError, SpecificationError
-from dedup.experiment.spec import Experiment, parse
 from dedup.history.attempts import LOGS, RUNS
 from dedup.history.reports import AT_ONCE, EXPERIMENT, SUMMARY
 from dedup.history.stores import Place, below, place, reached
@@ -27,7 +25,7 @@ from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
 from dedup_lab.cluster import access as clusters
 from dedup_lab.cluster import resources
-from dedup_lab.results import STATE
+from dedup_lab.results import STATE, content_of, experiment_of
 from dedup_lab.terminal import comparisons as terminal
 
 CLUSTER: Final = "k8s://"
@@ -96,7 +94,7 @@ def named(sources: Sequence[Source]) -> list[Source]:
 def read(source: Source) -> Result:
     """The result at a place. EvidenceError, in one line, if there is none, or one that no comparison can use."""
     with reached(source.where):
-        content = _content(source.where / SUMMARY)
+        content = content_of(source.where / SUMMARY)
         if content is None:
             raise _no_summary(source.where)
         try:
@@ -110,7 +108,8 @@ def read(source: Source) -> Result:
                 rule="a comparison needs the result of an experiment: runs that were planned",
                 todo="give the folder that dedup run wrote",
             )
-        return Result(source.name, _experiment(source.where, summary), summary)
+        experiment = experiment_of(source.where, summary.spec_digest, "comparison", "the summary beside it")
+        return Result(source.name, experiment, summary)
 
 
 def executions(sources: Sequence[Source], log: Console) -> list[Result]:
@@ -182,42 +181,6 @@ def _in_cluster(name: str, uri: str) -> Source:
     found = resources.result_of(made)
     where = place(resources.uri_of(found))
     return Source(name or f"{experiment}@{context.rpartition('/')[2]}", where)
-
-
-def _experiment(where: Place, summary: Summary) -> Experiment:
-    path = where / EXPERIMENT
-    content = _content(path)
-    if content is None:
-        raise EvidenceError(
-            where=str(path),
-            got="no such file",
-            rule="a comparison must know what was run, and an older dedup did not keep that in a store",
-            todo="put the experiment there as JSON, with the systems, runs and messages of that execution",
-        )
-    try:
-        experiment = parse(json.loads(content), source=str(path))
-    except ValueError:
-        raise EvidenceError(
-            where=str(path),
-            got="text that is not JSON",
-            rule="experiment.json is one JSON document, so this one is damaged",
-            todo="restore it from where it was copied",
-        ) from None
-    if experiment.digest() != summary.spec_digest:
-        raise EvidenceError(
-            where=str(path),
-            got=f"an experiment with the digest {experiment.digest()[:12]}",
-            rule=f"the summary beside it is of {summary.spec_digest[:12]}, another experiment",
-            todo="put the experiment there that was run; or compare with the version of dedup that ran it",
-        )
-    return experiment
-
-
-def _content(path: Place) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
 
 
 def _no_summary(where: Place) -> DedupError:

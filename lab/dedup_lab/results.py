@@ -26,7 +26,7 @@ from dedup.experiment.stages import State
 from dedup.history.attempts import LOGS, Attempt, attempts_of, folder_of, note_ending
 from dedup.history.reports import EXPERIMENT as EXPERIMENT
 from dedup.history.reports import SUMMARY, document_of
-from dedup.history.stores import write_whole
+from dedup.history.stores import Place, write_whole
 from dedup.judgement.endings import Kind
 from dedup.judgement.summaries import Summary
 from dedup.refusals import location, short
@@ -123,6 +123,47 @@ def _foreign(error: ValidationError) -> tuple[str, str]:
     what = location(first["loc"]) or "the document"
     lacks = "has no key" if first["type"] == "missing" else "does not fit at"
     return f"a document that {lacks} {what}", "it must have the format of this version of dedup"
+
+
+def content_of(path: Place) -> bytes | None:
+    """What a file holds; None if there is none."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def experiment_of(where: Place, digest: str, use: str, beside: str) -> Experiment:
+    """The experiment that was run there, whose digest is known from what lies beside it.
+
+    EvidenceError, in one line, if it is not there: `use` must know it.
+    """
+    path = where / EXPERIMENT
+    found = content_of(path)
+    if found is None:
+        raise EvidenceError(
+            where=str(path),
+            got="no such file",
+            rule=f"a {use} must know what was run, and an older dedup did not keep that in a store",
+            todo="put the experiment there as JSON, with the systems, runs and messages of that execution",
+        )
+    try:
+        experiment = parse(json.loads(found), source=str(path))
+    except ValueError:
+        raise EvidenceError(
+            where=str(path),
+            got="text that is not JSON",
+            rule="experiment.json is one JSON document, so this one is damaged",
+            todo="restore it from where it was copied",
+        ) from None
+    if experiment.digest() != digest:
+        raise EvidenceError(
+            where=str(path),
+            got=f"an experiment with the digest {experiment.digest()[:12]}",
+            rule=f"{beside} is of {digest[:12]}, another experiment",
+            todo="put the experiment there that was run; or use the version of dedup that ran it",
+        )
+    return experiment
 
 
 def is_local(name: str) -> bool:

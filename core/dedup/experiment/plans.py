@@ -8,7 +8,7 @@ import hashlib
 import random
 
 from dedup.experiment import statistics
-from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant
+from dedup.experiment.spec import Expectation, Experiment, Switch, Variant
 from dedup.wire.manifests import Record
 
 
@@ -30,7 +30,7 @@ def plan(experiment: Experiment) -> tuple[Run, ...]:
         for number in range(1, spec.runs + 1):
             variants = list(spec.variants)
             random.Random(f"{spec.seed}/{system.name}/{number}").shuffle(variants)
-            runs.extend(_run(spec.seed, system, variant, number) for variant in variants)
+            runs.extend(run_of(spec.seed, system.name, variant.name, number) for variant in variants)
     return tuple(runs)
 
 
@@ -62,13 +62,14 @@ def deduplicates(variant: Variant) -> bool:
     return variant.deduplication is Switch.ENABLED
 
 
-def _run(seed: int, system: System, variant: Variant, number: int) -> Run:
-    run_id = f"{system.name}-{variant.name}-{number:03d}"
+def run_of(seed: int, system: str, variant: str, number: int) -> Run:
+    """The run of that number on a system, by the names of system and variant; its own seed follows from all four."""
+    run_id = f"{system}-{variant}-{number:03d}"
     digest = hashlib.sha256(f"{seed}/{run_id}".encode()).digest()
     return Run(
         run_id=run_id,
-        system=system.name,
-        variant=variant.name,
+        system=system,
+        variant=variant,
         number=number,
         seed=int.from_bytes(digest[:6], "big"),
     )
