@@ -25,6 +25,8 @@ from dedup_runners.recording import journals
 SHOWN: Final = 5
 ROOT: Final = Path(__file__).parents[2]
 RUN_TIMEOUT_S: Final = 1500.0
+ENDED_S: Final = 300.0
+"""How long an interrupted command may take to stop what it started: 33 s were seen on an overloaded machine."""
 SHORTER: Final = {"killTCP": {"duration": "5s"}, "kill": {"restartAfter": "12s"}}
 """Faults as tests have them: a killed broker still stays away for twice as long as its session, and loses its place."""
 
@@ -130,7 +132,7 @@ def run_until(
     try:
         wait_for(lambda: reached(folder / "results"), bound_s, process, log)
         os.kill(process.pid, stop)
-        return process.wait(60)
+        return process.wait(ENDED_S)
     finally:
         process.kill()
         process.wait(10)
