@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +17,16 @@ import yaml
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import Stage, State, Task, current, finished, schedule
 from dedup.judgement.summaries import FaultRow, Summary
+from dedup.wire.clients import Disturbance, Noticed
 from dedup.wire.manifests import FaultRecord
 from dedup_runners.attempt.progress import Progress
+from dedup_runners.recording import journals
 
+SHOWN: Final = 5
 ROOT: Final = Path(__file__).parents[2]
 RUN_TIMEOUT_S: Final = 1500.0
+ENDED_S: Final = 300.0
+"""How long an interrupted command may take to stop what it started: 33 s were seen on an overloaded machine."""
 SHORTER: Final = {"killTCP": {"duration": "5s"}, "kill": {"restartAfter": "12s"}}
 """Faults as tests have them: a killed broker still stays away for twice as long as its session, and loses its place."""
 
@@ -42,6 +48,9 @@ class Ended(NamedTuple):
         said, file = [f"exit code {self.code}"], self.folder / "summary.json"
         for run in self.summary.runs if file.exists() else ():
             said += [f"{run.run_id}: {reason.verdict}: {reason.text}" for reason in run.reasons]
+            noticed = journals.lines(self.folder / run.path, Disturbance) if run.path else []
+            errors = Counter(each.detail for each in noticed if each.kind == Noticed.ERROR)
+            said += [f"{run.run_id}: its client, {count} times: {words}" for words, count in errors.most_common(SHOWN)]
         return "\n".join([*said, self.out, self.err])
 
 
@@ -123,7 +132,7 @@ def run_until(
     try:
         wait_for(lambda: reached(folder / "results"), bound_s, process, log)
         os.kill(process.pid, stop)
-        return process.wait(60)
+        return process.wait(ENDED_S)
     finally:
         process.kill()
         process.wait(10)

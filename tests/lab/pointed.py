@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import confluent_kafka as ck
 
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners.interposer.protocols import Address
+from dedup_runners.waiting import until
+
+GONE_S: Final = 60.0
 
 
 def bootstrap(system: Endpoints) -> list[Address]:
@@ -33,3 +37,8 @@ def topics(system: Endpoints, prefix: str) -> set[str]:
         return {name for name in asking.list_topics(timeout=10).topics if name.startswith(prefix)}
     finally:
         asking.close()
+
+
+def gone(system: Endpoints, prefix: str) -> None:
+    """Return when no topic of that prefix is there: for a moment a broker may name one that another has deleted."""
+    until(lambda: not topics(system, prefix), GONE_S, f"no topic {prefix}* is left")

@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
-from tests.lab.pointed import bootstrap, dedup, topics
+from tests.lab.pointed import bootstrap, dedup, gone, topics
 
 from dedup.experiment.endpoints import Endpoints
 from dedup_lab.checks import PREFIX
@@ -29,7 +29,7 @@ from dedup_runners.waiting import until
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MESSAGES, LOST, RUNS = 10, 3, 5
-COMMAND_S = 120.0
+COMMAND_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_lost_request_is_stored_once_by_its_retry(system: Endpoints, admin: Ad
     (lost,) = [row for row in rows if row.done == Done.LOST]
     assert (lost.direction, lost.number, lost.offset) == ("request", LOST, None)
     stored = [row for row in rows if (row.number, row.error_code) == (LOST, 0) and row.api == "Produce"]
-    assert [(row.attempt, row.done) for row in stored] == [(2, Done.PASSED)]
+    assert [(row.attempt != 1, row.done) for row in stored] == [(True, Done.PASSED)]
 
 
 NUMBER = {"ApiVersions": 2, "Produce": LOST}
@@ -158,7 +158,9 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
     assert problems == []
     for api in ("Produce", "Fetch"):
         assert len(answering(rows, api)) >= 2, f"{api}: one broker led, then another"
-    assert sum(row.messages or 0 for row in rows if row.api == "Produce" and row.error_code == 0) == MESSAGES
+    stored = [row for row in rows if (row.api, row.direction, row.error_code) == ("Produce", "reply", 0)]
+    offsets = {(row.offset or 0) + at for row in stored for at in range(row.messages or 0)}
+    assert offsets == set(range(MESSAGES)), "each was acknowledged on a way through the interposer"
 
 
 @pytest.mark.smoke
@@ -177,7 +179,8 @@ def test_a_running_kafka_is_checked_from_the_command_line(
     assert treatment["counts"]["received"] == 100
     assert [len(half["losses"]) for half in said["halves"]] == [10, 10]
     tell(f"{said['seconds']} s")
-    assert topics(system, PREFIX) == set() and os.listdir(scratch) == []
+    gone(system, PREFIX)
+    assert os.listdir(scratch) == []
     for half in said["halves"]:
         folder = kept / "runs" / f"kafka-{half['variant']}-001" / "attempt-1"
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -195,4 +198,5 @@ def test_nothing_is_left_of_a_check_that_was_interrupted(system: Endpoints, tmp_
     _, err = program.communicate(timeout=COMMAND_S)
     assert program.returncode == 130, err
     assert "Traceback" not in err
-    assert topics(system, PREFIX) == set() and os.listdir(tmp_path) == []
+    gone(system, PREFIX)
+    assert os.listdir(tmp_path) == []

@@ -25,7 +25,7 @@ from dedup_runners.interposer.speeches import SPEECHES
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 MESSAGES, LOST = 10, 3
-COMMAND_S = 180.0
+COMMAND_S = 300.0
 KNOWN = SPEECHES["pulsar"]
 STRIKES = [(act, api) for act in Act for api in ("CONNECT", "LOOKUP", "PRODUCER", "SEND")]
 

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from tests.lab.pointed import bootstrap, dedup, topics
+from tests.lab.pointed import bootstrap, dedup, gone
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action
@@ -51,7 +51,7 @@ def test_an_exploration_is_interrupted_and_gone_on_with_and_passes(
     _, err = program.communicate(timeout=COMMAND_S)
     assert program.returncode == 130, err
     assert "Traceback" not in err and f"--resume {kept}" in err
-    assert topics(system, PREFIX) == set()
+    gone(system, PREFIX)
     before = lines(kept / VISITS)
     out, err = dedup(tmp_path, *asked, "--resume", str(kept)).communicate(timeout=COMMAND_S)
     assert out, err
@@ -62,7 +62,7 @@ def test_an_exploration_is_interrupted_and_gone_on_with_and_passes(
     assert [row["control"] for row in produce if row["action"] == "lose_reply"] == ["4 of 4"]
     assert said["points"] == said["points_visited"] >= 4 * 5 + 5
     assert lines(kept / VISITS) >= said["points"] + 4 + 3 and said["visits"] >= said["points"] + 4 + 3 - before
-    assert topics(system, PREFIX) == set()
+    gone(system, PREFIX)
     tell(f"{said['points']} points, {said['points_a_minute']} visits a minute")
 
 
@@ -88,5 +88,5 @@ def test_a_producer_without_idempotence_is_caught_and_the_witness_is_one_message
     assert lost.counts and lost.shrunk is not None
     assert (lost.shrunk.messages, len(lost.shrunk.schedule)) == (1, 1)
     assert (tmp_path / "witnesses" / lost.visit.name / "conversation.parquet").is_file()
-    assert topics(system, PREFIX) == set()
+    gone(system, PREFIX)
     tell(f"{len(found.alarms)} kinds of alarms, {found.visits} runs in {found.seconds:.0f} s")

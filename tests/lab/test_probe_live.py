@@ -19,7 +19,7 @@ from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
-COMMAND_S: Final = 120.0
+COMMAND_S: Final = 300.0
 Left = Callable[[], set[str]]
 
 

@@ -98,17 +98,23 @@ def reports(folder: Path) -> tuple[ProducerReport, ConsumerReport]:
     )
 
 
+def leaders(admin: Admin, config: dict[str, Any]) -> list[str]:
+    return [admin.leader(config["topic"], partition) for partition in range(config["streams"])]
+
+
 @pytest.mark.parametrize("streams", [1, 3])
 def test_everything_is_read_once_in_order_where_it_was_acknowledged(
-    configure: Callable[..., dict[str, Any]], tmp_path: Path, streams: int
+    configure: Callable[..., dict[str, Any]], admin: Admin, tmp_path: Path, streams: int
 ) -> None:
     config = configure(streams)
+    before = leaders(admin, config)
     run("producer", producing(config))
     run("consumer", json.dumps(config))
     producer, consumer = reports(tmp_path)
     assert producer.complete and consumer.complete, (producer.problems, consumer.problems)
     assert (producer.sent, producer.ok, consumer.received) == (MESSAGES, MESSAGES, MESSAGES)
-    assert producer.disturbances == {}
+    if (after := leaders(admin, config)) == before:  # a slow machine fences a broker, and that is a disturbance
+        assert producer.disturbances == {}, f"leaders {before}, then {after}"
     place = ("stream", "value", "partition", "ledger", "entry", "batch")
     acknowledged, received = rows(tmp_path, "outcomes", *place), rows(tmp_path, "received", *place)
     assert sorted(acknowledged) == sorted(received)

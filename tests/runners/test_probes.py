@@ -8,7 +8,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.judgement.probes import STORED, Rule, Seen, Verdict, Version
 from dedup_runners.admins import NotLetIn
-from dedup_runners.probes import NotMade, NotSeen, Probe, asked, making
+from dedup_runners.probes import TRIES, LeaderMoved, NotMade, NotSeen, Probe, asked, making
 from dedup_runners.probes.kafka import PROBES as KAFKA
 from dedup_runners.probes.pulsar import PROBES as PULSAR
 
@@ -60,6 +60,20 @@ def test_what_could_not_be_tried_does_not_keep_the_next_from_it() -> None:
     assert [row.problem for row in rows] == ["why", "gone", "here: got it; not so; nothing", None]
     assert [row.verdict for row in rows] == [*[Verdict.NOT_SEEN] * 3, Verdict.AS_CLAIMED]
     assert (brokers.made, brokers.there) == (4, [])
+
+
+@pytest.mark.parametrize(("moves", "problem"), [(1, None), (TRIES - 1, None), (TRIES, "moved")])
+def test_a_rule_whose_leader_moved_is_tried_again_on_a_fresh_topic(moves: int, problem: str | None) -> None:
+    brokers = Brokers()
+
+    def ask(topic: str) -> Seen:
+        assert brokers.there == ["r"]
+        if brokers.made <= moves:
+            raise LeaderMoved("moved")
+        return Seen(answer="acknowledged", copies=1)
+
+    (row,) = asked(brokers, [probe(ask)], (4, 3))
+    assert (row.problem, brokers.made, brokers.there) == (problem, min(moves + 1, TRIES), [])
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), NotMade(where="", got="", rule="", todo=""), error(NotLetIn)])

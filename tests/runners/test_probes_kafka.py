@@ -10,11 +10,11 @@ from kafka.record import MemoryRecords
 
 from dedup.experiment.endpoints import OPEN
 from dedup.judgement.probes import ACKNOWLEDGED, KNOWN, Row, Seen, Verdict, Version, row
-from dedup_runners.probes import NotSeen
+from dedup_runners.probes import LeaderMoved, NotSeen
 from dedup_runners.probes.kafka import ANONYMOUS, NEVER_ISSUED, PROBES, Answer, Batch, Producer
 from dedup_runners.probes.kafka_topics import LEVELS, encoded, level_of, version_of_level
 
-OUT_OF_ORDER, OLD_EPOCH, UNKNOWN, NOT_LEADER = 45, 47, 59, 6
+OUT_OF_ORDER, OLD_EPOCH, UNKNOWN, NOT_LEADER, TIMED_OUT = 45, 47, 59, 6, 7
 Place = tuple[int, int]
 
 
@@ -29,6 +29,7 @@ class Broker:
     begins_at_0_when_empty: bool = False
     stores_before_it_looks: bool = False
     fails_after: int | None = None
+    failure: int = NOT_LEADER
     logs: tuple[list[Batch], list[Batch]] = field(default_factory=lambda: ([], []))
     answered: int = 0
     ids: int = 0
@@ -40,7 +41,7 @@ class Broker:
     def produce(self, batch: Batch, partition: int = 0) -> Answer:
         self.answered += 1
         if self.fails_after is not None and self.answered > self.fails_after:
-            return Answer(NOT_LEADER, -1)
+            return Answer(self.failure, -1)
         log = self.logs[partition]
         answer = self._judged(batch, log)
         if answer.offset == len(log) or self.stores_before_it_looks:
@@ -143,6 +144,14 @@ def test_an_error_about_something_else_is_no_refusal() -> None:
         Verdict.NOT_SEEN,
         "the broker answered with an error about something else: Kafka error 6",
     )
+
+
+def test_a_leader_that_moved_is_told_from_other_errors() -> None:
+    for error, kind in ((NOT_LEADER, LeaderMoved), (TIMED_OUT, NotSeen)):
+        for probe in PROBES:
+            with pytest.raises(NotSeen) as raised:
+                probe.ask(Broker(fails_after=0, failure=error))
+            assert type(raised.value) is kind
 
 
 def test_a_batch_says_who_wrote_it_and_what() -> None:

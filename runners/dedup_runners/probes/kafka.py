@@ -18,7 +18,7 @@ from dedup.judgement.probes import (
     Seen,
     refused,
 )
-from dedup_runners.probes import NotSeen, Probe
+from dedup_runners.probes import LeaderMoved, NotSeen, Probe
 
 REMEMBERED: Final = 5
 """So many batches of a producer the leader of a partition remembers; no setting changes it."""
@@ -42,6 +42,8 @@ REFUSALS: Final[Mapping[int, str]] = {
     90: FENCED,
 }
 """The errors that are about a batch's producer, epoch or sequence. Any other says nothing about a rule."""
+MOVED: Final = frozenset({5, 6})
+"""LEADER_NOT_AVAILABLE and NOT_LEADER_OR_FOLLOWER."""
 
 
 class Producer(NamedTuple):
@@ -99,7 +101,7 @@ class _Course:
         for batch in batches:
             answer = self._topic.produce(batch)
             if answer.error:
-                raise NotSeen(f"the broker refused {batch.value}, which is needed first: {_named(answer.error)}")
+                raise _unseen(answer.error, f"the broker refused {batch.value}, which is needed first")
             self._first[batch] = answer.offset
 
     def tried(self, batch: Batch, partition: int = 0) -> Seen:
@@ -117,8 +119,13 @@ class _Course:
         if answer.error in REFUSALS:
             return REFUSALS[answer.error]
         if answer.error:
-            raise NotSeen(f"the broker answered with an error about something else: {_named(answer.error)}")
+            raise _unseen(answer.error, "the broker answered with an error about something else")
         return KNOWN if answer.offset < 0 or answer.offset == had else ACKNOWLEDGED
+
+
+def _unseen(error: int, what: str) -> NotSeen:
+    kind = LeaderMoved if error in MOVED else NotSeen
+    return kind(f"{what}: {_named(error)}")
 
 
 def _named(error: int) -> str:

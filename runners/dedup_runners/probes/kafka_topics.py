@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Final
 
 from kafka.errors import KafkaError
@@ -52,7 +53,7 @@ class KafkaBrokers(Closing):
         self._security = endpoints.security
         self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
         self._admin = KafkaAdmin(endpoints)
-        self._token = uuid.uuid4().hex[:8]
+        self._token, self._numbers = uuid.uuid4().hex[:8], count(1)
 
     def version(self) -> tuple[Version, str]:
         """The lowest of all brokers' versions, and all of them in words."""
@@ -63,7 +64,7 @@ class KafkaBrokers(Closing):
 
     @contextmanager
     def topic(self, name: str) -> Iterator[Topic]:
-        topic = f"{PREFIX}{self._token}-{name}"
+        topic = f"{PREFIX}{self._token}-{next(self._numbers)}-{name}"  # a name that was deleted may still be known
         with ExitStack() as leaving:
             try:
                 with making(f"topic {topic}"):
