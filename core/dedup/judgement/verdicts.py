@@ -36,7 +36,7 @@ from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import FaultRecord, Manifest, Record
-from dedup.workloads.kinds import idle_kills
+from dedup.workloads.kinds import idle_kills, subject_of
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -159,11 +159,11 @@ class RunVerdict(Record):
 
     @property
     def with_copies(self) -> bool:
-        return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
+        return self.shows(COPIES)
 
-    def with_copies_of(self, cause: str) -> bool:
-        """Whether a value was read twice for that cause; the name of its count."""
-        return self.with_copies and getattr(self.counts, cause) > 0
+    def shows(self, count: str) -> bool:
+        """Whether the count of that name is above 0, and proves something."""
+        return not self.void and self.counts is not None and getattr(self.counts, count) > 0
 
     def with_copies_during(self, fault: str) -> bool:
         """Whether a value was read twice that was under way during this fault."""
@@ -332,15 +332,15 @@ def _accusation(answer: Verification, name: str) -> Reason:
     count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
-    if name == COPIES and (causes := _causes(answer.counts)):
-        words += f" ({causes})"
+    words += _because(name, answer.counts)
     return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
 
 
-def _causes(counts: Counts) -> str:
-    """Why values were stored more than once; empty if the history does not say."""
-    found = [(getattr(counts, name), WORDS[name]) for name in CAUSES]
-    return ", ".join(f"{number:,} {words}" for number, words in found if number)
+def _because(name: str, counts: Counts) -> str:
+    """Of copies in the log, why they were stored, in brackets; empty if the history does not say."""
+    found = [(getattr(counts, cause), WORDS[cause]) for cause in CAUSES] if name == COPIES else []
+    causes = ", ".join(f"{number:,} {words}" for number, words in found if number)
+    return f" ({causes})" if causes else ""
 
 
 def _sent_again(manifest: Manifest, answer: Verification) -> bool:
@@ -471,13 +471,13 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
 
     counts, force = answer.counts, manifest.deduplication
     none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
-    allowed = [name for name in (COPIES,) if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
+    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count))
+    allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
         Code.CLEAN,
         f"{counts.send:,} sent, {counts.positive_ack:,} acknowledged, {counts.received:,} read to the end"
         + (f"; none {none_of}" if none_of else "")
-        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed)
-        + (f" ({causes})" if allowed and (causes := _causes(counts)) else ""),
+        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}{_because(name, counts)}" for name in allowed),
     )
     if uncertain(counts):
         yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from dedup.parts import Part
 from dedup.wire.manifests import Manifest
+from dedup.workloads.subjects import COPIES_IN_LOG, Subject
 
 MOST_MESSAGES: Final = 10_000_000
 """With sessions and attempts the application remembers each message."""
@@ -59,7 +60,7 @@ class WorkloadPart(Part):
     varies: ClassVar[tuple[str, ...]] = ()
     """The settings that a variant may change, so that control and treatment differ in them."""
     cause: ClassVar[str] = ""
-    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
+    """The count of what it can cause of its subject: only this shows that a control of this kind is convincing."""
 
     def streams(self, partitions: int) -> int:
         """How many rising sequences there are: without it, one a partition."""
@@ -92,8 +93,10 @@ class WorkloadKind(WorkloadPart):
 
     of_programs = "sends each message once, in one session"
     of_pods = "send each message once, in one session"
-    words: ClassVar[str]
-    """That cause, in words."""
+    subject: ClassVar[Subject] = COPIES_IN_LOG
+    """What its control must show."""
+    words: ClassVar[str] = ""
+    """The cause, in words."""
 
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         """The partition to which each stream's messages are sent again; None: where they were sent at first."""
@@ -106,6 +109,11 @@ class WorkloadKind(WorkloadPart):
     def untested(self, manifest: Manifest) -> Iterator[str]:
         """Why a run that went in order has tested nothing, in words."""
         raise NotImplementedError
+
+
+def subject_of(kind: WorkloadKind | None) -> Subject:
+    """What the control of a workload must show; without a kind, copies in the log."""
+    return COPIES_IN_LOG if kind is None else kind.subject
 
 
 def idle_kills(manifest: Manifest) -> Iterator[str]:
