@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from tests.core.evidences import CUT, MESSAGES, duplicates, evidence, experiment
+from tests.core.evidences import CUT, EXACTLY_ONCE, MESSAGES, duplicates, evidence, experiment, judged
 
 from dedup.experiment.plans import plan
-from dedup.experiment.spec import Experiment
+from dedup.experiment.spec import Expectation, Experiment
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.counts import COPIES, COUNTS
-from dedup.judgement.verdicts import Code, Evidence, Verdict
-from dedup.wire.manifests import Session
+from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict
+from dedup.wire.manifests import Application, Life, Session
 from dedup.workloads.kinds import WorkloadKind
 from dedup.workloads.registry import KINDS
 from dedup.workloads.restart import Restart
@@ -115,3 +115,50 @@ def test_of_a_variant_without_a_promise_the_subject_is_told() -> None:
     assert "values in another order in 0 of 2 effective runs" in concluded(free, duplicates()).reasons[0].text
     told = concluded(free, {**duplicates(), **REORDERED, "copied_by_session": 50}).runs[0].reasons[0].text
     assert told.endswith("; 50 read more than once (50 by another session); 7 stored after a later one")
+
+
+# What an application processed.
+
+
+def application(**changes: Any) -> Application:
+    lives = tuple(Life(began="at 0", ended=ended, processed=500, committed=500) for ended in ("killed", "closed"))
+    whole = Application(
+        reached_end=True, group="g", library_version="0", effective_config={}, lives=lives, processed=MESSAGES
+    )
+    return whole.model_copy(update=changes)
+
+
+def processing(counted: dict[str, int], expectation: Expectation, **changes: Any) -> RunVerdict:
+    demand = EXACTLY_ONCE.model_copy(update={"expectation": expectation})
+    return judged(counted, demand, consumer={"application": application(**changes)})
+
+
+def test_of_a_message_processed_twice_the_rows_are_enough() -> None:
+    twice = {"processed_twice": 3}
+    for reached_end in (True, False):
+        found = processing(twice, Expectation.EXACTLY_ONCE, reached_end=reached_end)
+        assert (found.verdict, found.reasons[0].code) == (Verdict.FAIL, "processed_twice")
+    assert found.reasons[0].text.startswith("3 values processed twice, such as 0/400")
+    twin = processing(twice, Expectation.AT_LEAST_ONCE)
+    assert (twin.verdict, twin.witnesses) == (Verdict.PASS, ())
+
+
+def test_that_a_message_was_never_processed_needs_an_application_that_came_to_the_end() -> None:
+    lost = {"never_processed": 2}
+    found = processing(lost, Expectation.AT_LEAST_ONCE)
+    assert (found.verdict, found.reasons[0].code) == (Verdict.FAIL, "never_processed")
+    stopped = processing(lost, Expectation.AT_LEAST_ONCE, reached_end=False)
+    assert stopped.witnesses == ()
+    assert processing(lost, Expectation.AT_MOST_ONCE).verdict is Verdict.PASS
+
+
+def test_what_was_processed_and_is_not_in_the_log_voids_the_run() -> None:
+    found = processing({"processed_unread": 1, "processed_twice": 1}, Expectation.EXACTLY_ONCE)
+    assert (found.verdict, found.void, found.witnesses) == (Verdict.ERROR, True, ())
+
+
+def test_without_an_application_nothing_is_said_of_processing() -> None:
+    assert "processed" not in judged().reasons[0].text
+    assert "none read more than once, " in judged().reasons[0].text
+    twin = processing({}, Expectation.EXACTLY_ONCE)
+    assert "processed twice" in twin.reasons[0].text and "never processed" in twin.reasons[0].text

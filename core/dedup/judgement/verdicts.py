@@ -14,7 +14,6 @@ healed, the broker proves deduplication, and nothing is left that could hide an 
 """
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Final
 
 from pydantic import Field
@@ -24,7 +23,19 @@ from dedup.experiment.spec import Expectation
 from dedup.faults.records import struck
 from dedup.judgement import bare
 from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
-from dedup.judgement.counts import CAUSES, COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts, uncertain, uncertainty
+from dedup.judgement.codes import Code as Code
+from dedup.judgement.counts import (
+    CAUSES,
+    COPIES,
+    COUNTS,
+    FORBIDDEN,
+    LOSS,
+    Basis,
+    Counts,
+    promises,
+    uncertain,
+    uncertainty,
+)
 from dedup.judgement.demands import Demand as Demand
 from dedup.judgement.demands import demand_of as demand_of
 from dedup.judgement.demands import departures, other_faults, unplanned_sends
@@ -41,54 +52,9 @@ from dedup.workloads.kinds import idle_kills, subject_of
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
 
+READS: Final = ("received", "processed")
 UNCERTAIN_SHARE: Final = 0.01
 """If this share of sends, or more, ended unknown or failed, a claim of no loss proves too little."""
-
-
-class Code(StrEnum):
-    """The name of a reason, for programs. A witness's reason has the name of its count (`Counts`)."""
-
-    MISSING = "missing"
-    DAMAGED = "damaged"
-    ANOTHER_RUN = "another_run"
-    JUDGED_TWICE = "judged_twice"
-    UNVERIFIED = "unverified"
-    DISAGREEMENT = "disagreement"
-    SELF_CHECK = "self_check"
-    INCOMPLETE = "incomplete"
-    END_NOT_REACHED = "end_not_reached"
-    PROBLEM = "problem"
-    FAULT_MISSING = "fault_missing"
-    FAULT_UNPLANNED = "fault_unplanned"
-    FAULT_LEAKED = "fault_leaked"
-    FAULT_BROKEN = "fault_broken"
-    HEAL_UNPROVEN = "heal_unproven"
-    NOT_IN_FORCE = "deduplication_not_in_force"
-    STILL_IN_FORCE = "deduplication_still_in_force"
-    FORCE_UNPROVEN = "deduplication_unproven"
-    VARIANTS_DIFFER = "variants_differ"
-    FAULT_VACUOUS = "fault_vacuous"
-    WORKLOAD_BROKEN = "workload_broken"
-    WORKLOAD_VACUOUS = "workload_vacuous"
-    NOTHING_SENT = "nothing_sent"
-    NOTHING_RECEIVED = "nothing_received"
-    UNCERTAIN_SENDS = "uncertain_sends"
-    SENT_AGAIN = "sent_again"
-    CONTROL_CLEAN = "control_clean"
-    CONTROL_UNCONVINCING = "control_unconvincing"
-    NOTHING_COMPARED = "nothing_compared"
-    TOO_FEW_RUNS = "too_few_runs"
-    CLEAN = "clean"
-    FAULT_STRUCK = "fault_struck"
-    IN_FORCE_AS_ASKED = "deduplication_as_asked"
-    AGREEMENT = "agreement"
-    ONE_JUDGE = "one_judge"
-    CONTROL_CONVINCING = "control_convincing"
-    STRENGTH = "strength"
-    NO_CONTROL = "no_control"
-    CALM = "calm"
-    NO_MANIFEST = "no_manifest"
-    TRUSTED = "trusted"
 
 
 class Reason(Record):
@@ -268,7 +234,7 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         return
     if differences := list(departures(manifest, evidence.run_id, demand)):
         yield _error(Code.ANOTHER_RUN, f"the manifest is not of the planned run: {_listed(differences)}")
-    if damaged := [line for line in evidence.damages if line.startswith("received")]:
+    if damaged := [line for line in evidence.damages if line.startswith(READS)]:
         yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
     if evidence.problem is not None:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
@@ -310,6 +276,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.OUTCOMES: whole["outcomes"],
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
+        Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.reached_end,
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
         Basis.ONCE: not _sent_again(manifest, answer),
@@ -357,7 +324,7 @@ def _backward(answer: Verification, accused: Iterable[str]) -> tuple[OrderEvent,
 
 
 def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[Reason]:
-    if damaged := [line for line in evidence.damages if not line.startswith("received")]:
+    if damaged := [line for line in evidence.damages if not line.startswith(READS)]:
         yield _error(Code.DAMAGED, f"the history is not what was recorded: {_listed(damaged)}")
     for who, report in (("producer", manifest.producer), ("consumer", manifest.consumer)):
         if not report.complete:
@@ -418,10 +385,8 @@ def _doubts(
     evidence: Evidence, manifest: Manifest, counts: Counts, demand: Demand, witnessed: bool
 ) -> Iterator[Reason]:
     """Why intact evidence may prove nothing."""
-    for idle in demand.workload.untested(manifest) if demand.workload is not None else ():
-        yield _inconclusive(Code.WORKLOAD_VACUOUS, idle)
-    if demand.workload is None:
-        yield from (_inconclusive(Code.WORKLOAD_VACUOUS, idle) for idle in idle_kills(manifest))
+    idle = idle_kills(manifest) if demand.workload is None else demand.workload.untested(manifest)
+    yield from (_inconclusive(Code.WORKLOAD_VACUOUS, each) for each in idle)
     for why in evidence.vacuous.values():
         if why is not None:
             yield _inconclusive(Code.FAULT_VACUOUS, why)
@@ -470,7 +435,7 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
+    none_of = promises(demand.expectation, processed=manifest.consumer.application is not None)
     subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(

@@ -25,7 +25,7 @@ from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.moments import At
 from dedup.faults.records import lives_ended, missed
-from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
+from dedup.history.histories import ALL_TABLES, MANIFEST, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup.workloads.kinds import WorkloadKind
@@ -317,5 +317,5 @@ def other_files(folder: Path) -> Iterator[Segment]:
     """Everything in the folder that is not a table and is not written to any more."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
-        if name.split("/")[0] not in TABLES and not name.endswith((".log", ".txt")) and name not in NOT_RECORDED:
+        if name.split("/")[0] not in ALL_TABLES and not name.endswith((".log", ".txt")) and name not in NOT_RECORDED:
             yield Segment(path=name, bytes=path.stat().st_size, sha256=sha256_of(path))
