@@ -121,7 +121,10 @@ def test_of_a_variant_without_a_promise_the_subject_is_told() -> None:
 
 
 def application(**changes: Any) -> Application:
-    lives = tuple(Life(began="at 0", ended=ended, processed=500, committed=500) for ended in ("killed", "closed"))
+    lives = (
+        Life(began="at 0", ended="killed", processed=500, committed=470),
+        Life(began="at 470", ended="closed", processed=500, committed=500),
+    )
     whole = Application(
         reached_end=True, group="g", library_version="0", effective_config={}, lives=lives, processed=MESSAGES
     )

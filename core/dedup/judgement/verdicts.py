@@ -30,6 +30,7 @@ from dedup.judgement.counts import (
     COUNTS,
     FORBIDDEN,
     LOSS,
+    OF_APPLICATIONS,
     Basis,
     Counts,
     promises,
@@ -47,7 +48,8 @@ from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import FaultRecord, Manifest, Record
-from dedup.workloads.kinds import idle_kills, subject_of
+from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, unended
+from dedup.workloads.subjects import COPIES_IN_LOG, REPEATED_PROCESSING
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -186,19 +188,22 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
 
 
 def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
-    """The verdict on a history without its experiment; with `Duplicates`, this one run must show them.
+    """The verdict on a history without its experiment; with `Duplicates`, this one run must show them: copies in the
+    log or, if it has an application, messages processed twice.
 
     `trusted`: a history without a manifest may pass.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    without = [fault for fault in judged.copies_during if not judged.with_copies_during(fault)]
-    if judged.with_copies and not without:
+    is_processed = evidence.manifest is not None and evidence.manifest.consumer.application is not None
+    subject = REPEATED_PROCESSING if is_processed else COPIES_IN_LOG
+    without = [fault for fault in judged.copies_during if is_processed or not judged.with_copies_during(fault)]
+    if judged.shows(subject.count) and not without:
         return judged
-    code, what = Code.CONTROL_CLEAN, "no value was read twice"
-    if judged.with_copies:
-        code, what = Code.CONTROL_UNCONVINCING, f"copies, but none in the time of fault {_listed(without)}"
+    code, what = Code.CONTROL_CLEAN, subject.none
+    if judged.shows(subject.count):
+        code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, but none in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
     return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
 
@@ -353,8 +358,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
     if demand.workload is not None and (broken := list(demand.workload.broken(manifest))):
         yield _error(Code.WORKLOAD_BROKEN, f"the workload's {demand.workload.key}: {_listed(broken)}")
-    if demand.workload is None and not evidence.bare and any(not each.ended for each in manifest.producer.sessions):
-        yield _error(Code.WORKLOAD_BROKEN, "the history does not say how each of its producer's sessions ended")
+    if demand.workload is None and not evidence.bare:
+        yield from (_error(Code.WORKLOAD_BROKEN, text) for text in unended(manifest))
 
 
 def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
@@ -385,7 +390,8 @@ def _doubts(
     evidence: Evidence, manifest: Manifest, counts: Counts, demand: Demand, witnessed: bool
 ) -> Iterator[Reason]:
     """Why intact evidence may prove nothing."""
-    idle = idle_kills(manifest) if demand.workload is None else demand.workload.untested(manifest)
+    unknown = (*idle_kills(manifest), *idle_lives(manifest))
+    idle = unknown if demand.workload is None else demand.workload.untested(manifest)
     yield from (_inconclusive(Code.WORKLOAD_VACUOUS, each) for each in idle)
     for why in evidence.vacuous.values():
         if why is not None:
@@ -436,7 +442,7 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
 
     counts, force = answer.counts, manifest.deduplication
     none_of = promises(demand.expectation, processed=manifest.consumer.application is not None)
-    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count))
+    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_APPLICATIONS))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
         Code.CLEAN,

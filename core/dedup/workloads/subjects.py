@@ -20,4 +20,5 @@ class Subject:
     """What is said of a run without any."""
 
 
+REPEATED_PROCESSING: Final = Subject("processed_twice", "messages processed twice", "no message was processed twice")
 COPIES_IN_LOG: Final = Subject("values_with_duplicates", "copies", "no value was read twice")
