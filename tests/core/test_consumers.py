@@ -52,9 +52,9 @@ LIVED: Final = {
 
 
 def evidence_of(
-    made: Experiment, counted: dict[str, dict[str, int]], **applications: Application | None
+    made: Experiment, counted: dict[str, dict[str, int]], day: int = 1, /, **applications: Application | None
 ) -> list[Evidence]:
-    """Of every run, with these counts of its variant, and this application."""
+    """Of every run, recorded that day, with these counts of its variant, and this application."""
     told = {**LIVED, **applications}
     return [
         without_times(
@@ -64,6 +64,7 @@ def evidence_of(
                 spec_digest=made.digest(),
                 consumer={"application": told[run.variant]},
                 faults=(),
+                recorded_at=f"2026-11-{day:02}T12:00:00Z",
             )
         )
         for run in plan(made)
@@ -141,6 +142,17 @@ def test_lives_that_have_not_done_what_is_in_the_table_contradict_the_tester() -
     found = concluded({"after": TWICE}, after=lived().model_copy(update={"processed": 7}))
     assert found.verdict is Verdict.ERROR
     assert "the application processed 7 messages, and its lives 1,030" in told(found)
+
+
+def test_damaged_rows_of_what_was_processed_accuse_nobody() -> None:
+    made = made_of(AFTER, CLOSED)
+    damaged = {"damages": ("processed/00000.parquet: its bytes changed since the manifest was written",)}
+    found = [
+        each.model_copy(update=damaged) if "closed" in each.run_id else each
+        for each in evidence_of(made, {"after": TWICE, "closed": TWICE})
+    ]
+    closed = conclude(made, found).systems[1]
+    assert (closed.verdict, [reason.code for reason in closed.reasons]) == (Verdict.ERROR, [Code.DAMAGED])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 
 What deduplication does not cover, restarts and resends: each example runs once. Its control shows copies of the cause
 that its workload names, with deduplication on; its treatment, where there is one, differs in the workload alone and
-shows none. An application that is killed between processing and commit repeats or loses what it had between. One example shows that the client itself can store copies: the conversation tells how.
+shows none. An application that is killed between processing and commit repeats, or loses, what lay between. One example
+shows that the client itself can store copies: the conversation tells how.
 """
 
 from collections import defaultdict

@@ -6,6 +6,7 @@ time-outs.
 
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,18 +33,24 @@ WAITS: Final = "; print('waits', flush=True); time.sleep(60)"
 ENDS: Final = "; print('ended', flush=True)"
 
 
-def applied(
+def applied(folder: Path, *, timeout_s: float = 60.0, **asked: Any) -> tuple[Application, list[dict[str, Any]]]:
+    """What came of an application, and the rows of what it processed."""
+    lives, recorder = lives_in(folder, **asked)
+    application = lives.run(timeout_s)
+    segments = [folder / segment.path for segment in recorder.close()]
+    return application, [row for path in segments for row in pq.read_table(path).cast(PROCESSINGS).to_pylist()]
+
+
+def lives_in(
     folder: Path,
     *,
-    at: int = 530,
     end: End = End.KILL,
     commit: Commit = Commit.AFTER,
     endpoints: Endpoints = assigned.NOWHERE,
     program: Program = PROGRAM,
     topic: str = "t",
-    timeout_s: float = 60.0,
-) -> tuple[Application, list[dict[str, Any]]]:
-    """What came of an application, and the rows of what it processed."""
+) -> tuple[Lives, Recorder]:
+    """An application that is to end at message 530, and what records it."""
     config = ConsumerConfig(
         run_id="r",
         folder=folder,
@@ -51,13 +58,11 @@ def applied(
         topic=topic,
         library="confluent-kafka",
         streams=STREAMS,
-        consumer=Consumer(at=RestartAt(message=at), end=end, commit=commit),
+        consumer=Consumer(at=RestartAt(message=530), end=end, commit=commit),
     )
     recorder = Recorder(folder)
     ends = tuple(EndPosition(partition=each, extents=((0, MESSAGES // STREAMS),)) for each in range(STREAMS))
-    application = Lives(config, ends, recorder, lambda _: None, program).run(timeout_s)
-    segments = [folder / segment.path for segment in recorder.close()]
-    return application, [row for path in segments for row in pq.read_table(path).cast(PROCESSINGS).to_pylist()]
+    return Lives(config, ends, recorder, lambda _: None, program), recorder
 
 
 def saying(*code: str) -> Program:
@@ -106,6 +111,20 @@ def test_a_life_that_says_nothing_is_ended_in_time(tmp_path: Path, monkeypatch: 
     application, _ = applied(tmp_path, program=saying("import time; time.sleep(600)"), timeout_s=0.1)
     assert (application.lives[0].ended, application.reached_end) == ("", False)
     assert application.lives[0].began == "nowhere: the group gave it no partition"
+
+
+def test_an_application_that_is_stopped_says_so(tmp_path: Path) -> None:
+    """As its recorder is, by SIGTERM: at any moment, so it is asked again and again."""
+    lives, recorder = lives_in(tmp_path, program=saying(FIRST, SAYS_IN_VAIN, "; time.sleep(600)"))
+    found: list[Application] = []
+    running = threading.Thread(target=lambda: found.append(lives.run(600.0)))
+    running.start()
+    while running.is_alive():
+        lives.stop()
+        running.join(0.05)
+    recorder.close()
+    assert not found[0].reached_end
+    assert found[0].problems == ("the application: it was stopped before its end",)
 
 
 @pytest.mark.long

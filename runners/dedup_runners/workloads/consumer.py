@@ -58,6 +58,8 @@ class Lives:
             left = deadline - time.monotonic()
             task = Task(config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0))
             self._running = _Running(number, task, self._recorder, self._program)
+            if self._stopped:
+                self._running.stop()
             life, problem = self._running.end()
             self._log(f"life {number} of the application: {life.model_dump_json()} {problem}")
             lives.append(life)
