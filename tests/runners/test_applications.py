@@ -139,7 +139,7 @@ def test_an_application_that_is_stopped_says_so(tmp_path: Path) -> None:
 def test_what_is_repeated_and_what_is_lost_is_exact(
     end: End, commit: Commit, twice: int, never: int, tmp_path: Path
 ) -> None:
-    """Ten to fifteen seconds each: the mock brokers, too, forget a killed member after six."""
+    """Ten to twenty seconds each: the mock brokers, too, forget a killed member after ten."""
     with mock_cluster() as endpoints:
         topic = f"t{os.getpid()}"
         producer = ck.Producer({"bootstrap.servers": endpoints.client_bootstrap, "log_level": 0})

@@ -33,8 +33,9 @@ from dedup_runners.clients.confluent_kafka import DEFAULTS
 from dedup_runners.configs import ConsumerConfig
 
 POLL_S: Final = 0.2
-SESSION_S: Final = 6
-"""How long the group waits for a member that is silent: the least that brokers allow. The next life waits for that."""
+SESSION_S: Final = 10
+"""How long the group waits for a member that is silent. The life after one that was killed waits for that; with less, a
+busy machine would end lives that nobody has killed."""
 
 
 class Task(BaseModel):
