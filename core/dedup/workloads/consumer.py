@@ -37,6 +37,7 @@ class Consumer(WorkloadKind):
     summary = "an application that processes the topic ends at a message and comes back (Kafka, on one machine only)"
     varies = ("end", "commit")
     subject = REPEATED_PROCESSING
+    cause = REPEATED_PROCESSING.count
     names_sends = False
     of_programs = "sends, and is not the application that consumes"
     of_pods = "have no application beside them that processes what they send"
