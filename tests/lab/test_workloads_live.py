@@ -92,7 +92,7 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
 def test_an_application_that_is_killed_repeats_or_loses_exactly_what_its_commits_leave(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """A minute and a half. The topic has each message once; what was processed is told by the counts alone."""
+    """Two minutes and a half. The topic has each message once; what was processed is told by the counts alone."""
     ended = harness.run(harness.document("workloads/kafka-consumer-restart"), tmp_path, "--runs", 1)
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
     found = {
