@@ -15,7 +15,8 @@ Messages are written `[pPARTITION/][sSTREAM/]VALUE[..VALUE][@LEDGER:ENTRY[:BATCH
 message without a place gets the next entry of ledger 0 in its partition; an ok outcome without one gets the place where
 its send was first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read,
 `partitions` (the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0. A history in
-which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0."""
+which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0.
+`processed: [1..5, 3..6]` is what each life of the application processed; without that key there was no application."""
 
 import itertools
 import re
@@ -29,7 +30,17 @@ import pyarrow as pa
 import yaml
 
 from dedup.history import histories, latencies
-from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment, Session
+from dedup.wire.manifests import (
+    Application,
+    ConsumerReport,
+    Deduplication,
+    EndPosition,
+    Life,
+    Manifest,
+    ProducerReport,
+    Segment,
+    Session,
+)
 
 GOLDEN: Final = Path(__file__).parent / "histories"
 OUTCOMES: Final = {"ok": 0, "fail": 1, "unknown": 2}
@@ -51,6 +62,7 @@ class History:
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
     `resent`: where it is sent again, if that is another one.
     `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
+    `processed`: what an application did; None: there was none.
     """
 
     sent: Sequence[tuple[int, ...]] = field(default_factory=list)
@@ -61,6 +73,7 @@ class History:
     partitions: tuple[int, ...] | None = None
     resent: tuple[int, ...] | None = None
     sessions: int = 0
+    processed: Sequence[tuple[int, ...]] | None = None
 
     @property
     def version(self) -> int:
@@ -117,7 +130,13 @@ def parse_golden(path: Path) -> Golden:
         sessions, sent = 0, [row[:-2] for row in sent]
         outcomes, received = [row[:-2] for row in outcomes], [row[:-2] for row in received]
     ends = document.get("ends")
-    history = History(sent, outcomes, received, ends, partitions=partitions, resent=resent, sessions=sessions)
+    history = History(
+        *(sent, outcomes, received, ends),
+        partitions=partitions,
+        resent=resent,
+        sessions=sessions,
+        processed=list(_processed(document["processed"])) if "processed" in document else None,
+    )
     return Golden(path.stem, document["story"], history, document["expect"])
 
 
@@ -142,6 +161,12 @@ def _received(text: str) -> Iterator[tuple[int, ...]]:
         yield (arrival, *(place or (partition, 0, next(next_entry[partition]), 0)), stream, value, *send)
 
 
+def _processed(lives: Sequence[object]) -> Iterator[tuple[int, ...]]:
+    for life, text in enumerate(lives):
+        for partition, stream, value, place, _ in _messages(_text(text)):
+            yield (life, *(place or (partition, 0, value - 1, 0)), stream, value)
+
+
 def write_history(
     folder: Path,
     history: History,
@@ -157,6 +182,7 @@ def write_history(
     """
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
+    tables |= {} if history.processed is None else {"processed": history.processed}
     files = {
         table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty, history.version))
         for table, rows in tables.items()
@@ -240,7 +266,8 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         effective_config={},
         received=len(history.received),
         end=history.end_positions(),
-        segments=files["received"],
+        segments=(*files["received"], *files.get("processed", ())),
+        application=None if history.processed is None else _application(history.processed),
     )
     return Manifest(
         schema_version=history.version,
@@ -263,6 +290,21 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         consumer=consumer,
         deduplication=Deduplication(asked=True, in_force=True, proof="made by hand"),
         files=(*producer.segments, *consumer.segments),
+    )
+
+
+def _application(processed: Sequence[tuple[int, ...]]) -> Application:
+    lives = [row[0] for row in processed]
+    return Application(
+        reached_end=True,
+        group="g",
+        library_version="0",
+        effective_config={},
+        lives=tuple(
+            Life(began="at 0", ended="closed", processed=lives.count(life), committed=lives.count(life))
+            for life in range(max(lives, default=0) + 1)
+        ),
+        processed=len(processed),
     )
 
 

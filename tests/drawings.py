@@ -89,7 +89,7 @@ def lanes(count: str, golden: Golden) -> dict[str, list[Box]]:
     history = golden.history
     streams = {row[0] for row in (*history.sent, *history.outcomes)} | {row[5] for row in history.received}
     drawn = _Drawn(count, golden, several=len(streams) > 1)
-    return {"sent": list(drawn.sent()), **drawn.read()}
+    return {"sent": list(drawn.sent()), **drawn.read(), **drawn.processed()}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Drawn:
                 "extra_copies": "copy" in kinds,
                 "re_reads": "again" in kinds,
                 "position_falls": place[1:4] < last.get(partition, place[1:4]),
-            }.get(self.count, message in self._marked and not self.count.startswith("outcomes_"))
+            }.get(self.count, message in self._marked and not self.count.startswith(("outcomes_", "processed_")))
             jump = jumps.get(arrival)
             if jump is not None and COUNTS[self.count].jump is jump.jump:
                 shows = True
@@ -134,6 +134,17 @@ class _Drawn:
             seen.add(message)
             places.add(place)
             last[partition] = place[1:4]
+        return made
+
+    def processed(self) -> dict[str, list[Box]]:
+        """A box a message that the application processed, life by life."""
+        made: dict[str, list[Box]] = {}
+        for life, _, ledger, entry, batch, stream, value in self.golden.history.processed or ():
+            shows = (stream, value) in self._marked and self.count.startswith("processed_")
+            box = Box(
+                self._name(stream, value), self._place(ledger, entry, batch), kinds={"marked"} if shows else set()
+            )
+            made.setdefault(f"life {life}", []).append(box)
         return made
 
     @property
@@ -172,7 +183,7 @@ def words(found: Lanes) -> str:
     """What a drawing shows, for who does not see it."""
     parts, marked = [], []
     for lane, boxes in found.items():
-        begin = "Sent" if lane == "sent" else f"Read from {lane}"
+        begin = "Sent" if lane == "sent" else f"{'Processed in' if lane.startswith('life') else 'Read from'} {lane}"
         parts.append(f"{begin}: {_runs([each.text for each in boxes]) or 'nothing'}.")
         shown = [each.text for each in boxes if "marked" in each.kinds]
         if shown:

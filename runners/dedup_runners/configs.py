@@ -15,6 +15,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library
 from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
+from dedup.workloads.consumer import Consumer
 from dedup.workloads.kinds import homes_of
 from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
@@ -129,9 +130,10 @@ class ProducerConfig(RunnerConfig):
 
 
 class ConsumerConfig(RunnerConfig):
-    """The consumer's part: how long reading to the end may take."""
+    """The consumer's part: how long reading to the end may take, and the application that processes it then, if any."""
 
     timeout_s: float = Field(600.0, gt=0)
+    consumer: Consumer | None = None
 
 
 def read(source: str, kind: type[C]) -> C:

@@ -14,7 +14,7 @@ the second one gets the next entry.
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Final
 
@@ -23,7 +23,7 @@ import numpy as np
 from dedup.errors import PlatformError
 from dedup.history.histories import version_of
 from dedup.wire.clients import Metric
-from dedup.wire.manifests import ConsumerReport, EndPosition, Segment, Undelivered
+from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Segment, Undelivered
 from dedup_runners import admins, programs
 from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig
@@ -56,6 +56,7 @@ class Consumption:
         self._coverage = Coverage()
         self._passed: list[tuple[int, Place, Place]] = []
         self._stopped = False
+        self._stop_application: Callable[[], None] = lambda: None
 
     def run(self) -> str | None:
         """Read to the end; None if it was reached, else what is missing, in words."""
@@ -82,8 +83,19 @@ class Consumption:
                 return f"the end was not reached within {self._config.timeout_s:g} s: {missing}"
             self._read()
 
+    def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
+        """Let the application process what lies below the end."""
+        from dedup_runners.workloads.consumer import Lives  # few runs have one, and it needs Kafka's client
+
+        lives = Lives(self._config, self.end, recorder, observer.log)
+        self._stop_application = lives.stop
+        if self._stopped:
+            lives.stop()
+        return lives.run(timeout_s)
+
     def stop(self) -> None:
         self._stopped = True
+        self._stop_application()
 
     def _read(self) -> None:
         rows = self.client.read(READ_S)
@@ -153,17 +165,26 @@ def consume(config: ConsumerConfig) -> None:
                 lambda: {Metric.RECEIVED: consumption.received},
             )
         )  # fmt: skip
+        began_s = time.monotonic()
         with programs.without_garbage_collection():
             missing = consumption.run()
+        application = None
+        if config.consumer is not None and missing is None:
+            application = consumption.process(recorder, observer, config.timeout_s - (time.monotonic() - began_s))
         segments = recorder.close()
-    save_report(config.folder / ConsumerReport.FILE, _report(config, consumption, missing, segments))
+    save_report(config.folder / ConsumerReport.FILE, _report(config, consumption, missing, application, segments))
 
 
 def _report(
-    config: ConsumerConfig, consumption: Consumption, missing: str | None, segments: tuple[Segment, ...]
+    config: ConsumerConfig,
+    consumption: Consumption,
+    missing: str | None,
+    application: Application | None,
+    segments: tuple[Segment, ...],
 ) -> ConsumerReport:
     foreign, undelivered = consumption.client.foreign, consumption.undelivered
-    problems = [*([missing] if missing else []), *foreign[:MAX_PROBLEMS]]
+    unprocessed = application.problems if application is not None else ()
+    problems = [*([missing] if missing else []), *foreign[:MAX_PROBLEMS], *unprocessed]
     complete = not problems
     if len(foreign) > MAX_PROBLEMS:
         problems.append(f"{len(foreign) - MAX_PROBLEMS} more messages that are not of this tool")
@@ -179,6 +200,7 @@ def _report(
         segments=segments,
         problems=tuple(problems),
         undelivered=undelivered,
+        application=application,
         cpu_seconds=usage().cpu_seconds,
     )
 

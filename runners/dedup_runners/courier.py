@@ -18,7 +18,7 @@ from dedup.errors import DedupError, SpecificationError
 from dedup.experiment import assignments
 from dedup.experiment.assignments import Assignment
 from dedup.history import stores
-from dedup.history.histories import MANIFEST, OPEN_SUFFIX, TABLES
+from dedup.history.histories import ALL_TABLES, MANIFEST, OPEN_SUFFIX
 from dedup.history.stores import Place
 from dedup_runners import claims, programs
 from dedup_runners.waiting import until
@@ -38,7 +38,7 @@ class Courier:
 
     def carry_segments(self) -> None:
         """Carry every closed segment that was not carried yet."""
-        for table in TABLES:
+        for table in ALL_TABLES:
             for path in sorted((self._folder / table).glob("*.parquet")):
                 name = path.relative_to(self._folder).as_posix()
                 if name not in self._carried:

@@ -34,6 +34,8 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
 - Outcomes of one value: ok if any is ok; fail if all are fail and each of its sends has one; else unknown.
 - A *send* is a (session, attempt) of a value; in schema 1 a value has one. Copies of one send are copied by retry;
   copies of several attempts of one session by resend; copies of several sessions by session.
+- A value was processed as often as it has rows in `processed`, in whatever lives and at whatever positions. Copies of a
+  value in the log are not told apart: that each was processed once is no `processed_twice`.
 - A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
   that was not is `outcomes_unsent`.
 """
@@ -120,9 +122,7 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    homes, resent = _places(folders)
-    recorded = tuple(run for run, (_, manifest) in enumerate(folders) if manifest.schema_version >= WITH_SESSIONS)
-    for run, part in workers.judge(carry(notes, homes, recorded, resent), wrong.keys(), tables):
+    for run, part in workers.judge(_carry(notes, [each for _, each in folders]), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
@@ -166,11 +166,16 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     return listed
 
 
-def _places(folders: Sequence[tuple[Place, Manifest]]) -> tuple[dict[int, Sequence[int]], dict[int, Sequence[int]]]:
-    """By run, the partition that each stream is sent to, and the one that it is sent again to, where they are named."""
-    manifests = [manifest for _, manifest in folders]
-    homes: dict[int, Sequence[int]] = {run: each.stream_partitions or () for run, each in enumerate(manifests)}
-    return homes, {run: each.resent_partitions or () for run, each in enumerate(manifests)}
+def _carry(notes: Iterable[Note], manifests: Sequence[Manifest]) -> Carry:
+    """What crosses the borders of chunks, with what the manifests say of each run."""
+    runs = list(enumerate(manifests))
+    return carry(
+        notes,
+        homes={run: each.stream_partitions or () for run, each in runs},
+        recorded=tuple(run for run, each in runs if each.schema_version >= WITH_SESSIONS),
+        resent={run: each.resent_partitions or () for run, each in runs},
+        processed=tuple(run for run, each in runs if each.consumer.application is not None),
+    )
 
 
 def _faults(manifest: Manifest, notes: Sequence[Note]) -> list[str]:

@@ -31,6 +31,7 @@ class History:
     """The partition that each stream is sent to, if the manifest names it."""
     resent: dict[int, int]
     """The same of attempts after the first, where the application sends them to another one."""
+    has_application: bool = False
     tells_sends: bool = False
     """Whether it says of which send a message read is: schema 2."""
     sends: dict[Message, set[Send]] = field(default_factory=dict)
@@ -39,6 +40,8 @@ class History:
     """Of these, or of others, those with an outcome."""
     copies: dict[Message, list[Send]] = field(default_factory=dict)
     """Of which send each copy is."""
+    processed: Counter[Message] = field(default_factory=Counter)
+    """How often the application processed each message."""
     stored: dict[Position, set[tuple[Message, Send]]] = field(default_factory=dict)
     """All that was read at each position."""
     sent: dict[Message, int] = field(default_factory=dict)
@@ -151,6 +154,28 @@ def copied_by_session(history: History) -> Set[Message]:
 def unsent_copies(history: History) -> Set[Message]:
     """Sent, but not in the session and attempt that a copy names."""
     return {message for message in history.sent if set(history.copies.get(message, [])) - history.sends[message]}
+
+
+@counts_messages
+def processed_twice(history: History) -> Set[Message]:
+    """Processed at least twice, and more often than it was read."""
+    found = set[Message]()
+    for message, times in history.processed.items():
+        if times >= 2 and times > len(history.copies.get(message, [])):
+            found.add(message)
+    return found
+
+
+@counts_messages
+def never_processed(history: History) -> Set[Message]:
+    """Read, and never processed by the application, if there is one."""
+    return history.first.keys() - history.processed.keys() if history.has_application else set()
+
+
+@counts_messages
+def processed_unread(history: History) -> Set[Message]:
+    """Processed, and never read."""
+    return history.processed.keys() - history.first.keys()
 
 
 @counts_messages
@@ -327,6 +352,9 @@ def _history(folder: Path) -> History:
         arrival, partition, ledger, entry, batch, stream, value, *send = each
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
         _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), (send[0], send[1]), latest)
+    history.has_application = manifest.consumer.application is not None
+    for _, _, _, _, _, stream, value, *_ in _rows(folder, "processed", history.tells_sends):
+        history.processed[stream, value] += 1
     history.ok = {message for message, outcome in history.outcomes.items() if outcome == OK}
     for message, outcome in history.outcomes.items():
         if outcome == FAIL and history.sends.get(message, set()) <= history.told[message]:

@@ -27,6 +27,8 @@ WITNESSED: Final = (
     "ack_mismatch",
     "misplaced",
     "send_backwards",
+    "processed_twice",
+    "never_processed",
 )
 
 CUT: Final = FaultRecord(
@@ -65,6 +67,7 @@ ANOMALIES: dict[str, dict[str, int]] = {
     "ack_mismatch": {"ack_mismatch": 1},
     "misplaced": {"misplaced": 1},
     "send_backwards": {"send_backwards": 1},
+    "processed_twice": {"processed_twice": 3},
     "jump_backward": {"jump_backward": 1},
     "duplicate_jump_backward": {"duplicate_jump_backward": 1},
 }

@@ -246,7 +246,10 @@ def test_each_producer_has_a_stream_in_every_partition() -> None:
         ),
         ({**FOUR, "inFlight": 3}, "got 4; workload.inFlight is 3, shared by all, and each producer needs one; ask for"),
         ({**FOUR, "keys": {"count": 3}}, "with producers the producer names the partition of each message; keep one"),
-        ({**FOUR, "resend": {}}, "a workload has at most one of restart, resend, producers; keep one of them"),
+        (
+            {**FOUR, "resend": {}},
+            "a workload has at most one of restart, resend, producers, consumer; keep one of them",
+        ),
         ({**FOUR, "messages": 10_000_001}, "with producers the application remembers each message"),
     ],
 )

@@ -3,7 +3,8 @@
 
 What deduplication does not cover, restarts and resends: each example runs once. Its control shows copies of the cause
 that its workload names, with deduplication on; its treatment, where there is one, differs in the workload alone and
-shows none. One example shows that the client itself can store copies: the conversation tells how.
+shows none. An application that is killed between processing and commit repeats, or loses, what lay between. One example
+shows that the client itself can store copies: the conversation tells how.
 """
 
 from collections import defaultdict
@@ -85,6 +86,26 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
         assert all(session.ended for session in manifest.producer.sessions)
         if name == SPLIT:
             numbered_anew(run / "attempt-1")
+    tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
+
+
+def test_an_application_that_is_killed_repeats_or_loses_exactly_what_its_commits_leave(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """Two minutes and a half. The topic has each message once; what was processed is told by the counts alone."""
+    ended = harness.run(harness.document("workloads/kafka-consumer-restart"), tmp_path, "--runs", 1)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    found = {
+        group.variant: (group.effective_runs, group.sums.processed_twice, group.sums.never_processed)
+        for group in ended.summary.systems
+    }
+    assert found == {"after": (1, 30, 0), "before": (1, 0, 70), "closed": (1, 0, 0)}, ended.told()
+    for group in ended.summary.systems:
+        assert (group.sums.values_with_duplicates, group.sums.not_received, group.sums.processed_unread) == (0, 0, 0)
+    for run in sorted((ended.folder / "runs").iterdir()):
+        manifest = read_manifest(run / "attempt-1")
+        assert manifest.schema_version == 1 and manifest.consumer.application is not None
+        tell(f"{manifest.run_id}: " + "; ".join(life.model_dump_json() for life in manifest.consumer.application.lives))
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 
 

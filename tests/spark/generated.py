@@ -7,6 +7,7 @@ numbers make the accidents meet."""
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tests.builders import History
@@ -47,9 +48,25 @@ def history_of(seed: int) -> History:
         if forgetting and dice.random() < 0.25:
             forgetting.pop(dice.randrange(len(forgetting)))
     received: list[tuple[int, ...]] = [(arrival, *row) for arrival, row in enumerate(read)]
+    processed = _processed(dice, read)
     if dice.random() < 0.45:
-        return History(sent, outcomes, received, ends)
-    return _with_sends(dice, sent, outcomes, received, ends)
+        return History(sent, outcomes, received, ends, processed=processed)
+    return replace(_with_sends(dice, sent, outcomes, received, ends), processed=processed)
+
+
+def _processed(dice: random.Random, read: list[Read]) -> list[tuple[int, ...]] | None:
+    """An application's lives: each begins somewhere, before or behind where the last one ended. Or there is none."""
+    if dice.random() < 0.6:
+        return None
+    rows: list[tuple[int, ...]] = []
+    at = 0
+    for life in range(dice.choice([1, 2, 2, 3])):
+        begin = max(0, at + dice.choice([-5, 0, 0, 3]))
+        at = len(read) if dice.random() < 0.5 else dice.randint(0, len(read))
+        rows += [(life, *row) for row in read[begin:at]]
+    if dice.random() < 0.3:
+        rows.append((0, 0, 0, 0, 0, dice.randrange(3), dice.choice([1, 9, 131_072])))
+    return rows
 
 
 def _with_sends(

@@ -4,6 +4,7 @@ It shares no code with them but models and schemas. It knows no islands, pieces 
 of every message and every tick of the clock.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class Naive:
         fail = {message for message, outcomes in self.outcomes.items() if outcomes == {1}}
         fail -= {message for message in fail if not sends.get(message, set()) <= ended[message]}
         self.anomalies = {
+            **self._of_application(folder),
             "not_received": ok - self.copies.keys(),
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
@@ -80,6 +82,13 @@ class Naive:
                 if message in self.copies and any(place not in self.copies[message] for place in places)
             },
         }
+
+    def _of_application(self, folder: Path) -> dict[str, set[Message]]:
+        processed = Counter[Message]((row[5], row[6]) for row in _rows(folder, "processed", self.version))
+        twice = {each for each, times in processed.items() if times > 1 and times > len(self.copies.get(each, ()))}
+        never = self.copies.keys() - processed.keys()
+        is_there = read_manifest(folder).consumer.application is not None
+        return {"processed_twice": twice, "never_processed": never if is_there else set()}
 
     def during(self, messages: Sequence[Message]) -> tuple[str, ...]:
         return tuple(fault.name for fault in self.faults if any(self._under_way(each, fault) for each in messages))

@@ -41,7 +41,7 @@ MOST_ROWS = 64
 EMPTY = 7
 """One of so many histories begins each table with a file without rows."""
 CORES = 2
-MORE = ("block_lengths", "gaps", "tails", "empty files", "files of one row")
+MORE = ("block_lengths", "gaps", "tails", "empty files", "files of one row", "with an application")
 
 
 class Coverage:
@@ -63,6 +63,7 @@ class Coverage:
         self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1 and tasks >= 3
         self.found["empty files"] += empty
         self.found["with sessions"] += bool(history.sessions)
+        self.found["with an application"] += history.processed is not None
         self.found["files of one row"] += any(
             len(rows) % segment_rows == 1 for rows in (history.sent, history.outcomes, history.received)
         )

@@ -46,6 +46,8 @@ class Clean:
     """Of which send the first copy of a message is, the second, …; else of the first."""
     again: list[tuple[Message, Send, int | None]] = field(default_factory=list)
     """Further sends, each with its outcome."""
+    lives: list[list[Message]] | None = None
+    """What each life of an application processed, if there is one."""
 
     def pick(self, room: int = 2) -> tuple[list[Message], int]:
         """A partition's log, and a place in it with `room` messages before and behind."""
@@ -77,7 +79,14 @@ class Clean:
         rows = [(arrival, *row) for arrival, row in enumerate(read)]
         if self.sessions:
             return self.with_sends(outcomes, rows, ends, places)
-        return History(self.sent, outcomes, rows, ends, partitions=self.partitions)
+        return History(self.sent, outcomes, rows, ends, partitions=self.partitions, processed=self.processed(places))
+
+    def processed(self, places: dict[Message, Place]) -> list[tuple[int, ...]] | None:
+        if self.lives is None:
+            return None
+        return [
+            (life, *places.get(message, NOWHERE), *message) for life, done in enumerate(self.lives) for message in done
+        ]
 
     def with_sends(
         self,
@@ -97,6 +106,7 @@ class Clean:
             ends,
             partitions=self.partitions,
             sessions=self.sessions,
+            processed=self.processed(places),
         )
 
 
@@ -329,6 +339,51 @@ def failed_once_and_stored(it: Clean) -> Found:
     return {"unknown": 1, "ack": -1, "positive_ack": -1, "received_no_ack": 1}
 
 
+def processed_in_order(it: Clean) -> Found:
+    """A restart that did no harm, between any two messages."""
+    everything = [message for log in it.logs for message in log]
+    middle = it.dice.randrange(1, len(everything))
+    it.lives = [everything[:middle], everything[middle:]]
+    return {}
+
+
+def killed_before_its_commit(it: Clean) -> Found:
+    processed_in_order(it)
+    assert it.lives is not None
+    many = min(it.dice.randint(1, 9), len(it.lives[0]))
+    it.lives[1][:0] = it.lives[0][len(it.lives[0]) - many :]
+    return {"processed_twice": many}
+
+
+def killed_after_its_commit(it: Clean) -> Found:
+    processed_in_order(it)
+    assert it.lives is not None
+    many = min(it.dice.randint(1, 9), len(it.lives[1]))
+    del it.lives[1][:many]
+    return {"never_processed": many}
+
+
+def copies_processed_once_each(it: Clean) -> Found:
+    found = block_again(it)
+    return found | processed_in_order(it)
+
+
+def a_copy_processed_a_third_time(it: Clean) -> Found:
+    found = stored_twice(it)
+    processed_in_order(it)
+    assert it.lives is not None
+    (twice,) = {message for log in it.logs for message in log if log.count(message) == 2}
+    it.lives.append([twice])
+    return found | {"processed_twice": 1}
+
+
+def processed_and_not_in_the_log(it: Clean) -> Found:
+    processed_in_order(it)
+    assert it.lives is not None
+    it.lives[0].append((0, 1 << 20))
+    return {"processed_unread": 1}
+
+
 def nothing_at_all(it: Clean) -> Found:
     return {}
 
@@ -341,6 +396,8 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(outcome_not_recorded, outcome_of_nothing, send_not_recorded, overtaken),
     *(stored_twice_by_retry, resent_and_stored_twice, resent_and_stored_once, resumed_too_early),
     *(copy_of_a_send_that_never_was, failed_once_and_stored),
+    *(processed_in_order, killed_before_its_commit, killed_after_its_commit),
+    *(copies_processed_once_each, a_copy_processed_a_third_time, processed_and_not_in_the_log),
 )
 
 

@@ -98,5 +98,6 @@ SELECT
     (SELECT count(*) FROM reads) AS received,
     (SELECT coalesce(sum(times - 1), 0) FROM reads) AS re_reads,
     0 AS copied_by_retry, 0 AS copied_by_resend, 0 AS copied_by_session, 0 AS unsent_copies,  -- of histories without sends
+    0 AS processed_twice, 0 AS never_processed, 0 AS processed_unread,  -- and without an application
     *
 FROM by_value, elsewhere, in_another, by_position, by_jump, falls;

@@ -48,7 +48,7 @@ class Variant(Part):
     deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
     expect: Expectation = Field(description="what the histories must show for the experiment to pass")
     workload: Changes | None = Field(
-        None, description="what it changes of the workload's restart or resend; control and treatment may differ in it"
+        None, description="what it changes of the workload's kind; control and treatment may differ in it"
     )
 
 

@@ -5,6 +5,8 @@ folder of closed Parquet segments and a manifest that is written last. This file
 check that decides whether a folder may be judged: every segment that the manifest names is there, with the recorded
 bytes and rows, and nothing else is there.
 
+A history may have a fourth table, `processed`: what an application did with the messages of the topic.
+
 Schema 2 adds `session` and `attempt` to the three tables: which life of the producer sent the message, and which of the
 application's own sends of it this was. Schema 1 is read for ever; it has one send of each message. A manifest says
 which schema its tables have.
@@ -37,6 +39,9 @@ VERIFICATION: Final = "verification.json"
 """The judges' answers on a history; the file lies beside the evidence and is no part of it."""
 
 TABLES: Final = ("sent", "outcomes", "received")
+PROCESSED: Final = "processed"
+"""A table of histories with an application; others have no such folder."""
+ALL_TABLES: Final = (*TABLES, PROCESSED)
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -48,12 +53,14 @@ _POSITION: Final = {"partition": pa.int32(), "ledger": pa.int64(), "entry": pa.i
 SENT: Final = _schema(stream=pa.int32(), value=pa.int64())
 OUTCOMES: Final = _schema(stream=pa.int32(), value=pa.int64(), outcome=pa.int8(), **_POSITION)
 RECEIVED: Final = _schema(arrival=pa.int64(), **_POSITION, stream=pa.int32(), value=pa.int64())
+PROCESSINGS: Final = _schema(life=pa.int32(), **_POSITION, stream=pa.int32(), value=pa.int64())
+"""In the order of processing; `life`: of the application, from 0."""
 CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
 LATENCY: Final = _schema(
     second=pa.int32(), outcome=pa.int8(), lower_ns=pa.int64(), upper_ns=pa.int64(), count=pa.int64()
 )
 """Of an optional file beside the tables, which no judge reads (dedup.history.latencies)."""
-SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, "clock": CLOCK}
+SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, PROCESSED: PROCESSINGS, "clock": CLOCK}
 SEND: Final = {"session": pa.int32(), "attempt": pa.int32()}
 """Schema 2: the producer's session, from 0, and the application's attempt, from 0. Of a message read it is the send
 that its payload names."""
@@ -65,7 +72,7 @@ CLOCK_ACKNOWLEDGED: Final = 1
 
 EXACT: Final = {b"dedup.statistics": b"exact"}
 """The mark in a file's footer: our writer made the statistics."""
-OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome", *SEND}
+OFTEN_CONSTANT: Final = {"partition", "ledger", "batch", "stream", "outcome", "life", *SEND}
 
 
 def schemas(version: int) -> dict[str, pa.Schema]:
@@ -119,7 +126,7 @@ def segments(folder: Place, table: str) -> list[Place]:
 
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
     """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`."""
-    parts = {MANIFEST, *TABLES, *others}
+    parts = {MANIFEST, *ALL_TABLES, *others}
     found = set()
     for name in below(root):
         steps = PurePosixPath(name).parts
@@ -204,7 +211,7 @@ def omissions(folder: Place, manifest: Manifest) -> list[str]:
     found = []
     named = {segment.path for segment in manifest.files}
     names = below(folder)
-    for table in TABLES:
+    for table in ALL_TABLES:
         for name in (name for name in names if name.startswith(f"{table}/")):
             if name.endswith(OPEN_SUFFIX):
                 found.append(f"{name}: never closed; what it held is lost")

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from dedup.errors import EvidenceError
 from dedup.history.histories import (
+    ALL_TABLES,
     CLOCK,
     MANIFEST,
     SCHEMA_VERSION,
@@ -163,7 +164,7 @@ def _check_folder(folder: Path, headers: dict[str, _Header]) -> None:
                 "the other file of the pair has one",
                 "add it here or take it out there",
             )
-    if other := [table for table in TABLES if (folder / table).exists()]:
+    if other := [table for table in ALL_TABLES if (folder / table).exists()]:
         raise _error(
             folder, f"a CSV pair and {other[0]}/", "a folder holds one history", "give each a folder of its own"
         )

@@ -26,6 +26,7 @@ MOST_CHARACTERS: Final = 24 << 10
 _MOST_BYTES: Final = 4 << 20
 """Unpacked: what is larger is not unpacked."""
 _READ: Final = ("extra_copies", COPIES, LOSS, *BACKWARD)
+"""No workload of another subject than copies runs in a cluster: its count is not among them."""
 
 
 class Sealed(Record):

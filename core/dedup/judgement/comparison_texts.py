@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from dedup.errors import shown
 from dedup.judgement.comparisons import Comparison, Contrast, Rate, Ratio, Row, SideRow
 from dedup.judgement.conditions import UNKNOWN, Difference, Weight
+from dedup.judgement.counts import COUNTS
 
 WEIGHTS: Final = {
     Weight.SUBJECT: "what is compared",
@@ -82,7 +83,7 @@ def _claim(comparison: Comparison, each: Contrast) -> str:
     own, other = comparison.row(each.side, each.variant), comparison.row(each.baseline, each.variant)
     assert own is not None and other is not None
     seen = f"{_counted(own, each)}, {_counted(other, each)} in {each.baseline}"
-    return f"{each.side} {each.variant}: {_found(each)}: {COUNTED[each.counted]} {seen}; {_p(each)}"
+    return f"{each.side} {each.variant}: {_found(each)}: {_counted_words(each.counted)} {seen}; {_p(each)}"
 
 
 def _legend(comparison: Comparison) -> str:
@@ -112,7 +113,8 @@ def _trend_headings(comparison: Comparison, variant: str) -> list[str]:
     """What promises something has its speed, too; of what does not, only the copies count."""
     if _promises(comparison, variant):
         return [f"{variant}: failed", "messages/s", "longest pause"]
-    return [f"{variant}: with copies"]
+    counted = next((each.counted for each in comparison.contrasts if each.variant == variant), "with_copies")
+    return [f"{variant}: {_counted_words(counted).removeprefix('runs ')}"]
 
 
 def _trend_cells(comparison: Comparison, side: SideRow, variant: str) -> list[str]:
@@ -123,7 +125,7 @@ def _trend_cells(comparison: Comparison, side: SideRow, variant: str) -> list[st
     mark = ", different" if contrast and contrast.different else ""
     if promises:
         return [f"{row.failed}{mark}", _speed(row, None), _pause(row, None)]
-    return [f"{row.with_copies}{mark}"]
+    return [f"{row.with_subject or row.with_copies}{mark}"]
 
 
 def _changes(differences: Iterable[Difference], before: str | None, now: str) -> Iterator[str]:
@@ -146,6 +148,7 @@ def _variant(comparison: Comparison, variant: str) -> tuple[str, list[tuple[str,
         ("effective runs", cells(lambda row, _: _effective(row))),
         ("failed", cells(lambda row, _: str(row.failed))),
         ("with copies", cells(lambda row, _: _with(row.with_copies, row.copies, "copies"))),
+        *_of_subject(rows, cells),
         ("with losses", cells(lambda row, _: _with(row.with_losses, row.lost, "lost"))),
         ("out of order", cells(lambda row, _: _with(row.out_of_order, row.jumps_back, "jumps back"))),
         ("difference", cells(lambda _, contrast: "" if contrast is None else f"{_found(contrast)}: {_p(contrast)}")),
@@ -166,12 +169,24 @@ def _latencies(
         yield "p99 of acknowledgement", cells(_p99)
 
 
+def _of_subject(
+    rows: Sequence[Row | None], cells: Callable[[Callable[[Row, Contrast | None], str]], list[str]]
+) -> Iterator[tuple[str, list[str]]]:
+    """A row of what the workload is about, if that is not copies."""
+    if any(row is not None and row.with_subject is not None for row in rows):
+        yield "with its subject", cells(lambda row, _: DASH if row.with_subject is None else str(row.with_subject))
+
+
 def _promises(comparison: Comparison, variant: str) -> bool:
     return any(each.variant == variant and each.counted == "failed" for each in comparison.contrasts)
 
 
 def _counted(row: Row, contrast: Contrast) -> Rate:
-    return row.failed if contrast.counted == "failed" else row.with_copies
+    return row.failed if contrast.counted == "failed" else row.with_subject or row.with_copies
+
+
+def _counted_words(counted: str) -> str:
+    return COUNTED.get(counted) or f"runs with values {COUNTS[counted].words}"
 
 
 def _found(contrast: Contrast) -> str:

@@ -3,7 +3,8 @@
 A *side* is one system of one result. Each variant of a side has a row: in how many of its runs something went wrong,
 with bounds on the rate, and how fast it was. Every other side is held against one of the first result (its *baseline*).
 Runs are counted, never messages, so the test is Fisher's, with two sides. What it counts depends on the variant: runs
-that failed where it promises something, runs with copies where it does not. All p values are corrected for their number
+that failed where it promises something, runs with copies where it does not (or with what its workload is about, if that
+is not copies in the log). All p values are corrected for their number
 by Holm's method, and a difference is claimed at the stated confidence only. Where none is claimed, none was shown: that
 is not equality, and the bounds say how much of a difference there may still be.
 
@@ -26,6 +27,7 @@ from dedup.judgement.selfchecks import BACKWARD
 from dedup.judgement.summaries import GroupRow, RunRow
 from dedup.judgement.verdicts import PRECEDENCE, Verdict, is_treatment
 from dedup.wire.manifests import Record
+from dedup.workloads.subjects import COPIES_IN_LOG, Subject
 
 
 class Rate(Record):
@@ -73,6 +75,7 @@ class Row(Record):
     repetitions: int = Field(description="attempts of its runs that are not their results")
     failed: Rate
     with_copies: Rate
+    with_subject: Rate | None = Field(None, description="with what the workload is about; None: that is copies")
     with_losses: Rate
     out_of_order: Rate = Field(description="with jumps back")
     copies: int = Field(description="messages beyond the first of each value, in runs that count")
@@ -91,7 +94,7 @@ class Contrast(Record):
     side: str
     baseline: str
     variant: str
-    counted: str = Field(description="what the test compares: failed, or with_copies")
+    counted: str = Field(description="what the test compares: failed, with_copies, or the workload's own count")
     p: float = Field(description="Fisher's exact test, two-sided")
     p_corrected: float = Field(description="by Holm's method, for all tests of this comparison")
     different: bool = Field(description="p_corrected reaches the stated confidence")
@@ -153,7 +156,7 @@ class _Pair(NamedTuple):
 
     @property
     def p(self) -> Fraction:
-        seen = _failed if self.promises else _with_copies
+        seen = _failed if self.promises else _with(self.side.subject.count)
         counted = (sum(map(seen, self.others)), len(self.others), sum(map(seen, self.own)), len(self.own))
         return statistics.fisher_two_sided(*counted)
 
@@ -239,7 +242,7 @@ def _contrasts(pairs: Sequence[_Pair], doubt: Fraction) -> Iterator[Contrast]:
             side=pair.side.name,
             baseline=pair.baseline.name,
             variant=pair.group.variant,
-            counted="failed" if pair.promises else "with_copies",
+            counted="failed" if pair.promises else _counted(pair.side.subject),
             p=float(p),
             p_corrected=float(corrected),
             different=corrected <= doubt,
@@ -296,8 +299,9 @@ def _row(side: Side, group: GroupRow) -> Row:
         effective_runs=group.effective_runs,
         repetitions=sum(each.run_id in planned for each in side.result.summary.repetitions),
         failed=_rate(runs, _failed),
-        with_copies=_rate(runs, _with_copies),
-        with_losses=_rate(runs, lambda run: _count(run, LOSS) > 0),
+        with_copies=_rate(runs, _with(COPIES)),
+        with_subject=None if side.subject == COPIES_IN_LOG else _rate(runs, _with(side.subject.count)),
+        with_losses=_rate(runs, _with(LOSS)),
         out_of_order=_rate(runs, lambda run: _count(run, *BACKWARD) > 0),
         copies=sum(_count(run, "extra_copies") for run in runs),
         lost=sum(_count(run, LOSS) for run in runs),
@@ -324,8 +328,12 @@ def _failed(run: RunRow) -> bool:
     return run.verdict is Verdict.FAIL
 
 
-def _with_copies(run: RunRow) -> bool:
-    return _count(run, COPIES) > 0
+def _with(count: str) -> Callable[[RunRow], bool]:
+    return lambda run: _count(run, count) > 0
+
+
+def _counted(subject: Subject) -> str:
+    return "with_copies" if subject == COPIES_IN_LOG else subject.count
 
 
 def _count(run: RunRow, *names: str) -> int:

@@ -30,7 +30,8 @@ from dedup.judgement.verdicts import (
     worst,
 )
 from dedup.wire.manifests import Manifest, Record
-from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.kinds import WorkloadKind, subject_of
+from dedup.workloads.subjects import COPIES_IN_LOG, Subject
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
@@ -92,35 +93,45 @@ class _Group(Record):
     variant: Variant
     verdicts: tuple[RunVerdict, ...]
     faults: tuple[str, ...] = Field((), description="those that strike at a message; each needs copies of its own")
-    workload: SerializeAsAny[WorkloadKind] | None = Field(None, description="the cause that its copies must have")
+    workload: SerializeAsAny[WorkloadKind] | None = Field(None, description="subject and cause of what its runs show")
 
     @property
     def effective(self) -> list[RunVerdict]:
         return [verdict for verdict in self.verdicts if verdict.effective]
 
     @property
-    def with_copies(self) -> int:
-        return sum(verdict.with_copies for verdict in self.effective)
+    def subject(self) -> Subject:
+        return subject_of(self.workload)
+
+    @property
+    def showing(self) -> list[RunVerdict]:
+        """The effective runs that show the subject, of whatever cause."""
+        return [run for run in self.effective if run.shows(self.subject.count)]
 
     @property
     def of_cause(self) -> list[RunVerdict]:
-        """The effective runs with copies of the cause that the workload names, if it names one."""
-        cause = self.workload.cause if self.workload is not None else None
-        return [run for run in self.effective if run.with_copies and (cause is None or run.with_copies_of(cause))]
+        """Of these the runs that show it of the cause that the workload names, if it names one."""
+        cause = self.workload.cause if self.workload is not None else ""
+        return [run for run in self.showing if not cause or run.shows(cause)]
 
     @property
     def cause(self) -> str:
         """That cause in words, after a blank; empty if the workload names none."""
-        return f" {self.workload.words}" if self.workload is not None else ""
+        words = self.workload.words if self.workload is not None else ""
+        return f" {words}" if words else ""
 
     @property
     def copies_by_fault(self) -> dict[str, int]:
-        """By fault: how many effective runs have a value that was under way during it and was read twice."""
-        return {fault: sum(run.with_copies_during(fault) for run in self.of_cause) for fault in self.faults}
+        """By fault: how many runs have a value that was under way during it and shows the subject.
+
+        That is known of copies in the log only: of another subject no fault has any.
+        """
+        known = self.of_cause if self.subject == COPIES_IN_LOG else []
+        return {fault: sum(run.with_copies_during(fault) for run in known) for fault in self.faults}
 
     @property
     def convincing(self) -> int:
-        """The number of effective runs with copies, of the fault that has the fewest."""
+        """The number of effective runs that show the subject, of the fault that has the fewest."""
         return min(self.copies_by_fault.values(), default=len(self.of_cause))
 
     @property
@@ -216,7 +227,7 @@ def _error(code: Code, text: str) -> Reason:
 def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None, unfair: list[Reason]) -> GroupVerdict:
     against = [other for other in own if other.forbids_copies]
     p_values = [
-        statistics.fisher_p(group.convincing, len(group.effective), other.with_copies, len(other.effective))
+        statistics.fisher_p(group.convincing, len(group.effective), len(other.showing), len(other.effective))
         for other in against
     ]
     reasons = [*unfair, *_of_runs(group.verdicts)]
@@ -235,7 +246,7 @@ def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None,
         expectation=group.variant.expect,
         runs=len(group.verdicts),
         effective_runs=len(group.effective),
-        runs_with_copies=group.with_copies,
+        runs_with_copies=sum(run.with_copies for run in group.effective),
         p_value=p_value,
         strength=strength if is_treatment(group.variant.expect) else None,
         verdict=worst(reason.verdict for reason in reasons),
@@ -264,14 +275,14 @@ def _of_runs(verdicts: Sequence[RunVerdict]) -> Iterator[Reason]:
 
 
 def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: float | None) -> Iterator[Reason]:
-    """Why the control does not show that this fault causes duplicates on this system."""
+    """Why the control does not show that this fault causes the subject, duplicates mostly, on this system."""
     runs, name = len(group.effective), f"{group.system.name}: {group.variant.name}"
     if not group.of_cause:
-        none = f"no value was read twice{group.cause} in any of {runs} effective runs"
+        none = f"{group.subject.none}{group.cause} in any of {runs} effective runs"
         yield _doubt(Code.CONTROL_CLEAN, f"{name}: {none}, so a clean treatment proves nothing")
         return
     for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
-        some = f"copies{group.cause} in {len(group.of_cause)} of {runs} effective runs"
+        some = f"{group.subject.some}{group.cause} in {len(group.of_cause)} of {runs} effective runs"
         text = f"{name}: {some}, but none in the time of fault {fault}"
         yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
     if confidence is None or not group.convincing:
@@ -284,11 +295,11 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         treated = len(other.effective)
         if statistics.best_p(runs, treated) > wanted:
             yield _too_few(group, runs, confidence)
-        elif (p := statistics.fisher_p(group.convincing, runs, other.with_copies, treated)) > wanted:
+        elif (p := statistics.fisher_p(group.convincing, runs, len(other.showing), treated)) > wanted:
             yield _doubt(
                 Code.CONTROL_UNCONVINCING,
-                f"{name}: copies{group.cause} in {group.convincing} of {runs} effective runs{_during(group)}, with "
-                f"{other.variant.name} in {other.with_copies} of {treated}: p = {float(p):.3g}, and "
+                f"{name}: {_convincing(group)}, with "
+                f"{other.variant.name} in {len(other.showing)} of {treated}: p = {float(p):.3g}, and "
                 f"{confidence:g} % confidence needs at most {float(wanted):.3g}",
             )
 
@@ -329,10 +340,10 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
     runs = len(group.effective)
     if group.is_control:
         chance = f" (Fisher's p against the treatment: {p_value:.3g})" if p_value is not None else ""
-        text = f"copies{group.cause} in {group.convincing} of {runs} effective runs{_during(group)}{chance}"
-        yield merit(Code.CONTROL_CONVINCING, text)
+        yield merit(Code.CONTROL_CONVINCING, f"{_convincing(group)}{chance}")
     elif not is_treatment(group.variant.expect):
-        yield merit(Code.CLEAN, f"nothing is expected of it; copies in {group.with_copies} of {runs} effective runs")
+        shown = f"{group.subject.some} in {len(group.showing)} of {runs} effective runs"
+        yield merit(Code.CLEAN, f"nothing is expected of it; {shown}")
     else:
         yield merit(Code.STRENGTH, f"{strength}")
         if not any(other.is_control for other in own):
@@ -345,10 +356,12 @@ def _merits(group: _Group, own: Sequence[_Group], strength: Strength, p_value: f
         yield merit(Code.CALM, "no fault was injected: calm runs say nothing about failures")
 
 
-def _during(group: _Group) -> str:
-    """The fault with the fewest runs with copies: a control's number of runs is that fault's."""
+def _convincing(group: _Group) -> str:
+    """In how many runs a control shows the subject: of the fault with the fewest, and in its time."""
     found = group.copies_by_fault
-    return f" in the time of fault {min(found, key=found.__getitem__)}" if found else ""
+    during = f" in the time of fault {min(found, key=found.__getitem__)}" if found else ""
+    shown = f"{group.subject.some}{group.cause}"
+    return f"{shown} in {group.convincing} of {len(group.effective)} effective runs{during}"
 
 
 def _of_groups(groups: Sequence[GroupVerdict]) -> Iterator[Reason]:

@@ -17,6 +17,8 @@ from dedup.errors import SpecificationError
 from dedup.experiment.spec import Experiment, System
 from dedup.judgement.summaries import Summary
 from dedup.wire.manifests import Record
+from dedup.workloads.kinds import subject_of
+from dedup.workloads.subjects import Subject
 
 UNKNOWN: Final = "not known"
 NONE: Final = "none"
@@ -49,6 +51,11 @@ class Side(NamedTuple):
     name: str
     result: Result
     system: System
+
+    @property
+    def subject(self) -> Subject:
+        """What its controls must show."""
+        return subject_of(self.result.experiment.spec.workload.given)
 
     @property
     def versions(self) -> Mapping[str, str]:

@@ -42,6 +42,7 @@ class Basis(StrEnum):
     FINISHED = "the producer finished"
     ALL_SENT = "all values sent are known: there is a manifest, or no phantom"
     ONCE = "each value was sent once: what is sent again comes later"
+    PROCESSED = "the application came to the end of the topic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +184,28 @@ class Counts(BaseModel):
             words="by another session",
         ),
     ] = 0
+    processed_twice: Annotated[
+        int,
+        Count(
+            definition="the application processed it more often than it lies in the log, at least twice; counted if "
+            "the history has an [application](history.md#an-application)",
+            words="processed twice",
+            forbidden_by=(EXACTLY_ONCE, AT_MOST_ONCE),
+            status="values that the application processed more often than they were stored",
+            added=True,
+        ),
+    ] = 0
+    never_processed: Annotated[
+        int,
+        Count(
+            definition="read by the audit, and the application never processed it; counted likewise",
+            words="never processed",
+            forbidden_by=LOSSLESS,
+            rests_on=(Basis.PROCESSED,),
+            status="values that the application never processed",
+            added=True,
+        ),
+    ] = 0
     phantom: Annotated[
         int,
         Count(
@@ -316,6 +339,13 @@ class Counts(BaseModel):
             contradiction="outcomes of values that were never sent",
         ),
     ] = 0
+    processed_unread: Annotated[
+        int,
+        Count(
+            definition="the application processed it, and the audit did not read it: the tester's error",
+            contradiction="values that the application processed, and that the audit did not read",
+        ),
+    ] = 0
     unsent_copies: Annotated[
         int,
         Count(
@@ -336,6 +366,9 @@ JUMP_COUNTS: Final[Mapping[str, Jump]] = {name: each.jump for name, each in COUN
 CAUSES: Final = ("copied_by_retry", "copied_by_resend", "copied_by_session")
 """Why values were read more than once, in histories with sessions; a value can have several causes."""
 
+OF_APPLICATIONS: Final = ("processed_twice", "never_processed")
+"""What is forbidden and can be told only of histories with an application: without one they are 0 and say nothing."""
+
 COPIES: Final = "values_with_duplicates"
 LOSS: Final = "not_received"
 
@@ -348,6 +381,13 @@ def _forbidden_by(expectation: Expectation) -> tuple[str, ...]:
 FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {each: _forbidden_by(each) for each in Expectation}
 """The counts that must be 0; copies come first, the subject of the test. Jumps forward are never forbidden: a loss
 shows in `not_received`, a reordering as a jump backward."""
+
+
+def promises(expectation: Expectation, *, processed: bool) -> str:
+    """What a run that keeps to it has none of, in words; of processing only if it was `processed` by an application."""
+    untold = () if processed else OF_APPLICATIONS
+    return ", ".join(COUNTS[name].words for name in FORBIDDEN[expectation] if name not in untold)
+
 
 S0_COUNTS: Final[Mapping[str, str]] = dict(
     sorted(

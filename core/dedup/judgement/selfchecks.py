@@ -61,6 +61,10 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
     once = manifest.schema_version == 1 or manifest.rows("sent") == counts.send
     if not once and (counts.send > manifest.rows("sent") or counts.positive_ack > producer.ok):
         yield f"{counts.send:,} values sent and {counts.positive_ack:,} ok, of {manifest.rows('sent'):,} sends"
+    if (application := consumer.application) is not None:
+        of_lives = sum(life.processed for life in application.lives)
+        if of_lives != application.processed:
+            yield f"the application processed {application.processed:,} messages, and its lives {of_lives:,}"
     told = producer.ok + producer.fail + producer.unknown
     if not once and manifest.rows("outcomes") != told:
         yield f"outcomes of sends: {manifest.rows('outcomes'):,} rows, {told:,} recorded"

@@ -14,7 +14,6 @@ healed, the broker proves deduplication, and nothing is left that could hide an 
 """
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Final
 
 from pydantic import Field
@@ -24,7 +23,20 @@ from dedup.experiment.spec import Expectation
 from dedup.faults.records import struck
 from dedup.judgement import bare
 from dedup.judgement.anomalies import MAX_WITNESSES, Engine, OrderEvent, Verification, Witness
-from dedup.judgement.counts import CAUSES, COPIES, COUNTS, FORBIDDEN, LOSS, Basis, Counts, uncertain, uncertainty
+from dedup.judgement.codes import Code as Code
+from dedup.judgement.counts import (
+    CAUSES,
+    COPIES,
+    COUNTS,
+    FORBIDDEN,
+    LOSS,
+    OF_APPLICATIONS,
+    Basis,
+    Counts,
+    promises,
+    uncertain,
+    uncertainty,
+)
 from dedup.judgement.demands import Demand as Demand
 from dedup.judgement.demands import demand_of as demand_of
 from dedup.judgement.demands import departures, other_faults, unplanned_sends
@@ -36,59 +48,15 @@ from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import FaultRecord, Manifest, Record
-from dedup.workloads.kinds import idle_kills
+from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, unended
+from dedup.workloads.subjects import COPIES_IN_LOG, REPEATED_PROCESSING
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
 
+READS: Final = ("received", "processed")
 UNCERTAIN_SHARE: Final = 0.01
 """If this share of sends, or more, ended unknown or failed, a claim of no loss proves too little."""
-
-
-class Code(StrEnum):
-    """The name of a reason, for programs. A witness's reason has the name of its count (`Counts`)."""
-
-    MISSING = "missing"
-    DAMAGED = "damaged"
-    ANOTHER_RUN = "another_run"
-    JUDGED_TWICE = "judged_twice"
-    UNVERIFIED = "unverified"
-    DISAGREEMENT = "disagreement"
-    SELF_CHECK = "self_check"
-    INCOMPLETE = "incomplete"
-    END_NOT_REACHED = "end_not_reached"
-    PROBLEM = "problem"
-    FAULT_MISSING = "fault_missing"
-    FAULT_UNPLANNED = "fault_unplanned"
-    FAULT_LEAKED = "fault_leaked"
-    FAULT_BROKEN = "fault_broken"
-    HEAL_UNPROVEN = "heal_unproven"
-    NOT_IN_FORCE = "deduplication_not_in_force"
-    STILL_IN_FORCE = "deduplication_still_in_force"
-    FORCE_UNPROVEN = "deduplication_unproven"
-    VARIANTS_DIFFER = "variants_differ"
-    FAULT_VACUOUS = "fault_vacuous"
-    WORKLOAD_BROKEN = "workload_broken"
-    WORKLOAD_VACUOUS = "workload_vacuous"
-    NOTHING_SENT = "nothing_sent"
-    NOTHING_RECEIVED = "nothing_received"
-    UNCERTAIN_SENDS = "uncertain_sends"
-    SENT_AGAIN = "sent_again"
-    CONTROL_CLEAN = "control_clean"
-    CONTROL_UNCONVINCING = "control_unconvincing"
-    NOTHING_COMPARED = "nothing_compared"
-    TOO_FEW_RUNS = "too_few_runs"
-    CLEAN = "clean"
-    FAULT_STRUCK = "fault_struck"
-    IN_FORCE_AS_ASKED = "deduplication_as_asked"
-    AGREEMENT = "agreement"
-    ONE_JUDGE = "one_judge"
-    CONTROL_CONVINCING = "control_convincing"
-    STRENGTH = "strength"
-    NO_CONTROL = "no_control"
-    CALM = "calm"
-    NO_MANIFEST = "no_manifest"
-    TRUSTED = "trusted"
 
 
 class Reason(Record):
@@ -159,11 +127,11 @@ class RunVerdict(Record):
 
     @property
     def with_copies(self) -> bool:
-        return not self.void and self.counts is not None and self.counts.values_with_duplicates > 0
+        return self.shows(COPIES)
 
-    def with_copies_of(self, cause: str) -> bool:
-        """Whether a value was read twice for that cause; the name of its count."""
-        return self.with_copies and getattr(self.counts, cause) > 0
+    def shows(self, count: str) -> bool:
+        """Whether the count of that name is above 0, and proves something."""
+        return not self.void and self.counts is not None and getattr(self.counts, count) > 0
 
     def with_copies_during(self, fault: str) -> bool:
         """Whether a value was read twice that was under way during this fault."""
@@ -220,19 +188,22 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
 
 
 def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
-    """The verdict on a history without its experiment; with `Duplicates`, this one run must show them.
+    """The verdict on a history without its experiment; with `Duplicates`, this one run must show them: copies in the
+    log or, if it has an application, messages processed twice.
 
     `trusted`: a history without a manifest may pass.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    without = [fault for fault in judged.copies_during if not judged.with_copies_during(fault)]
-    if judged.with_copies and not without:
+    is_processed = evidence.manifest is not None and evidence.manifest.consumer.application is not None
+    subject = REPEATED_PROCESSING if is_processed else COPIES_IN_LOG
+    without = [fault for fault in judged.copies_during if is_processed or not judged.with_copies_during(fault)]
+    if judged.shows(subject.count) and not without:
         return judged
-    code, what = Code.CONTROL_CLEAN, "no value was read twice"
-    if judged.with_copies:
-        code, what = Code.CONTROL_UNCONVINCING, f"copies, but none in the time of fault {_listed(without)}"
+    code, what = Code.CONTROL_CLEAN, subject.none
+    if judged.shows(subject.count):
+        code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, but none in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
     return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
 
@@ -268,7 +239,7 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
         return
     if differences := list(departures(manifest, evidence.run_id, demand)):
         yield _error(Code.ANOTHER_RUN, f"the manifest is not of the planned run: {_listed(differences)}")
-    if damaged := [line for line in evidence.damages if line.startswith("received")]:
+    if damaged := [line for line in evidence.damages if line.startswith(READS)]:
         yield _error(Code.DAMAGED, f"the rows read are not what was recorded: {_listed(damaged)}")
     if evidence.problem is not None:
         yield _error(Code.UNVERIFIED, f"a judge gave up: {evidence.problem}")
@@ -310,6 +281,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.OUTCOMES: whole["outcomes"],
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
+        Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.reached_end,
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
         Basis.ONCE: not _sent_again(manifest, answer),
@@ -332,15 +304,15 @@ def _accusation(answer: Verification, name: str) -> Reason:
     count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
-    if name == COPIES and (causes := _causes(answer.counts)):
-        words += f" ({causes})"
+    words += _because(name, answer.counts)
     return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
 
 
-def _causes(counts: Counts) -> str:
-    """Why values were stored more than once; empty if the history does not say."""
-    found = [(getattr(counts, name), WORDS[name]) for name in CAUSES]
-    return ", ".join(f"{number:,} {words}" for number, words in found if number)
+def _because(name: str, counts: Counts) -> str:
+    """Of copies in the log, why they were stored, in brackets; empty if the history does not say."""
+    found = [(getattr(counts, cause), WORDS[cause]) for cause in CAUSES] if name == COPIES else []
+    causes = ", ".join(f"{number:,} {words}" for number, words in found if number)
+    return f" ({causes})" if causes else ""
 
 
 def _sent_again(manifest: Manifest, answer: Verification) -> bool:
@@ -357,7 +329,7 @@ def _backward(answer: Verification, accused: Iterable[str]) -> tuple[OrderEvent,
 
 
 def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[Reason]:
-    if damaged := [line for line in evidence.damages if not line.startswith("received")]:
+    if damaged := [line for line in evidence.damages if not line.startswith(READS)]:
         yield _error(Code.DAMAGED, f"the history is not what was recorded: {_listed(damaged)}")
     for who, report in (("producer", manifest.producer), ("consumer", manifest.consumer)):
         if not report.complete:
@@ -386,8 +358,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield from _fault_errors(fault, judged=fault.name in evidence.vacuous)
     if demand.workload is not None and (broken := list(demand.workload.broken(manifest))):
         yield _error(Code.WORKLOAD_BROKEN, f"the workload's {demand.workload.key}: {_listed(broken)}")
-    if demand.workload is None and not evidence.bare and any(not each.ended for each in manifest.producer.sessions):
-        yield _error(Code.WORKLOAD_BROKEN, "the history does not say how each of its producer's sessions ended")
+    if demand.workload is None and not evidence.bare:
+        yield from (_error(Code.WORKLOAD_BROKEN, text) for text in unended(manifest))
 
 
 def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:
@@ -418,10 +390,9 @@ def _doubts(
     evidence: Evidence, manifest: Manifest, counts: Counts, demand: Demand, witnessed: bool
 ) -> Iterator[Reason]:
     """Why intact evidence may prove nothing."""
-    for idle in demand.workload.untested(manifest) if demand.workload is not None else ():
-        yield _inconclusive(Code.WORKLOAD_VACUOUS, idle)
-    if demand.workload is None:
-        yield from (_inconclusive(Code.WORKLOAD_VACUOUS, idle) for idle in idle_kills(manifest))
+    unknown = (*idle_kills(manifest), *idle_lives(manifest))
+    idle = unknown if demand.workload is None else demand.workload.untested(manifest)
+    yield from (_inconclusive(Code.WORKLOAD_VACUOUS, each) for each in idle)
     for why in evidence.vacuous.values():
         if why is not None:
             yield _inconclusive(Code.FAULT_VACUOUS, why)
@@ -470,14 +441,14 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    none_of = ", ".join(WORDS[name] for name in FORBIDDEN[demand.expectation])
-    allowed = [name for name in (COPIES,) if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
+    none_of = promises(demand.expectation, processed=manifest.consumer.application is not None)
+    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_APPLICATIONS))
+    allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
         Code.CLEAN,
         f"{counts.send:,} sent, {counts.positive_ack:,} acknowledged, {counts.received:,} read to the end"
         + (f"; none {none_of}" if none_of else "")
-        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}" for name in allowed)
-        + (f" ({causes})" if allowed and (causes := _causes(counts)) else ""),
+        + "".join(f"; {getattr(counts, name):,} {WORDS[name]}{_because(name, counts)}" for name in allowed),
     )
     if uncertain(counts):
         yield merit(Code.UNCERTAIN_SENDS, f"{uncertainty(counts)}: of these no loss can be told")

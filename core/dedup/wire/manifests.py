@@ -104,6 +104,29 @@ class Undelivered(Record):
         return f"partition {self.partition}, ledger {self.ledger}: entries {self.first} to {self.last} were not read"
 
 
+class Life(Record):
+    """One life of the application that processes messages: a process. Its number is its place in the list."""
+
+    began: str = Field(description="where it began in each partition, and by whose word")
+    ended: str = Field(description="closed, killed, or empty: it does not say")
+    processed: int = Field(description="messages")
+    committed: int = Field(description="messages below the positions that it committed, from where it began")
+    began_ns: int | None = None
+    ended_ns: int | None = None
+
+
+class Application(Record):
+    """What an application did that processes the messages of the topic, in a group of its own, after the audit."""
+
+    reached_end: bool = Field(description="its last life came to the end of every partition")
+    group: str
+    library_version: str
+    effective_config: dict[str, str]
+    lives: tuple[Life, ...]
+    processed: int = Field(description="rows of `processed`")
+    problems: tuple[str, ...] = ()
+
+
 class ConsumerReport(Record):
     """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
 
@@ -119,6 +142,7 @@ class ConsumerReport(Record):
     segments: tuple[Segment, ...]
     problems: tuple[str, ...] = ()
     undelivered: tuple[Undelivered, ...] = Field((), description="gaps that a second client has confirmed")
+    application: Application | None = Field(None, description="None: there was none")
     cpu_seconds: float = 0.0
 
 
@@ -231,7 +255,9 @@ class Manifest(Record):
         """How many rows the runners say they recorded in `table`."""
         outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
         sent = self.producer.sent if self.producer.intended is None else self.producer.intended
-        return {"sent": sent, "outcomes": outcomes, "received": self.consumer.received}[table]
+        processed = self.consumer.application.processed if self.consumer.application is not None else 0
+        received = self.consumer.received
+        return {"sent": sent, "outcomes": outcomes, "received": received, "processed": processed}[table]
 
     def planned(self, stream: int) -> int:
         """The last value that `stream` was to send; the first is 1."""

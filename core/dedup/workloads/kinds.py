@@ -1,8 +1,8 @@
 """What a part of a workload declares: its settings, and what they cannot be done with; a kind: what its runs must show.
 
 A part is a subclass of `WorkloadPart`. Its fields are its settings in an experiment file, its class variables are facts
-about it, and its docstring is its description. A *kind* is a part whose runs have sessions and attempts. Other code
-uses these facts and never tests which part it has.
+about it, and its docstring is its description. A *kind* is a part that changes what a run does, and at most one
+of them is given. Other code uses these facts and never tests which part it has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from dedup.parts import Part
 from dedup.wire.manifests import Manifest
+from dedup.workloads.subjects import COPIES_IN_LOG, Subject
 
 MOST_MESSAGES: Final = 10_000_000
 """With sessions and attempts the application remembers each message."""
@@ -59,7 +60,7 @@ class WorkloadPart(Part):
     varies: ClassVar[tuple[str, ...]] = ()
     """The settings that a variant may change, so that control and treatment differ in them."""
     cause: ClassVar[str] = ""
-    """The count of the copies that it can cause: only these show that a control of this kind is convincing."""
+    """The count of what it can cause of its subject: only this shows that a control of this kind is convincing."""
 
     def streams(self, partitions: int) -> int:
         """How many rising sequences there are: without it, one a partition."""
@@ -92,8 +93,12 @@ class WorkloadKind(WorkloadPart):
 
     of_programs = "sends each message once, in one session"
     of_pods = "send each message once, in one session"
-    words: ClassVar[str]
-    """That cause, in words."""
+    names_sends: ClassVar[bool] = True
+    """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
+    subject: ClassVar[Subject] = COPIES_IN_LOG
+    """What its control must show."""
+    words: ClassVar[str] = ""
+    """The cause, in words."""
 
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         """The partition to which each stream's messages are sent again; None: where they were sent at first."""
@@ -108,10 +113,33 @@ class WorkloadKind(WorkloadPart):
         raise NotImplementedError
 
 
+def subject_of(kind: WorkloadKind | None) -> Subject:
+    """What the control of a workload must show; without a kind, copies in the log."""
+    return COPIES_IN_LOG if kind is None else kind.subject
+
+
+def unended(manifest: Manifest) -> Iterator[str]:
+    """What a history leaves open of how its producer and its application ended."""
+    lives = manifest.consumer.application.lives if manifest.consumer.application is not None else ()
+    if any(not each.ended for each in manifest.producer.sessions):
+        yield "the history does not say how each of its producer's sessions ended"
+    if any(not each.ended for each in lives):
+        yield "the history does not say how each life of its application ended"
+
+
 def idle_kills(manifest: Manifest) -> Iterator[str]:
     """A producer that is killed with nothing in flight has nothing to send again."""
     if any(session.ended == KILLED and not session.open_sends for session in manifest.producer.sessions):
         yield "the producer was killed when no message was in flight, so nothing could be stored twice"
+
+
+def idle_lives(manifest: Manifest) -> Iterator[str]:
+    """An application that is killed with nothing between processing and commit has nothing to repeat, or to lose."""
+    lives = manifest.consumer.application.lives if manifest.consumer.application is not None else ()
+    if any(life.ended == KILLED and life.processed == life.committed for life in lives):
+        yield "the application was killed when it had committed what it had processed, and nothing else"
+    if len(lives) > 1 and not lives[-1].processed:
+        yield "the last life of the application processed nothing, so it could repeat nothing"
 
 
 def broken_sessions(manifest: Manifest, endings: tuple[str, ...]) -> Iterator[str]:

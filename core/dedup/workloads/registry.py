@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, create_model
 
 from dedup.parts import Part
+from dedup.workloads.consumer import Consumer
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
@@ -17,7 +18,7 @@ from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 
-KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers)
+KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers, Consumer)
 OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
 PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 

@@ -25,7 +25,7 @@ from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.moments import At
 from dedup.faults.records import lives_ended, missed
-from dedup.history.histories import MANIFEST, TABLES, VERIFICATION, sha256_of, version_of
+from dedup.history.histories import ALL_TABLES, MANIFEST, VERIFICATION, sha256_of, version_of
 from dedup.wire.files import Listening
 from dedup.wire.manifests import ConsumerReport, Deduplication, FaultRecord, Machine, Manifest, ProducerReport, Segment
 from dedup.workloads.kinds import WorkloadKind
@@ -182,7 +182,7 @@ class Course:
         """One fault at most stands between the producer and its brokers, and then the producer is told of it alone."""
         doors = [each.bootstrap for each in faults.values() if each.bootstrap is not None]
         between = {"client_bootstrap": doors[0]} if doors else {}
-        spec, client, kind = self._.experiment.spec, self._.system.client, self._kind
+        spec, client = self._.experiment.spec, self._.system.client
         at = {fault.name: fault.at for fault in spec.all_faults}
         return ProducerConfig(
             run_id=self._.run.run_id,
@@ -204,9 +204,9 @@ class Course:
             delivery_timeout_s=spec.timeouts.run_s / 2,
             metrics_port=0,
             program=self._.program,
-            sends=kind is not None,
+            sends=self._names_sends,
             payload_bytes=spec.workload.payload_bytes,
-            **({} if kind is None else {kind.key: kind}),
+            **self._given_to(ProducerConfig),
         )
 
     def _consumer_config(self) -> ConsumerConfig:
@@ -222,14 +222,24 @@ class Course:
             partitions=self._partitions,
             timeout_s=spec.timeouts.run_s * 0.9,
             metrics_port=0,
-            sends=self._kind is not None,
+            sends=self._names_sends,
             payload_bytes=spec.workload.payload_bytes,
+            **self._given_to(ConsumerConfig),
         )
 
     @property
     def _kind(self) -> WorkloadKind | None:
         """What the application does beyond sending each message once, in this variant."""
         return self._.experiment.spec.workload.of(self._.variant)
+
+    @property
+    def _names_sends(self) -> bool:
+        return self._kind is not None and self._kind.names_sends
+
+    def _given_to(self, role: type[RunnerConfig]) -> dict[str, WorkloadKind]:
+        """The kind, for the runner that does it."""
+        kind = self._kind
+        return {kind.key: kind} if kind is not None and kind.key in role.model_fields else {}
 
     @property
     def _homes(self) -> tuple[int, ...]:
@@ -259,7 +269,7 @@ class Course:
         consumer = ConsumerReport.model_validate_json((folder / ConsumerReport.FILE).read_bytes())
         workload = experiment.spec.workload
         return Manifest(
-            schema_version=version_of(self._kind is not None),
+            schema_version=version_of(self._names_sends),
             experiment=experiment.name,
             spec_digest=experiment.digest(),
             run_id=run.run_id,
@@ -317,5 +327,5 @@ def other_files(folder: Path) -> Iterator[Segment]:
     """Everything in the folder that is not a table and is not written to any more."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
-        if name.split("/")[0] not in TABLES and not name.endswith((".log", ".txt")) and name not in NOT_RECORDED:
+        if name.split("/")[0] not in ALL_TABLES and not name.endswith((".log", ".txt")) and name not in NOT_RECORDED:
             yield Segment(path=name, bytes=path.stat().st_size, sha256=sha256_of(path))

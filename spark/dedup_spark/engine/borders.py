@@ -25,7 +25,7 @@ class Carry(NamedTuple):
 
     `homes`: by run, the partition that each stream is sent to, if the manifest names it. `resent`: likewise, those to
     which it is sent again by the application, where they are others. `recorded`: the runs whose
-    history says which send each message was (schema 2).
+    history says which send each message was (schema 2). `processed`: the runs that have an application.
     """
 
     start: Column
@@ -35,6 +35,7 @@ class Carry(NamedTuple):
     homes: Mapping[int, Sequence[int]] = NO_HOMES
     recorded: tuple[int, ...] = ()
     resent: Mapping[int, Sequence[int]] = NO_HOMES
+    processed: tuple[int, ...] = ()
 
     def misplaced(self, reads: Columns) -> Mask:
         """Which of the messages read lie in another partition than the one that their stream is sent to."""
@@ -64,8 +65,9 @@ def carry(
     homes: Mapping[int, Sequence[int]] = NO_HOMES,
     recorded: tuple[int, ...] = (),
     resent: Mapping[int, Sequence[int]] = NO_HOMES,
+    processed: tuple[int, ...] = (),
 ) -> Carry:
-    """The state before every chunk; `homes`, `recorded` and `resent`: see Carry.
+    """The state before every chunk; `homes`, `recorded`, `resent` and `processed`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -86,7 +88,7 @@ def carry(
     placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
-    return Carry(start, placed, before, highest, homes, recorded, resent)
+    return Carry(start, placed, before, highest, homes, recorded, resent, processed)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

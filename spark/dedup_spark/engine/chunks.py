@@ -20,7 +20,6 @@ from dedup.history.histories import (
     SCHEMA_VERSION,
     SCHEMAS_WITH_SESSIONS,
     SEND,
-    TABLES,
     same_columns,
     schemas,
 )
@@ -30,10 +29,22 @@ from dedup.wire.manifests import Manifest
 from dedup_spark.engine.clocks import Borders
 from dedup_spark.engine.columns import Column, Columns, firsts
 from dedup_spark.engine.files import DAMAGED, Inspected, damage
-from dedup_spark.engine.islands import OK, OUTCOME, PORTION, READ, SENT, cut_at_buckets, final_positions, find, lanes
+from dedup_spark.engine.islands import (
+    OK,
+    OUTCOME,
+    PORTION,
+    PROCESSED,
+    READ,
+    SENT,
+    cut_at_buckets,
+    final_positions,
+    find,
+    lanes,
+)
 from dedup_spark.engine.positions import Ends, edges_of, gaps_within, rises, spans_of
 
-KINDS: Final = {"sent": SENT, "outcomes": OUTCOME, "received": READ}
+KINDS: Final = {"sent": SENT, "outcomes": OUTCOME, "received": READ, "processed": PROCESSED}
+NAMES: Final = {kind: table for table, kind in KINDS.items()}
 BORDER: Final = {SENT: "sent", OUTCOME: "outcomes"}
 NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
 CHUNK_ROWS: Final = 1 << 19
@@ -130,7 +141,7 @@ def ends_of(manifest: Manifest) -> Ends:
 
 def read(chunk: Chunk) -> dict[str, Any]:
     """The columns of a chunk; messages read must be numbered in the order of arrival."""
-    path, name = place(chunk.path), TABLES[chunk.kind]
+    path, name = place(chunk.path), NAMES[chunk.kind]
     groups = list(range(chunk.first, chunk.final + 1))
     with reached(path), parquet(path) as file:
         if not same_columns(file.schema_arrow, name, chunk.version):
@@ -191,6 +202,8 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     rows = read(chunk)
     if chunk.kind == OUTCOME:
         _check_places(rows)
+    if chunk.kind == PROCESSED:
+        rows = {name: rows[name] for name in ("stream", "value")}  # judged by value: where it lay is for people
     bits, parted = windows(chunk, len(rows["value"]))
     found, laid = find(rows | parted, chunk.kind)
     _check(found, chunk.kind)

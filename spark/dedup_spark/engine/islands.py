@@ -35,9 +35,9 @@ from dedup_spark.engine.columns import (
     taken,
 )
 
-SENT, OUTCOME, READ, DISPUTED = 0, 1, 2, 3
-"""The kinds of an island: values sent, outcomes, messages read; and a second time messages that were read at the same
-position as another one (dedup_spark/engine/rereads.py)."""
+SENT, OUTCOME, READ, DISPUTED, PROCESSED = 0, 1, 2, 3, 4
+"""The kinds of an island: values sent, outcomes, messages read; a second time messages that were read at the same
+position as another one (dedup_spark/engine/rereads.py); and values that an application processed."""
 
 BUCKET: Final = 1 << 17
 PORTION: Final = 1 << 16
@@ -119,7 +119,8 @@ def find(rows: dict[str, Any], kind: int) -> Found:
             in_line = own is not None and bool(own["by_entry"][0]) and int(own["length"][0]) == end - begin
             islands = _islands(here, known, lag, MOST, (*keys, *_POSITION) if in_line else keys, lag if in_line else 0)
         still = islands["length"] * 0
-        defaults = dict.fromkeys(ISLAND, still) | {"kind": still + kind, "placed": still + (kind != SENT)}
+        has_place = kind in (OUTCOME, READ)
+        defaults = dict.fromkeys(ISLAND, still) | {"kind": still + kind, "placed": still + has_place}
         found.append(defaults | islands)
         if kind == READ:
             laid.append(islands if one_by_one else own or _laid(here))

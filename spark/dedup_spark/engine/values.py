@@ -23,7 +23,7 @@ from dedup_spark.engine import sends, tails
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
-from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, READ, SENT, cut
+from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, PROCESSED, READ, SENT, cut
 from dedup_spark.engine.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
@@ -44,6 +44,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals) | sends.states(pieces, reads, intervals, carry.recorded)
     states["fail"] &= ~states["open"]
+    states["has_application"] = np.isin(intervals["run"], carry.processed)
     # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
     for name, shown in (("misplaced", carry.misplaced(reads)), ("backwards", backwards)):
@@ -52,7 +53,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
-    for kind in (SENT, OUTCOME, READ):
+    for kind in (SENT, OUTCOME, READ, PROCESSED):
         own = islands["kind"] == kind
         rows = np.zeros(len(runs), np.int64)
         np.add.at(rows, np.searchsorted(runs, islands["run"][own]), islands["length"][own])
@@ -117,7 +118,7 @@ def _between(islands: Columns, begin: Column, end: Column, borders: Column) -> C
 
 
 def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, Any]:
-    """For each interval: whether it was sent, its outcomes, and how often it was read."""
+    """For each interval: whether it was sent, its outcomes, and how often it was read and processed."""
 
     def any_of(which: Mask) -> Mask:
         found = np.zeros(len(intervals["run"]), dtype=bool)
@@ -136,6 +137,7 @@ def _states(pieces: Columns, reads: Columns, intervals: Columns) -> dict[str, An
         "ok": ok,
         "fail": ended & ~ok & ~unsure,
         "copies": copies,
+        "processed": np.bincount(pieces["interval"][kind == PROCESSED], minlength=len(copies)),
         "elsewhere": any_of(unread) & (copies > 0),
         "torn": any_of(unread & tails.in_batches(pieces)),
         "disputed": any_of(kind == DISPUTED),
@@ -176,16 +178,20 @@ def _unread(pieces: Columns, acknowledged: Mask, reads: Columns, copies: Column)
 def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     """The intervals that show each anomaly."""
     sent, ended, ok, fail, copies = (state[name] for name in ("sent", "ended", "ok", "fail", "copies"))
+    processed = state["processed"]
     return {
         "ack_mismatch": state["elsewhere"],
         **{name: state[name] for name in sends.CAUSES},
         "failed_but_received": fail & (copies > 0),
         "misplaced": state["misplaced"],
+        "never_processed": state["has_application"] & (copies > 0) & (processed == 0),
         "not_received": ok & (copies == 0),
         "outcomes_missing": sent & ~ended,
         "outcomes_unsent": state["outcomes_unsent"],
         "phantom": (copies > 0) & ~sent,
         "position_conflicts": state["disputed"],
+        "processed_twice": (processed > 1) & (processed > copies),
+        "processed_unread": (processed > 0) & (copies == 0),
         "received_no_ack": (copies == 1) & ~ok,
         "send_backwards": state["backwards"],
         "unsent_copies": state["unsent_copies"] & sent,

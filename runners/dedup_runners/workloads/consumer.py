@@ -1,0 +1,190 @@
+"""`consumer`: the lives of an application, each a process beside this one, which takes down what it does.
+
+The audit has read the topic to its end by then, so what the application is measured by does not change any more. The
+first life is killed, or ends in order, at its message; the second one goes on to the end. What a life did is what it
+has said (dedup_runners.clients.processing): its pipe is read to the end, also of one that was killed.
+"""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+
+from dedup.errors import one_line
+from dedup.wire.manifests import Application, EndPosition, Life
+from dedup.workloads.kinds import CLOSED, KILLED
+from dedup.workloads.restart import End
+from dedup_runners.clients.confluent_kafka import Consumer
+from dedup_runners.clients.processing import Task, group_of, told
+from dedup_runners.clients.programs import started
+from dedup_runners.configs import ConsumerConfig, Program
+from dedup_runners.recording.recorders import Recorder
+
+PROGRAM: Final = Program(argv=(sys.executable, "-P", "-m", "dedup_runners.clients.processing"))
+LEAVE_S: Final = 10.0
+LATE_S: Final = 10.0
+"""So long after its time a life is ended that does not end by itself."""
+ROWS_AT_ONCE: Final = 4096
+
+
+class Lives:
+    """The application of one run."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        end: tuple[EndPosition, ...],
+        recorder: Recorder,
+        log: Callable[[str], None],
+        program: Program = PROGRAM,
+    ) -> None:
+        self._config, self._end, self._recorder, self._log, self._program = config, end, recorder, log, program
+        self._running: _Running | None = None
+        self._stopped = False
+
+    def run(self, timeout_s: float) -> Application:
+        """Let it live twice; what came of it. A life that does not end as it should is its last one."""
+        assert self._config.consumer is not None
+        deadline, lives = time.monotonic() + timeout_s, list[Life]()
+        problem = ""
+        for number, until in enumerate((self._config.consumer.at.message, None)):
+            if problem or self._stopped:
+                break
+            left = deadline - time.monotonic()
+            task = Task(config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0))
+            self._running = _Running(number, task, self._recorder, self._program)
+            if self._stopped:
+                self._running.stop()
+            life, problem = self._running.end()
+            self._log(f"life {number} of the application: {life.model_dump_json()} {problem}")
+            lives.append(life)
+        reached = not problem and not self._stopped
+        if self._stopped:
+            problem = "it was stopped before its end"
+        return Application(
+            reached_end=reached,
+            group=group_of(self._config),
+            library_version=Consumer.library_version,
+            effective_config=told(self._config),
+            lives=tuple(lives),
+            processed=sum(life.processed for life in lives),
+            problems=(f"the application: {problem}",) if problem else (),
+        )
+
+    def stop(self) -> None:
+        """End it at once."""
+        self._stopped = True
+        if self._running is not None:
+            self._running.stop()
+
+
+class _Running:
+    """One life while it lives."""
+
+    def __init__(self, number: int, task: Task, recorder: Recorder, program: Program) -> None:
+        self._number, self._task, self._recorder = number, task, recorder
+        self._began_ns = time.monotonic_ns()
+        self._from: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._rows: list[tuple[int, ...]] = []
+        self._processed = 0
+        self._said = ""
+        self._ended_in_order = self._was_killed = False
+        self._process = started(program)
+
+    def stop(self) -> None:
+        self._process.kill()
+
+    def end(self) -> tuple[Life, str]:
+        """Take down what it says until it is gone; its life, and what went wrong, in words."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        words: list[str] = []
+        overhearing = threading.Thread(target=self._overhear, args=(words,), daemon=True)
+        overhearing.start()
+        too_late = threading.Timer(self._task.timeout_s + LATE_S, self._process.kill)
+        too_late.start()
+        problem = ""
+        with suppress(BrokenPipeError):  # it is gone already, and its last words say why
+            self._process.stdin.write(self._task.model_dump_json().encode() + b"\n")
+            self._process.stdin.flush()
+        try:
+            for line in self._process.stdout:
+                self._take_down(line)
+        except (ValueError, KeyError) as error:
+            problem = f"what it said is not understood: {error}"
+            self._process.kill()
+        self._record()
+        code = self._process.wait(LEAVE_S)
+        too_late.cancel()
+        overhearing.join(LEAVE_S)
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        ended = self._ending(code)
+        if not ended and not problem:
+            problem = words[-1] if words else f"it ended with {code} and no word"
+        return self._life(ended), f"life {self._number}: {problem}" if problem else ""
+
+    def _ending(self, code: int) -> str:
+        """How it ended, if that is how it was to end."""
+        to_be_killed = self._task.until is not None and self._task.asked.end is End.KILL
+        if to_be_killed:
+            return KILLED if self._was_killed and code == -signal.SIGKILL else ""
+        return CLOSED if self._ended_in_order and code == 0 else ""
+
+    def _life(self, ended: str) -> Life:
+        where = ", ".join(f"partition {partition} at {offset:,}" for partition, offset in sorted(self._from.items()))
+        return Life(
+            began=f"{where}, by the group's commits" if where else "nowhere: the group gave it no partition",
+            ended=ended,
+            processed=self._processed,
+            committed=sum(offset - self._from[partition] for partition, offset in self._committed.items()),
+            began_ns=self._began_ns,
+            ended_ns=time.monotonic_ns(),
+        )
+
+    def _take_down(self, line: bytes) -> None:
+        if not line.endswith(b"\n"):
+            return  # it died while it wrote: what it had not said it had not done
+        word, *rest = line.decode().split()
+        if word == "did":
+            partition, offset, stream, value = map(int, rest)
+            self._rows.append((self._number, partition, 0, offset, 0, stream, value))
+            self._processed += 1
+            if len(self._rows) >= ROWS_AT_ONCE:
+                self._record()
+        elif word == "began":
+            self._from = _offsets(rest)
+        elif word == "committed":
+            committed = _offsets(rest)
+            if not committed.keys() <= self._from.keys():
+                raise ValueError(f"a commit in a partition that it was not given: {' '.join(rest)}")
+            self._committed |= committed
+        elif word == "waits":
+            self._process.send_signal(signal.SIGKILL)
+            self._was_killed = True
+        elif word == "ended":
+            self._ended_in_order = True
+        else:
+            raise ValueError(f"{word}, a word that is not known")
+
+    def _record(self) -> None:
+        if self._rows:
+            types = (np.int32, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64)
+            columns = zip(*self._rows, strict=True)
+            self._recorder.write("processed", tuple(np.array(c, t) for c, t in zip(columns, types, strict=True)))
+            self._rows.clear()
+
+    def _overhear(self, words: list[str]) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            words.extend(one_line(line.decode(errors="replace")) for line in stream if line.strip())
+
+
+def _offsets(places: list[str]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in (place.split(":") for place in places)}

@@ -1,0 +1,208 @@
+"""An application that restarts: what an experiment may ask of it, and when a run of it counts."""
+
+from typing import Any, Final
+
+import pytest
+from tests.core.evidences import MESSAGES, duplicates, evidence, experiment
+from tests.core.test_subjects import application, without_times
+
+from dedup.errors import SpecificationError
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Expectation, Experiment
+from dedup.judgement.conclusions import ExperimentVerdict, conclude
+from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
+from dedup.wire.manifests import Application, Life
+
+KAFKA: Final = [{"name": "kafka", "kafka": {}}]
+KILLED: Final = {"at": {"message": 530}, "end": "Kill"}
+AFTER: Final = {"name": "after", "deduplication": "Enabled", "expect": "Duplicates"}
+BEFORE: Final = {
+    "name": "before",
+    "deduplication": "Enabled",
+    "expect": "AtMostOnce",
+    "workload": {"consumer": {"commit": "BeforeProcessing"}},
+}
+CLOSED: Final = {
+    "name": "closed",
+    "deduplication": "Enabled",
+    "expect": "ExactlyOnce",
+    "workload": {"consumer": {"end": "Close"}},
+}
+TWICE: Final = {"processed_twice": 30}
+
+
+def made_of(*variants: dict[str, Any], consumer: object = KILLED, systems: object = KAFKA, **more: Any) -> Experiment:
+    workload = {"messages": MESSAGES, "consumer": consumer, **more}
+    return experiment(workload=workload, variants=list(variants), systems=systems, faults=[])
+
+
+def lived(
+    first: tuple[str, int, int] = ("killed", 530, 500), second: tuple[str, int, int] = ("closed", 500, 500)
+) -> Application:
+    """An application of two lives: how each ended, how many messages it processed and committed."""
+    lives = tuple(Life(began="at 0", ended=end, processed=done, committed=sure) for end, done, sure in (first, second))
+    return application(lives=lives, processed=sum(life.processed for life in lives))
+
+
+LIVED: Final = {
+    "after": lived(),
+    "before": lived(("killed", 530, 600), ("closed", 400, 400)),
+    "closed": lived(("closed", 600, 600), ("closed", 400, 400)),
+}
+
+
+def evidence_of(
+    made: Experiment, counted: dict[str, dict[str, int]], day: int = 1, /, **applications: Application | None
+) -> list[Evidence]:
+    """Of every run, recorded that day, with these counts of its variant, and this application."""
+    told = {**LIVED, **applications}
+    return [
+        without_times(
+            evidence(
+                run,
+                counted.get(run.variant, {}),
+                spec_digest=made.digest(),
+                consumer={"application": told[run.variant]},
+                faults=(),
+                recorded_at=f"2026-11-{day:02}T12:00:00Z",
+            )
+        )
+        for run in plan(made)
+    ]
+
+
+def concluded(counted: dict[str, dict[str, int]], **applications: Application | None) -> ExperimentVerdict:
+    made = made_of(AFTER, BEFORE, CLOSED)
+    return conclude(made, evidence_of(made, counted, **applications))
+
+
+def told(found: ExperimentVerdict) -> str:
+    return " | ".join(reason.text for reason in found.reasons)
+
+
+def test_it_passes_if_after_repeats_before_loses_and_closed_does_neither() -> None:
+    found = concluded({"after": TWICE, "before": {"never_processed": 70}})
+    assert found.verdict is Verdict.PASS, found.reasons
+    assert "kafka: after: messages processed twice in 2 of 2 effective runs" in told(found)
+    before = next(run for run in found.runs if run.variant == "before")
+    assert "70 never processed" in before.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        ({"after": TWICE, "before": {"processed_twice": 1}}, "1 value processed twice"),
+        ({"after": TWICE, "closed": {"processed_twice": 1}}, "1 value processed twice"),
+        ({"after": TWICE, "closed": {"never_processed": 1}}, "1 value never processed"),
+        ({"after": {**TWICE, "never_processed": 2}}, "2 values never processed"),
+        ({"after": TWICE, "before": duplicates()}, "50 values read more than once"),
+    ],
+)
+def test_what_a_variant_forbids_fails(counted: dict[str, dict[str, int]], said: str) -> None:
+    found = concluded(counted)
+    assert found.verdict is Verdict.FAIL
+    assert said in told(found)
+
+
+def test_copies_in_the_log_do_not_convince() -> None:
+    found = concluded({"after": duplicates()})
+    assert (found.verdict, [reason.code for reason in found.reasons]) == (Verdict.INCONCLUSIVE, [Code.CONTROL_CLEAN])
+    assert "no message was processed twice in any of 2 effective runs" in told(found)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (lived(("killed", 530, 530)), "killed when it had committed what it had processed, and nothing else"),
+        (lived(second=("closed", 0, 0)), "the last life of the application processed nothing"),
+    ],
+)
+def test_a_kill_with_nothing_between_has_tested_nothing(after: Application, said: str) -> None:
+    found = concluded({"after": TWICE}, after=after)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert said in told(found)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (None, "its history has no application"),
+        (lived(("closed", 600, 600), ("closed", 400, 400)), "lives ended: closed, closed; planned: killed, closed"),
+        (lived(second=("", 10, 0)), "lives ended: killed, it does not say; planned"),
+        (lived(("killed", 10, 0)), "first life processed 10 messages; planned: 530"),
+    ],
+)
+def test_lives_that_did_not_go_as_planned_are_an_error(after: Application | None, said: str) -> None:
+    found = concluded({"after": TWICE}, after=after)
+    assert found.verdict is Verdict.ERROR
+    assert said in told(found)
+
+
+def test_lives_that_have_not_done_what_is_in_the_table_contradict_the_tester() -> None:
+    found = concluded({"after": TWICE}, after=lived().model_copy(update={"processed": 7}))
+    assert found.verdict is Verdict.ERROR
+    assert "the application processed 7 messages, and its lives 1,030" in told(found)
+
+
+def test_damaged_rows_of_what_was_processed_accuse_nobody() -> None:
+    made = made_of(AFTER, CLOSED)
+    damaged = {"damages": ("processed/00000.parquet: its bytes changed since the manifest was written",)}
+    found = [
+        each.model_copy(update=damaged) if "closed" in each.run_id else each
+        for each in evidence_of(made, {"after": TWICE, "closed": TWICE})
+    ]
+    closed = conclude(made, found).systems[1]
+    assert (closed.verdict, [reason.code for reason in closed.reasons]) == (Verdict.ERROR, [Code.DAMAGED])
+
+
+@pytest.mark.parametrize(
+    ("counted", "after", "verdict"),
+    [
+        (TWICE, lived(), Verdict.PASS),
+        (duplicates(), lived(), Verdict.INCONCLUSIVE),
+        ({}, lived(), Verdict.INCONCLUSIVE),
+        (TWICE, lived(("killed", 530, 530)), Verdict.INCONCLUSIVE),
+        (TWICE, lived(second=("", 10, 0)), Verdict.ERROR),
+        (duplicates(), None, Verdict.PASS),
+    ],
+)
+def test_a_history_that_is_judged_alone_has_the_same_subject(
+    counted: dict[str, int], after: Application | None, verdict: Verdict
+) -> None:
+    made = made_of(AFTER)
+    one = evidence_of(made, {"after": counted}, after=after)[0]
+    assert judge_alone(one, Expectation.DUPLICATES).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"consumer": {**KILLED, "at": {"message": MESSAGES}}},
+            "consumer.at.message: got 1000; the last message is 1000",
+        ),
+        (
+            {"systems": [{"name": "pulsar", "pulsar": {}}]},
+            "spec.workload.consumer: got pulsar; system pulsar: the application consumes in a group of Kafka's",
+        ),
+        (
+            {"systems": [{"name": "kafka", "kafka": {}, "client": {"library": "franz-go"}}]},
+            "franz-go is a program, which sends, and is not the application that consumes",
+        ),
+        ({"keys": {"count": 3}}, "spec.workload.keys: got consumer beside it"),
+        ({"restart": {"at": {"message": 1}, "end": "Kill"}}, "a workload has at most one of"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecificationError) as caught:
+        made_of(AFTER, **more)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kill_after_the_commit_needs_something_left_of_its_batch() -> None:
+    full = {**KILLED, "at": {"message": 500}}
+    made_of(AFTER, CLOSED, consumer=full)
+    with pytest.raises(SpecificationError) as caught:
+        made_of(AFTER, BEFORE, consumer=full)
+    assert "with consumer.batch 100 it ends a batch" in str(caught.value)

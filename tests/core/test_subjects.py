@@ -1,0 +1,167 @@
+"""The subject of an experiment: a control convinces by what its workload is about, and by nothing else.
+
+The workload here is about values that were stored in another order, for its count is one that a control may have.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from tests.core.evidences import CUT, EXACTLY_ONCE, MESSAGES, duplicates, evidence, experiment, judged
+
+from dedup.experiment.plans import plan
+from dedup.experiment.spec import Expectation, Experiment
+from dedup.judgement.conclusions import ExperimentVerdict, conclude
+from dedup.judgement.counts import COPIES, COUNTS
+from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict
+from dedup.wire.manifests import Application, Life, Session
+from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.registry import KINDS
+from dedup.workloads.restart import Restart
+from dedup.workloads.subjects import COPIES_IN_LOG, Subject
+
+KILLED: Final = {"at": {"message": 500}, "end": "Kill"}
+LIVES: Final = (
+    Session(identity="p", began="started", ended="killed", open_sends=30),
+    Session(identity="q", began="started", ended="closed", open_sends=0),
+)
+REORDERED: Final = {"send_backwards": 7}
+CONTROL: Final = {"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}
+TREATMENT: Final = {"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}
+FREE: Final = {"name": "free", "deduplication": "Disabled", "expect": "None"}
+
+
+class _Reordering(Restart):
+    """A restart that is about the order of what is stored."""
+
+    subject = Subject("send_backwards", "values in another order", "no value was stored in another order")
+    cause = ""
+    words = ""
+
+
+def made_of(*variants: Mapping[str, Any], **spec: Any) -> Experiment:
+    made = experiment(workload={"messages": MESSAGES, "restart": KILLED}, variants=list(variants), **spec)
+    reordering = _Reordering.model_validate(dict(made.spec.workload.given or ()))
+    workload = made.spec.workload.model_copy(update={"restart": reordering})
+    return made.model_copy(update={"spec": made.spec.model_copy(update={"workload": workload})})
+
+
+def concluded(made: Experiment, counted: Mapping[str, int]) -> ExperimentVerdict:
+    """The verdict on the experiment whose treatments are clean, and whose other runs show these counts."""
+    faults = (CUT,) if made.spec.faults else ()
+    found = [
+        evidence(
+            run,
+            {} if run.variant == "dedup" else counted,
+            deduplication=run.variant == "dedup",
+            spec_digest=made.digest(),
+            producer={"sessions": LIVES, "sent": MESSAGES + 30, "unknown": 30},
+            schema_version=2,
+            faults=faults,
+        )
+        for run in plan(made)
+    ]
+    return conclude(made, found if faults else [without_times(each) for each in found])
+
+
+def without_times(found: Evidence) -> Evidence:
+    """The judges' answers on a run without faults."""
+    names = ("spark", "oracle")
+    return found.model_copy(
+        update={name: getattr(found, name).model_copy(update={"copies_during": {}}) for name in names}
+    )
+
+
+def codes(found: ExperimentVerdict) -> set[str]:
+    return {reason.code for reason in found.reasons}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_subject_is_a_count_that_is_forbidden_where_copies_are(kind: type[WorkloadKind]) -> None:
+    assert COUNTS[kind.subject.count].forbidden_by == COUNTS[COPIES].forbidden_by
+    assert COPIES_IN_LOG.count == COPIES
+
+
+def test_a_control_convinces_through_its_own_subject() -> None:
+    found = concluded(made_of(CONTROL, TREATMENT, faults=[]), REORDERED)
+    assert found.verdict is Verdict.PASS, found.reasons
+    assert found.reasons[0].text == (
+        "kafka: control: values in another order in 2 of 2 effective runs (Fisher's p against the treatment: 0.167)"
+    )
+
+
+def test_a_control_does_not_convince_through_copies_in_the_log() -> None:
+    found = concluded(made_of(CONTROL, TREATMENT, faults=[]), duplicates())
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_CLEAN})
+    assert "no value was stored in another order in any of 2 effective runs" in found.reasons[0].text
+    assert found.systems[0].runs_with_copies == 2
+
+
+def test_the_confidence_is_that_of_the_subject() -> None:
+    enough = made_of(CONTROL, TREATMENT, faults=[], runs=3, confidencePercent=95)
+    assert concluded(enough, REORDERED).verdict is Verdict.PASS
+    assert Code.CONTROL_CLEAN in codes(concluded(enough, duplicates()))
+
+
+def test_during_which_fault_another_subject_appeared_is_not_known() -> None:
+    found = concluded(made_of(CONTROL, TREATMENT), {**duplicates(), **REORDERED})
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_UNCONVINCING})
+    assert "another order in 2 of 2 effective runs, but none in the time of fault cut" in found.reasons[0].text
+
+
+def test_of_a_variant_without_a_promise_the_subject_is_told() -> None:
+    free = made_of(FREE, faults=[])
+    assert "values in another order in 2 of 2 effective runs" in concluded(free, REORDERED).reasons[0].text
+    assert "values in another order in 0 of 2 effective runs" in concluded(free, duplicates()).reasons[0].text
+    told = concluded(free, {**duplicates(), **REORDERED, "copied_by_session": 50}).runs[0].reasons[0].text
+    assert told.endswith("; 50 read more than once (50 by another session); 7 stored after a later one")
+
+
+# What an application processed.
+
+
+def application(**changes: Any) -> Application:
+    lives = (
+        Life(began="at 0", ended="killed", processed=500, committed=470),
+        Life(began="at 470", ended="closed", processed=500, committed=500),
+    )
+    whole = Application(
+        reached_end=True, group="g", library_version="0", effective_config={}, lives=lives, processed=MESSAGES
+    )
+    return whole.model_copy(update=changes)
+
+
+def processing(counted: dict[str, int], expectation: Expectation, **changes: Any) -> RunVerdict:
+    demand = EXACTLY_ONCE.model_copy(update={"expectation": expectation})
+    return judged(counted, demand, consumer={"application": application(**changes)})
+
+
+def test_of_a_message_processed_twice_the_rows_are_enough() -> None:
+    twice = {"processed_twice": 3}
+    for reached_end in (True, False):
+        found = processing(twice, Expectation.EXACTLY_ONCE, reached_end=reached_end)
+        assert (found.verdict, found.reasons[0].code) == (Verdict.FAIL, "processed_twice")
+    assert found.reasons[0].text.startswith("3 values processed twice, such as 0/400")
+    twin = processing(twice, Expectation.AT_LEAST_ONCE)
+    assert (twin.verdict, twin.witnesses) == (Verdict.PASS, ())
+
+
+def test_that_a_message_was_never_processed_needs_an_application_that_came_to_the_end() -> None:
+    lost = {"never_processed": 2}
+    found = processing(lost, Expectation.AT_LEAST_ONCE)
+    assert (found.verdict, found.reasons[0].code) == (Verdict.FAIL, "never_processed")
+    stopped = processing(lost, Expectation.AT_LEAST_ONCE, reached_end=False)
+    assert stopped.witnesses == ()
+    assert processing(lost, Expectation.AT_MOST_ONCE).verdict is Verdict.PASS
+
+
+def test_what_was_processed_and_is_not_in_the_log_voids_the_run() -> None:
+    found = processing({"processed_unread": 1, "processed_twice": 1}, Expectation.EXACTLY_ONCE)
+    assert (found.verdict, found.void, found.witnesses) == (Verdict.ERROR, True, ())
+
+
+def test_without_an_application_nothing_is_said_of_processing() -> None:
+    assert "processed" not in judged().reasons[0].text
+    assert "none read more than once, " in judged().reasons[0].text
+    twin = processing({}, Expectation.EXACTLY_ONCE)
+    assert "processed twice" in twin.reasons[0].text and "never processed" in twin.reasons[0].text
