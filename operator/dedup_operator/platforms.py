@@ -20,7 +20,6 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
-from dedup.faults.kinds import Platform
 from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
@@ -145,20 +144,12 @@ class KubernetesPlatform:
             self.check_faults(task)
 
     def check_faults(self, task: Task | None = None) -> None:
-        """PlatformError for a fault that pods cannot have, that we may not do, or whose pods the namespace refuses.
+        """PlatformError for a fault that we may not do, or whose pods the namespace refuses.
 
         Of this task, or of any: only runs have faults.
         """
         if task is not None and task.stage in (Stage.TEARDOWN, Stage.VERIFY, Stage.REPORT):
             return
-        for where, fault in self._experiment.spec.written_faults:
-            if Platform.PODS not in fault.given.platforms:
-                raise PlatformError(
-                    where=f"spec.{where}.{fault.kind}",
-                    got=f"fault {fault.name}",
-                    rule="it needs brokers as processes of one machine; here they are in pods",
-                    todo="use dedup run on your machine, or another kind of fault",
-                )
         if not (faults := self._experiment.spec.privileged_faults):
             return
         if not self._settings.allow_privileged_faults:

@@ -67,12 +67,6 @@ def no_store() -> World:
     return world
 
 
-def not_in_pods() -> World:
-    lost = {"api": "Produce", "frame": "Reply", "action": "Lose"}
-    fault = {"name": "lost", "at": {"message": 1}, "message": lost}
-    return looked(applied(("spec/faults", [fault])))
-
-
 def no_privilege() -> World:
     world = applied(*PRIVILEGED)
     privileged(world, allowed=False).look((NAMESPACE, "e"))
@@ -222,7 +216,6 @@ def kafka_that_is_not_paused() -> World:
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
-    ("spec.faults[…].…: got fault …", not_in_pods),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(RESTART))),
