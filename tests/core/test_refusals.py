@@ -15,7 +15,9 @@ from testbed.specs import ABSENT, changed
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import parse
 
-WORKLOAD: Final = "messages, inFlight, partitions, messagesPerSecond, payload, keys, restart, resend, producers"
+WORKLOAD: Final = (
+    "messages, inFlight, partitions, messagesPerSecond, payload, keys, restart, resend, producers, consumer"
+)
 
 
 def where(place: str) -> str:
