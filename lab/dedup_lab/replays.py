@@ -66,7 +66,7 @@ def recorded(place: Path, run_id: str | None) -> Recorded:
     Of several attempts the last counts. EvidenceError, in one line, if there is no such run with a history.
     """
     named = place.resolve() / RUNS / run_id if run_id is not None else place.resolve()
-    attempt = named if named.parent.parent.name == RUNS else None
+    attempt = named if run_id is None and named.parent.parent.name == RUNS else None
     folder = named if attempt is None else named.parent
     if folder.parent.name != RUNS:
         raise _no_run(place)

@@ -7,7 +7,7 @@ from tests.core.evidences import MESSAGES, duplicates, evidence, experiment
 from tests.core.test_subjects import application, without_times
 
 from dedup.errors import SpecificationError
-from dedup.experiment.plans import plan
+from dedup.experiment.plans import out_of_reach, plan
 from dedup.experiment.spec import Expectation, Experiment
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
@@ -206,3 +206,32 @@ def test_a_kill_after_the_commit_needs_something_left_of_its_batch() -> None:
     with pytest.raises(SpecificationError) as caught:
         made_of(AFTER, BEFORE, consumer=full)
     assert "with consumer.batch 100 it ends a batch" in str(caught.value)
+
+
+def test_a_life_that_takes_whole_batches_must_leave_some_for_the_next() -> None:
+    """One that is closed, or commits first, is done with the batch in which its message lies."""
+    late = {**KILLED, "at": {"message": MESSAGES - 50}}
+    made_of(AFTER, consumer=late)
+    made_of(AFTER, CLOSED, BEFORE, consumer={**late, "batch": 30})
+    for variant in (CLOSED, BEFORE):
+        with pytest.raises(SpecificationError) as caught:
+            made_of(AFTER, variant, consumer=late)
+        assert f"that life takes {MESSAGES:,} messages, or all" in str(caught.value)
+
+
+def test_a_control_beside_a_fault_cannot_pass_and_that_is_known_before_it_begins() -> None:
+    cut = {"name": "cut", "at": {"message": 10}, "killTCP": {"duration": "3s"}}
+    calm = made_of(AFTER, CLOSED)
+    beside = calm.model_copy(
+        update={"spec": calm.spec.model_copy(update={"faults": experiment(faults=[cut]).spec.faults})}
+    )
+    assert out_of_reach(calm) is None
+    assert "of a fault it is not known whether it caused messages processed twice" in (out_of_reach(beside) or "")
+
+
+def test_runs_whose_applications_differ_are_not_compared() -> None:
+    made = made_of(AFTER, CLOSED)
+    other = lived(("closed", 600, 600), ("closed", 400, 400)).model_copy(update={"library_version": "9"})
+    assert "the application's library version is not the same in all runs: 0, 9" in str(
+        conclude(made, evidence_of(made, {"after": TWICE}, closed=other)).reasons
+    )

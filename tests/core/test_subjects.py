@@ -106,7 +106,7 @@ def test_the_confidence_is_that_of_the_subject() -> None:
 def test_during_which_fault_another_subject_appeared_is_not_known() -> None:
     found = concluded(made_of(CONTROL, TREATMENT), {**duplicates(), **REORDERED})
     assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_UNCONVINCING})
-    assert "another order in 2 of 2 effective runs, but none in the time of fault cut" in found.reasons[0].text
+    assert "another order in 2 of 2 effective runs, not known to be in the time of fault cut" in found.reasons[0].text
 
 
 def test_of_a_variant_without_a_promise_the_subject_is_told() -> None:
@@ -151,8 +151,33 @@ def test_that_a_message_was_never_processed_needs_an_application_that_came_to_th
     found = processing(lost, Expectation.AT_LEAST_ONCE)
     assert (found.verdict, found.reasons[0].code) == (Verdict.FAIL, "never_processed")
     stopped = processing(lost, Expectation.AT_LEAST_ONCE, reached_end=False)
-    assert stopped.witnesses == ()
+    assert (stopped.verdict, stopped.reasons[0].code, stopped.witnesses) == (Verdict.ERROR, Code.END_NOT_REACHED, ())
     assert processing(lost, Expectation.AT_MOST_ONCE).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"reached_end": False}, Code.END_NOT_REACHED),
+        ({"problems": ("life 1: broke",)}, Code.PROBLEM),
+        ({"lives": (), "processed": 0}, Code.END_NOT_REACHED),
+    ],
+)
+@pytest.mark.parametrize("expectation", [Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE])
+def test_an_application_that_did_not_do_its_work_is_an_error(
+    changes: dict[str, Any], code: Code, expectation: Expectation
+) -> None:
+    found = processing({}, expectation, **changes)
+    assert (found.verdict, found.reasons[0].code) == (Verdict.ERROR, code)
+    assert processing({}, expectation).verdict is Verdict.PASS
+
+
+def test_of_a_topic_that_was_not_read_to_its_end_no_message_is_said_to_be_processed_twice() -> None:
+    """What was not read may hold the other copy."""
+    demand = EXACTLY_ONCE.model_copy(update={"expectation": Expectation.EXACTLY_ONCE})
+    short = {"application": application(), "reached_end": False, "complete": False}
+    found = judged({"processed_twice": 3}, demand, consumer=short)
+    assert (found.verdict, found.witnesses) == (Verdict.ERROR, ())
 
 
 def test_what_was_processed_and_is_not_in_the_log_voids_the_run() -> None:

@@ -116,7 +116,7 @@ def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
             {"resend": {"sequence": "Same"}, "partitions": 2}, [control(resend={"partition": "Other"})],
             "another partition does not know this one's; write New",
         ),
-        ({"restart": KILLED, "messages": 10_000_001}, [control()], "the application remembers each message"),
+        ({"restart": KILLED, "messages": 10_000_001}, [control()], "with restart each message is kept track of"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
@@ -250,7 +250,7 @@ def test_each_producer_has_a_stream_in_every_partition() -> None:
             {**FOUR, "resend": {}},
             "a workload has at most one of restart, resend, producers, consumer; keep one of them",
         ),
-        ({**FOUR, "messages": 10_000_001}, "with producers the application remembers each message"),
+        ({**FOUR, "messages": 10_000_001}, "with producers each message is kept track of"),
     ],
 )
 def test_producers_that_cannot_be_are_refused(workload: dict[str, Any], said: str) -> None:

@@ -59,10 +59,11 @@ def test_an_exchange_is_a_first_request_of_ours_that_was_answered() -> None:
 
 def test_a_request_without_success_is_known() -> None:
     rows = [row(error_code=0), row(), row(client_id="other", error_code=14), row(direction="request", error_code=14)]
-    rows += [row(api=each, done="unanswered") for each in ("ApiVersions", "Metadata")]
+    rows += [row(api=each, done="unanswered") for each in ("ApiVersions", "SaslAuthenticate", "Metadata")]
     assert list(strikes.failed(rows, US)) == []
     assert list(strikes.failed([*rows, row(api="InitProducerId", error_code=14)], US)) == ["InitProducerId"]
     assert list(strikes.failed([*rows, row(done="unanswered")], US)) == ["Produce"]
+    assert list(strikes.failed([row(api="SaslAuthenticate", error_code=58)], US)) == ["SaslAuthenticate"]
 
 
 def test_a_point_becomes_a_rule() -> None:

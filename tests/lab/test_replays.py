@@ -51,6 +51,11 @@ def test_a_run_is_named_by_its_results_and_id_or_by_its_folder(kept: Path, monke
     assert replays.recorded(Path("."), None) == found
 
 
+def test_results_in_a_folder_that_is_called_runs_are_found_too(mine: Path) -> None:
+    moved = mine.rename(mine.with_name("runs"))
+    assert replays.recorded(moved, RUN).folder == moved / "runs" / RUN / "attempt-1"
+
+
 def test_of_several_attempts_the_last_one_with_a_history_counts(mine: Path) -> None:
     folder = mine / "runs" / RUN
     told = json.loads((folder / "attempt-1" / "manifest.json").read_text())

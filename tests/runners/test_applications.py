@@ -106,6 +106,15 @@ def test_a_life_that_does_not_end_as_it_should_is_the_last_one(program: Program,
     assert said in application.problems[0]
 
 
+def test_a_life_that_has_said_its_last_and_stays_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dedup_runners.workloads.consumer.LEAVE_S", 0.2)
+    stays = "; import os; os.close(1); time.sleep(600)"
+    application, rows = applied(tmp_path, program=saying(FIRST, SAYS_IN_VAIN, stays))
+    assert [row["value"] for row in rows] == [1, 2]
+    assert (application.lives[0].ended, application.reached_end) == ("", False)
+    assert "it said its last, and did not end within 0.2 s" in application.problems[0]
+
+
 def test_a_life_that_says_nothing_is_ended_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dedup_runners.workloads.consumer.LATE_S", 0.0)
     application, _ = applied(tmp_path, program=saying("import time; time.sleep(600)"), timeout_s=0.1)

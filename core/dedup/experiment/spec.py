@@ -400,6 +400,8 @@ class Experiment(Part):
         clients = [system["client"] for system in document["systems"]]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
         listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
+        for changes in (each["workload"] for each in document["variants"] if each["workload"]):
+            workloads.leave_unset_out(changes)
         for part in (document, document["workload"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:

@@ -126,7 +126,7 @@ def check_workload(workload: Workload, variants: Sequence[Variant], systems: Seq
 
 def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence[Tested]) -> Impossible | None:
     if kind is not None and workload.messages > MOST_MESSAGES:
-        rule = f"with {kind.key} the application remembers each message, and at most {MOST_MESSAGES:,}"
+        rule = f"with {kind.key} each message is kept track of, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
     parts = [*workload.others, *([] if kind is None else [kind])]
     for part in parts:

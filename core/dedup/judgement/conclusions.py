@@ -9,7 +9,7 @@ to end in doubt. Only a run whose faults missed may be replaced, within a budget
 (dedup/judgement/repetitions.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field, SerializeAsAny
@@ -203,15 +203,32 @@ def _compared(manifest: Manifest) -> dict[str, str]:
     producer = manifest.producer
     settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in SWITCHES}
     versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
-    return settings | versions | {"the client library": f"{producer.library} {producer.library_version}"}
+    return (
+        settings
+        | versions
+        | _of_application(manifest)
+        | {"the client library": f"{producer.library} {producer.library_version}"}
+    )
+
+
+def _of_application(manifest: Manifest) -> dict[str, str]:
+    application = manifest.consumer.application
+    if application is None:
+        return {}
+    told = {f"the application's {key}": value for key, value in _named(application.effective_config, manifest).items()}
+    return {**told, "the application's library version": application.library_version}
 
 
 def settings_of(manifest: Manifest) -> dict[str, str]:
     """The producer's settings in force but its addresses. A value that contains the run's name is not told."""
+    return _named(manifest.producer.effective_config, manifest)
+
+
+def _named(config: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
     names = (manifest.run_id, manifest.topic)
     return {
         key: "named after the run" if any(name in value for name in names) else value
-        for key, value in manifest.producer.effective_config.items()
+        for key, value in config.items()
         if key not in ADDRESSES
     }
 
@@ -283,7 +300,7 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         return
     for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
         some = f"{group.subject.some}{group.cause} in {len(group.of_cause)} of {runs} effective runs"
-        text = f"{name}: {some}, but none in the time of fault {fault}"
+        text = f"{name}: {some}, {group.subject.but} in the time of fault {fault}"
         yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
     if confidence is None or not group.convincing:
         return

@@ -191,6 +191,7 @@ class Counts(BaseModel):
             "the history has an [application](history.md#an-application)",
             words="processed twice",
             forbidden_by=(EXACTLY_ONCE, AT_MOST_ONCE),
+            rests_on=(Basis.END,),
             status="values that the application processed more often than they were stored",
             added=True,
         ),

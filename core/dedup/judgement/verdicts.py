@@ -47,7 +47,7 @@ from dedup.judgement.verdict_kinds import EXIT_CODES as EXIT_CODES
 from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
-from dedup.wire.manifests import FaultRecord, Manifest, Record
+from dedup.wire.manifests import Application, FaultRecord, Manifest, Record
 from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, unended
 from dedup.workloads.subjects import COPIES_IN_LOG, REPEATED_PROCESSING
 
@@ -203,7 +203,7 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
         return judged
     code, what = Code.CONTROL_CLEAN, subject.none
     if judged.shows(subject.count):
-        code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, but none in the time of fault {_listed(without)}"
+        code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, {subject.but} in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
     return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
 
@@ -342,6 +342,8 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield _error(Code.END_NOT_REACHED, "the topic was not read to its end: what was not read proves no loss")
     if manifest.problems:
         yield _error(Code.PROBLEM, _listed(manifest.problems))
+    if (application := manifest.consumer.application) is not None:
+        yield from _application_errors(application)
     recorded = [fault.name for fault in manifest.faults]
     planned = recorded if demand.faults is None else [fault.name for fault in demand.faults]
     for name in planned:
@@ -360,6 +362,16 @@ def _errors(evidence: Evidence, manifest: Manifest, demand: Demand) -> Iterator[
         yield _error(Code.WORKLOAD_BROKEN, f"the workload's {demand.workload.key}: {_listed(broken)}")
     if demand.workload is None and not evidence.bare:
         yield from (_error(Code.WORKLOAD_BROKEN, text) for text in unended(manifest))
+
+
+def _application_errors(application: Application) -> Iterator[Reason]:
+    """What it did not do shows nothing of the system, and neither does one that did nothing."""
+    if application.problems:
+        yield _error(Code.PROBLEM, f"the application reports: {_listed(application.problems)}")
+    if not application.reached_end:
+        yield _error(Code.END_NOT_REACHED, "the application did not come to the end of what it had to process")
+    if not application.processed:
+        yield _error(Code.END_NOT_REACHED, "the application processed nothing")
 
 
 def _fault_errors(fault: FaultRecord, *, judged: bool) -> Iterator[Reason]:

@@ -50,6 +50,14 @@ class Consumer(WorkloadKind):
                 f"the last message is {shape.messages}, and the application must have some left to process",
                 "name an earlier message or send more",
             )
+        whole = self.end is End.CLOSE or self.commit is Commit.BEFORE
+        if whole and (last := -(-self.at.message // self.batch) * self.batch) >= shape.messages:
+            return Impossible(
+                "consumer.at.message",
+                str(self.at.message),
+                f"with consumer.batch {self.batch} that life takes {last:,} messages, or all, and the next needs some",
+                "name an earlier message, a smaller batch, or send more",
+            )
         if self.end is End.KILL and self.commit is Commit.BEFORE and self.at.message % self.batch == 0:
             return Impossible(
                 "consumer.at.message",

@@ -13,7 +13,7 @@ from dedup.wire.manifests import Manifest
 from dedup.workloads.subjects import COPIES_IN_LOG, Subject
 
 MOST_MESSAGES: Final = 10_000_000
-"""With sessions and attempts the application remembers each message."""
+"""With a kind each message is kept track of by itself."""
 MOST_STREAMS: Final = 1024
 """Of a topic's partitions, of keys, and of several producers' sequences in all partitions."""
 CLOSED: Final = "closed"
@@ -95,6 +95,8 @@ class WorkloadKind(WorkloadPart):
     of_pods = "send each message once, in one session"
     names_sends: ClassVar[bool] = True
     """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
+    in_every_digest: ClassVar[bool] = False
+    """Each digest in which a variant changes the workload has its key: it is as old as such changes."""
     subject: ClassVar[Subject] = COPIES_IN_LOG
     """What its control must show."""
     words: ClassVar[str] = ""

@@ -58,6 +58,13 @@ else:
     )
 
 
+def leave_unset_out(changes: dict[str, Any]) -> None:
+    """Take out of a variant's changes, as a digest has them, each kind that it leaves alone and that is newer."""
+    for kind in KINDS:
+        if not kind.in_every_digest and changes.get(kind.key, ...) is None:
+            del changes[kind.key]
+
+
 def fields() -> dict[str, Any]:
     """The fields of a workload that may have these parts, for `create_model`."""
     return {part.key: (part | None, Field(None, description=part.summary)) for part in PARTS}

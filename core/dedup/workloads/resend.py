@@ -46,6 +46,7 @@ class Resend(WorkloadKind):
     )
 
     key = "resend"
+    in_every_digest = True
     summary = "the application sends again what has failed (on one machine only)"
     varies = ("sequence", "partition")
     cause = "copied_by_resend"

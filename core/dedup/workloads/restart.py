@@ -40,12 +40,12 @@ class Identity(StrEnum):
 
 
 class RestartAt(Part):
-    """When the producer ends."""
+    """After how many messages."""
 
     message: int = Field(
         ge=1,
         le=MOST_MESSAGES,
-        description="the producer ends when it has sent this many messages; below the last",
+        description="it ends after this many messages; below the last",
     )
 
 
@@ -63,6 +63,7 @@ class Restart(WorkloadKind):
     )
 
     key = "restart"
+    in_every_digest = True
     summary = "the producer ends at a message and comes back as another session (on one machine only)"
     varies = ("end", "identity")
     cause = "copied_by_session"

@@ -39,8 +39,9 @@ from dedup_lab.exploring.visits import Ground, visit
 from dedup_lab.terminal.explorations import show
 
 CALM: Final = 3
-MOST_FAILED: Final = 12
-"""A broker that has just started refuses the first request for a producer id, and there may be several."""
+MOST_DISTURBED: Final = 12
+"""So many conversations may be none that is calm: a broker that has just started refuses the first request for a
+producer id, and there may be several; a busy machine is late now and then."""
 AT_ONCE: Final = 12
 KINDS: Final = 12
 """So many kinds of alarms are replayed and shrunk; of others it is said that they were not."""
@@ -170,10 +171,10 @@ class Exploring:
     def _listen(self) -> Calm:
         """The calm conversations; their histories are judged like any other."""
         heard: list[frozenset[Exchange]] = []
-        failed: list[str] = []
+        failed, disturbed = set[str](), 0
         while len(heard) < CALM:
-            if len(failed) > MOST_FAILED:
-                got = f"errors or no replies to {', '.join(sorted(set(failed)))}"
+            if disturbed > MOST_DISTURBED:
+                got = f"errors or no replies to {', '.join(sorted(failed))}"
                 raise _not_calm(got, "wait until brokers and machine are at rest")
             for done in self._crew.do([Job(())] * (CALM - len(heard))):
                 self._note(f"listening to {CALM} calm conversations: {len(heard)} heard")
@@ -181,7 +182,8 @@ class Exploring:
                 if done.visit.verdict is Verdict.ERROR:
                     raise _not_calm(done.visit.reasons[0].text, f"see {done.visit.folder or self._folder.visits}")
                 if done.failed:  # what is asked again for that is no part of a calm conversation
-                    failed += done.failed
+                    failed |= done.failed
+                    disturbed += 1
                 else:
                     heard.append(done.exchanges)
         return self._folder.hear(heard)

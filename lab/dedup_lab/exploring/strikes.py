@@ -9,6 +9,8 @@ from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
 
 END: Final = "every message has its outcome"
+OPENING: Final = frozenset({CONNECTION, "SaslHandshake", "SaslAuthenticate"})
+"""Requests by which a client opens a connection."""
 STALLED_S: Final = 20.0
 """A stall that ends no other way ends after this time, and counts as missed."""
 DUPLICATE_SEQUENCE: Final = 46
@@ -42,7 +44,7 @@ def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
     for row in rows:
         if (row.client_id, row.direction) != (client_id, Direction.REPLY):
             continue
-        missing = row.done == Done.UNANSWERED and row.api != CONNECTION and row.api not in BY_TIMERS
+        missing = row.done == Done.UNANSWERED and row.api not in OPENING and row.api not in BY_TIMERS
         if row.error_code or missing:
             yield row.api
 

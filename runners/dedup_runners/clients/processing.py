@@ -164,6 +164,9 @@ class Life:
         if self._next:
             raise ValueError("the group gave it partitions anew, and there is no other member")
         committed = client.committed(partitions, timeout=self._task.timeout_s)
+        for each in committed:
+            if each.error is not None:
+                raise ck.KafkaException(each.error)
         self._next = {each.partition: max(each.offset, 0) for each in committed}
         say("began", *_places(self._next))
 

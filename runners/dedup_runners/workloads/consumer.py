@@ -6,6 +6,7 @@ has said (dedup_runners.clients.processing): its pipe is read to the end, also o
 """
 
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -119,7 +120,12 @@ class _Running:
             problem = f"what it said is not understood: {error}"
             self._process.kill()
         self._record()
-        code = self._process.wait(LEAVE_S)
+        try:
+            code = self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            problem = problem or f"it said its last, and did not end within {LEAVE_S:g} s"
+            self._process.kill()
+            code = self._process.wait()
         too_late.cancel()
         overhearing.join(LEAVE_S)
         with suppress(BrokenPipeError):
