@@ -269,10 +269,10 @@ def _experiment(endpoints: Endpoints) -> Experiment:
     protocol = endpoints.system
     existing = {"bootstrap": endpoints.client_bootstrap}
     if protocol == "pulsar":
-        urls = endpoints.client_bootstrap, endpoints.admin_urls[0]
+        brokers, admin = endpoints.client_bootstrap, endpoints.admin_urls[0]
         existing = {
-            "serviceUrl": urls[0].replace("pulsar+ssl:", "pulsar:"),
-            "adminUrl": urls[1].replace("https:", "http:"),
+            "serviceUrl": brokers.replace("pulsar+ssl:", "pulsar:"),
+            "adminUrl": admin.replace("https:", "http:"),
         }
     system = {
         "name": protocol,

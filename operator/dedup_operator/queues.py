@@ -38,7 +38,7 @@ class WorkQueue(Generic[Key]):
     def add(self, key: Key, after_s: float = 0.0, *, new: bool = False) -> None:
         """Let somebody look at the key, at once or after some time. What is asked for earlier does not wait for it.
 
-        What is new comes before all that was looked at already: whoever made it waits for a first word.
+        New keys come first, for nobody has looked at them yet: who made them waits for a first word.
 
         But what failed is looked at when its time has come, and not before: the operator's own writing says that
         something has changed, too, and would have it fail again at once, over and over.

@@ -11,7 +11,6 @@ from dedup.experiment import statistics
 from dedup.experiment.spec import Expectation, Experiment, Switch, Variant
 from dedup.wire.manifests import Record
 from dedup.workloads.kinds import subject_of
-from dedup.workloads.subjects import COPIES_IN_LOG
 
 
 class Run(Record):
@@ -44,10 +43,10 @@ def out_of_reach(experiment: Experiment) -> str | None:
     """Why the experiment cannot pass, whatever its runs show; None if it can."""
     spec = experiment.spec
     controls = [variant for variant in spec.variants if variant.expect is Expectation.DUPLICATES]
-    others = [subject for each in controls if (subject := subject_of(spec.workload.of(each))) is not COPIES_IN_LOG]
-    if others and (spec.faults or spec.random):
+    unknown = [subject for each in controls if not (subject := subject_of(spec.workload.of(each))).by_fault]
+    if unknown and (spec.faults or spec.random):
         return (
-            f"of a fault it is not known whether it caused {others[0].some}, and a control must show that; "
+            f"of a fault it is not known whether it caused {unknown[0].some}, and a control must show that; "
             "take the faults out, or the variant that expects duplicates"
         )
     if (confidence := spec.confidence_percent) is None:

@@ -33,9 +33,9 @@ def again(experiment: Experiment, manifest: Manifest) -> Again:
     SpecificationError if no fault began in it: then there is nothing to strike again.
     """
     spec, records = experiment.spec, {record.name: record for record in manifest.faults}
-    begun = {fault.name: _begun(fault, records.get(fault.name), manifest) for fault in spec.all_faults}
-    never = tuple(name for name, message in begun.items() if message is None)
-    if len(never) == len(begun):
+    messages = {fault.name: _begun(fault, records.get(fault.name), manifest) for fault in spec.all_faults}
+    never = tuple(name for name, message in messages.items() if message is None)
+    if len(never) == len(messages):
         raise SpecificationError(
             where=manifest.run_id,
             got=f"none of its faults ({', '.join(never)}) began" if never else "a run without faults",
@@ -54,7 +54,7 @@ def again(experiment: Experiment, manifest: Manifest) -> Again:
         "runs": 1,
         "replacements": 0,
         "seed": _seed(experiment, system, manifest),
-        "faults": [_at(each, message) for each in spec.all_faults if (message := begun[each.name]) is not None],
+        "faults": [_at(each, message) for each in spec.all_faults if (message := messages[each.name]) is not None],
     }
     made = parse(document, source=f"the replay of {manifest.run_id}")
     return Again(made, run_of(made.spec.seed, manifest.system, manifest.variant, 1), never)

@@ -31,7 +31,7 @@ from dedup.judgement.verdicts import (
 )
 from dedup.wire.manifests import Manifest, Record
 from dedup.workloads.kinds import WorkloadKind, subject_of
-from dedup.workloads.subjects import COPIES_IN_LOG, Subject
+from dedup.workloads.subjects import Subject
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
@@ -124,9 +124,9 @@ class _Group(Record):
     def copies_by_fault(self) -> dict[str, int]:
         """By fault: how many runs have a value that was under way during it and shows the subject.
 
-        That is known of copies in the log only: of another subject no fault has any.
+        Of a subject of which that is not known no fault has any.
         """
-        known = self.of_cause if self.subject == COPIES_IN_LOG else []
+        known = self.of_cause if self.subject.by_fault else []
         return {fault: sum(run.with_copies_during(fault) for run in known) for fault in self.faults}
 
     @property

@@ -198,7 +198,7 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
         return judged
     is_processed = evidence.manifest is not None and evidence.manifest.consumer.application is not None
     subject = REPEATED_PROCESSING if is_processed else COPIES_IN_LOG
-    without = [fault for fault in judged.copies_during if is_processed or not judged.with_copies_during(fault)]
+    without = [fault for fault in judged.copies_during if not subject.by_fault or not judged.with_copies_during(fault)]
     if judged.shows(subject.count) and not without:
         return judged
     code, what = Code.CONTROL_CLEAN, subject.none

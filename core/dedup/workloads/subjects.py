@@ -18,9 +18,14 @@ class Subject:
     """What such values are called: "copies" in 2 of 3 runs."""
     none: str
     """What is said of a run without any."""
-    but: str = "not known to be"
-    """What is said of a fault that is not shown to have caused any: of copies it is known when they were under way."""
+    by_fault: bool = False
+    """Whether it is known during which fault such a value was under way."""
+
+    @property
+    def but(self) -> str:
+        """What is said of a fault in whose time none of them is shown."""
+        return "but none" if self.by_fault else "not known to be"
 
 
 REPEATED_PROCESSING: Final = Subject("processed_twice", "messages processed twice", "no message was processed twice")
-COPIES_IN_LOG: Final = Subject("values_with_duplicates", "copies", "no value was read twice", "but none")
+COPIES_IN_LOG: Final = Subject("values_with_duplicates", "copies", "no value was read twice", by_fault=True)
