@@ -20,7 +20,6 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
-from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -37,7 +36,7 @@ from dedup_operator.objects.reports import (
     with_failure,
 )
 from dedup_operator.objects.runs import RUN, run_objects
-from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
 from dedup_operator.provision.provisioner import Context, Provisioner
@@ -49,6 +48,8 @@ LEVEL: Final = "pod-security.kubernetes.io/enforce"
 PRIVILEGED: Final = "privileged"
 PARTITIONS: Final = "dedup.dev/fault=partition"
 """How `dedup_runners.chaos` labels the policies that it makes."""
+HELD: Final = 4
+"""A part so small of a producer's memory may be messages that wait: its client copies them when it makes requests."""
 APPLICATION: Final = "sparkoperator.k8s.io/app-name"
 """By which Spark's operator labels the driver and its executors."""
 
@@ -130,7 +131,7 @@ class KubernetesPlatform:
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             _check_client(system)
-        _check_workload(self._experiment.spec)
+        _check_memory(self._experiment.spec, self._settings.runner.memory)
         for way in ways.values():
             way.check()
         if not is_local(self._experiment):
@@ -331,13 +332,14 @@ def _check_client(system: System) -> None:
         )
 
 
-def _check_workload(spec: Spec) -> None:
-    """PlatformError if the workload has a part that producers in pods do not do."""
-    for part in PARTS:
-        if getattr(spec.workload, part.key) is not None:
-            raise PlatformError(
-                where=f"spec.workload.{part.key}",
-                got=f"a workload with {part.key}",
-                rule=f"only `dedup run` can do it; producers in pods {part.of_pods}",
-                todo="take it out, or use `dedup run` on one machine",
-            )
+def _check_memory(spec: Spec, memory: str) -> None:
+    """PlatformError if what a client may hold unacknowledged does not fit into a producer's container."""
+    payload, in_flight = spec.workload.payload, spec.workload.in_flight
+    held = 0 if payload is None else payload.bytes * in_flight
+    if (most := bytes_of(memory) // HELD) < held:
+        raise PlatformError(
+            where="spec.workload.payload.bytes",
+            got=f"{held:,} bytes in {in_flight:,} messages that may be unacknowledged",
+            rule=f"a producer's container has {memory} (settings.runner.memory), of which they may take {most:,} bytes",
+            todo="lower inFlight, make the messages smaller, or have the operator's chart give runners more memory",
+        )

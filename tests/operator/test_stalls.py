@@ -31,7 +31,7 @@ from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
 PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}])
-RESTART: Final = ("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"})
+LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
@@ -218,7 +218,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.artifacts: got nothing", no_store),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
-    ("spec.workload.…: got a workload with …", lambda: looked(applied(RESTART))),
+    ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -34,13 +34,12 @@ class Consumer(WorkloadKind):
     batch: int = Field(100, ge=1, le=10_000, description="how many messages it takes, and commits, at a time")
 
     key = "consumer"
-    summary = "an application that processes the topic ends at a message and comes back (Kafka, on one machine only)"
+    summary = "an application that processes the topic ends at a message and comes back (Kafka)"
     varies = ("end", "commit")
     subject = REPEATED_PROCESSING
     cause = REPEATED_PROCESSING.count
     names_sends = False
     of_programs = "sends, and is not the application that consumes"
-    of_pods = "have no application beside them that processes what they send"
 
     def impossible(self, shape: Shape) -> Impossible | None:
         if self.at.message >= shape.messages:

@@ -22,9 +22,8 @@ class Keys(WorkloadPart):
     )
 
     key = "keys"
-    summary = "messages have keys, and the client chooses the partition of each (on one machine only)"
+    summary = "messages have keys, and the client chooses the partition of each"
     of_programs = "is told the partition of each message, and knows no keys"
-    of_pods = "name the partition of each message, and were not tried with keys"
 
     def impossible(self, shape: Shape) -> Impossible | None:
         if shape.kind:

@@ -55,8 +55,6 @@ class WorkloadPart(Part):
     """The description of that key, in a phrase."""
     of_programs: ClassVar[str]
     """What a client that is a program does instead, after "which"."""
-    of_pods: ClassVar[str]
-    """What producers in pods do instead, so that the operator refuses it."""
     varies: ClassVar[tuple[str, ...]] = ()
     """The settings that a variant may change, so that control and treatment differ in them."""
     cause: ClassVar[str] = ""
@@ -92,7 +90,6 @@ class WorkloadKind(WorkloadPart):
     """The settings of one kind of workload, and the facts about the kind."""
 
     of_programs = "sends each message once, in one session"
-    of_pods = "send each message once, in one session"
     names_sends: ClassVar[bool] = True
     """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
     in_every_digest: ClassVar[bool] = False

@@ -28,9 +28,8 @@ class Payload(WorkloadPart):
     )
 
     key = "payload"
-    summary = f"how large a message is, {PAYLOAD_BYTES} bytes if left out (on one machine only)"
+    summary = f"how large a message is, {PAYLOAD_BYTES} bytes if left out"
     of_programs = f"sends messages of {PAYLOAD_BYTES} bytes"
-    of_pods = f"send messages of {PAYLOAD_BYTES} bytes, and were not tried with others"
 
     def impossible(self, shape: Shape) -> Impossible | None:
         if self.bytes * shape.in_flight <= MOST_BYTES_IN_FLIGHT:

@@ -23,7 +23,7 @@ class Producers(WorkloadKind):
     count: int = Field(ge=2, le=MOST_PRODUCERS, description="how many; each has a rising sequence in every partition")
 
     key = "producers"
-    summary = "several producers send side by side, each with a name and sequences of its own (on one machine only)"
+    summary = "several producers send side by side, each with a name and sequences of its own"
     cause = "copied_by_retry"
     words = "by the client's retry"
 

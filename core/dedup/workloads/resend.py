@@ -47,7 +47,7 @@ class Resend(WorkloadKind):
 
     key = "resend"
     in_every_digest = True
-    summary = "the application sends again what has failed (on one machine only)"
+    summary = "the application sends again what has failed"
     varies = ("sequence", "partition")
     cause = "copied_by_resend"
     words = "by the application's resend"

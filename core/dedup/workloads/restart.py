@@ -64,7 +64,7 @@ class Restart(WorkloadKind):
 
     key = "restart"
     in_every_digest = True
-    summary = "the producer ends at a message and comes back as another session (on one machine only)"
+    summary = "the producer ends at a message and comes back as another session"
     varies = ("end", "identity")
     cause = "copied_by_session"
     words = "by another session"

@@ -16,6 +16,7 @@ from dedup_operator.objects.settings import (
     PodTemplate,
     Resources,
     Settings,
+    bytes_of,
 )
 
 USER: Final = 1000
@@ -80,13 +81,9 @@ def pod_template(settings: Settings, labels: Mapping[str, str], pod: Object, own
 
 def _sized(container: Object, resources: Resources) -> Object:
     most = container["resources"]["limits"]["memory"]
-    asked = min(resources.requests.memory, most, key=_mebibytes)
+    asked = min(resources.requests.memory, most, key=bytes_of)
     limits = {"memory": most, **({"cpu": resources.limits.cpu} if resources.limits.cpu else {})}
     return {**container, "resources": {"requests": {"cpu": resources.requests.cpu, "memory": asked}, "limits": limits}}
-
-
-def _mebibytes(memory: str) -> int:
-    return int(memory[:-2]) * (1024 if memory.endswith("Gi") else 1)
 
 
 def container(

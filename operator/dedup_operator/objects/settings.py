@@ -29,6 +29,11 @@ Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
 Cpu = Annotated[str, Field(pattern=r"^([1-9][0-9]*m|[1-9][0-9]*|[0-9]+\.[0-9]+)$", max_length=16)]
 
 
+def bytes_of(memory: Memory) -> int:
+    """How many bytes that is."""
+    return int(memory[:-2]) << (30 if memory.endswith("Gi") else 20)
+
+
 class Image(Part):
     """An image, and when a node asks its registry for it. A tag may have a digest behind it, which then decides."""
 

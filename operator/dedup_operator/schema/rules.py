@@ -136,7 +136,7 @@ def _existing(product: Product) -> Rule:
 def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
     """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`.
 
-    Where a variant changes the workload, only the models say how it must be: such workloads are not for pods.
+    Where a variant changes the workload, only the models say how it must be: the operator says so in the status.
     """
     return Rule(
         "self.variants.exists(variant, has(variant.workload)) || "
