@@ -334,8 +334,8 @@ def _check_client(system: System) -> None:
 
 def _check_memory(spec: Spec, memory: str) -> None:
     """PlatformError if what a client may hold unacknowledged does not fit into a producer's container."""
-    payload, in_flight = spec.workload.payload, spec.workload.in_flight
-    held = 0 if payload is None else payload.bytes * in_flight
+    in_flight = spec.workload.in_flight
+    held = (spec.workload.payload_bytes or 0) * in_flight
     if (most := bytes_of(memory) // HELD) < held:
         raise PlatformError(
             where="spec.workload.payload.bytes",

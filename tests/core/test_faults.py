@@ -354,6 +354,28 @@ def test_a_broker_that_ended_besides_died_by_itself() -> None:
     assert lives_ended([one, two]) == 2
     assert lives_ended([one, one]) == 1, "one death proves one kill"
     assert lives_ended([killed("b1", ["b1"]), record(), record(without("injected"))]) == 0
+    assert lives_ended([rolling(60, 70, 80)]) == 3 and lives_ended([rolling(60, 70, 80), killed("1", None)]) == 4
+
+
+def rolling(*sent: int) -> FaultRecord:
+    """Three brokers restarted one after the other; so much was sent at each stop that the producer has counted."""
+    first, *later = sent
+    told = replaced(line("effect", 18, lives=["11", "12", "13"]))
+    marks = [mark("injected", first, 45, in_flight=5), *(mark("repeating", each, 45, in_flight=5) for each in later)]
+    return record(told, marks=marks, planned=Planned("cut", "rollingRestart", 50))
+
+
+@pytest.mark.parametrize(
+    ("sent", "remaining"), [((60, 70, 80), 20), ((60, 70, MESSAGES), 0), ((60, 70), 0), ((MESSAGES,) * 3, 0)]
+)
+def test_each_broker_of_a_rolling_restart_is_stopped_while_messages_are_sent(
+    sent: tuple[int, ...], remaining: int
+) -> None:
+    """A stop that the producer has not counted came when it had ended."""
+    found = rolling(*sent)
+    assert found.remaining == remaining
+    told = "every message had been sent before its last strike"
+    assert (vacuous(found) is None) if remaining else (told in (vacuous(found) or ""))
 
 
 def latency(**over: object) -> FaultRecord:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from dedup_runners.interposer.speeches import SPEECHES
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
-MESSAGES, LOST = 10, 3
+MESSAGES, LOST, RUNS = 10, 3, 5
 COMMAND_S = 300.0
 KNOWN = SPEECHES["pulsar"]
 STRIKES = [(act, api) for act in Act for api in ("CONNECT", "LOOKUP", "PRODUCER", "SEND")]
@@ -71,6 +72,29 @@ def test_every_request_of_a_producer_can_be_struck(system: Endpoints, admin: Adm
     assert (struck.api, struck.direction) == (api, direction)
     assert struck.done == (Done.LOST if what == "lose" else Done.HELD_TO_DEADLINE)
     assert (stored, problems) == (MESSAGES, [])
+
+
+@pytest.mark.parametrize("on", [False, True], ids=["without deduplication", "with deduplication"])
+def test_one_lost_receipt_is_a_copy_without_deduplication_and_none_with_it(
+    system: Endpoints, admin: Admin, on: bool, tell: Callable[[str], None]
+) -> None:
+    seconds = []
+    for _ in range(RUNS):
+        topic = admin.topic_name(f"lost-{uuid.uuid4().hex[:8]}", on)
+        admin.create_topic(topic, partitions=1, deduplication=on)
+        began = time.monotonic()
+        rule = Rule("r", Match("SEND", number=LOST, attempt=1), Act.LOSE_REPLY)
+        with Interposer(KNOWN.speech(), [rule]) as interposer:
+            doors = interposer.bootstrap("s", KNOWN.brokers(system.client_bootstrap))
+            assert produce(KNOWN.bootstrap(doors), system, topic) == MESSAGES
+            seconds.append(time.monotonic() - began)
+            rows, problems = interposer.conversation.rows(), interposer.problems
+        stored = sum(entries for _, entries in admin.end_positions(topic)[0].extents)
+        admin.delete_topic(topic)
+        (lost,) = [row for row in rows if row.done == Done.LOST]
+        assert (lost.api, lost.direction, lost.number, problems) == ("SEND", "reply", LOST, [])
+        assert stored == MESSAGES if on else stored > MESSAGES
+    tell(f"{RUNS} of {RUNS} runs, {min(seconds):.1f} to {max(seconds):.1f} s each")
 
 
 def namespaces(system: Endpoints) -> set[str]:

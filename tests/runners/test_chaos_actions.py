@@ -43,7 +43,7 @@ class Play:
     def victim(self, broker: str) -> Victim:
         return VICTIM
 
-    def kill(self, victim: Victim, down_s: float) -> None:
+    def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         self.said.append(("kill", {}))
 
     def death(self, victim: Victim) -> Death | None:

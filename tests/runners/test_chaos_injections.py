@@ -89,7 +89,7 @@ class Stage:
         self.session.announce.side_effect = self._announce
         self.session.recall = partial(Session.recall, self.session)
         self.session._memory = {partition.Deed: partition.Deed(cut=MagicMock())}
-        self.session.known_leader.return_value = "1"
+        self.session.known_leader.return_value = self.session.leader.return_value = "1"
         self.session.site.victim.return_value = Victim("1", "one", ABOUT[platform])
         self.session.admin.ensemble.return_value = Ensemble(1, ("b1",))
         self.session.cluster.return_value = FakeCluster({f"kafka-{n}": seen(f"kafka-{n}") for n in (0, 1, 2)})

@@ -108,7 +108,7 @@ def test_a_keeper_is_read_and_told(tmp_path: Path) -> None:
     found = keepers.status(one)
     assert (found.pid, found.starts, found.exit_of(5), found.exit_of(6)) == (6, 2, end, None)
     keepers.hold(one, 6, 123)
-    assert json.loads((tmp_path / "hold").read_text()) == {"pid": 6, "until_monotonic_ns": 123}
+    assert json.loads((tmp_path / "hold").read_text()) == {"pid": 6, "until_monotonic_ns": 123, "codes": [137]}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hold", "status"]
 
 

@@ -120,6 +120,8 @@ class FaultKind(Part):
     """What a client notices of it. A disturbance of another kind is not its effect."""
     must_last: ClassVar[bool] = False
     """The target must show the effect a second time, just before the end."""
+    every_strike: ClassVar[bool] = False
+    """It strikes several brokers one after the other, each while messages are still sent."""
     effect: ClassVar[str] = "cut off"
     """The state of the leader, in words."""
 

@@ -106,7 +106,8 @@ def vacuous(record: FaultRecord) -> str | None:
     if record.in_flight is not None and record.in_flight <= 0:
         return f"fault {record.name}: no message was in flight to what it struck"
     if record.remaining <= 0:
-        return f"fault {record.name}: every message had been sent before the effect"
+        when = "its last strike" if kind is not None and kind.every_strike else "the effect"
+        return f"fault {record.name}: every message had been sent before {when}"
     return None
 
 
@@ -144,20 +145,21 @@ def lives_ended(records: Iterable[FaultRecord]) -> int:
     """How many lives of brokers these faults have ended; one that ended besides died by itself."""
     return len(
         {
-            _life(record)
+            life
             for record in records
             if record.injected_ns is not None
             and (kind := kind_of(record.kind)) is not None
             and kind.ends_life(Detail.model_validate(record.target_witness))
+            for life in _lives(record)
         }
     )
 
 
-def _life(record: FaultRecord) -> tuple[str, object]:
-    """What a fault has ended: a container or a process by its own name; without one, a life of its own."""
+def _lives(record: FaultRecord) -> list[tuple[str, str]]:
+    """What a fault has ended: containers or processes by their own names; without one, a life of its own."""
     shown = Detail.model_validate(record.target_witness)
-    life = shown.container or shown.pid
-    return (record.kind, record.name) if life is None else ("", life)
+    known = shown.lives or [str(each) for each in (shown.container or shown.pid,) if each is not None]
+    return [("", life) for life in known] or [(record.kind, record.name)]
 
 
 def _not_to_the_end(record: FaultRecord) -> str | None:
@@ -195,7 +197,7 @@ def _record(
         effect_message=mark and mark.sent,
         unacknowledged=mark and mark.sent - mark.acked,
         in_flight=mark and _in_flight(stamps),
-        remaining=mark and messages - mark.sent,
+        remaining=mark and _remaining(fault, messages, mark, stamps, shown),
         injected_ns=_began_ns(said),
         healed_ns=_ended_ns(said),
         target=_target(shown),
@@ -206,6 +208,18 @@ def _record(
         leaked=_leaked(said),
         problems=(*_problems(said, journal), *_passed_by(shown, acknowledged)),
     )
+
+
+def _remaining(fault: Planned, messages: int, effect: Mark, stamps: Sequence[Mark], shown: Detail) -> int:
+    """How many messages were still to be sent at the effect; of a kind whose every strike counts, at the last strike.
+
+    A strike that the producer did not count came when it had ended.
+    """
+    kind = kind_of(fault.kind)
+    if kind is None or not kind.every_strike:
+        return messages - effect.sent
+    sent = [effect.sent, *(each.sent for each in stamps if each.event == FaultEvent.REPEATING)]
+    return messages - max(sent) if len(sent) >= len(shown.lives) else 0
 
 
 def _in_flight(stamps: Sequence[Mark]) -> int | None:

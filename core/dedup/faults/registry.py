@@ -18,10 +18,13 @@ from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Partition
 from dedup.faults.pause import Pause
 from dedup.faults.pod_delete import PodDelete
+from dedup.faults.rolling_restart import RollingRestart
 from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
-KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause, Message)
+KINDS: Final[tuple[type[FaultKind], ...]] = (
+    *(KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
+)
 
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""

@@ -67,6 +67,7 @@ class Detail(BaseModel):
     ensemble: list[str] | None = Field(None, description="a witness: the bookies that stored what was sent")
     container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
+    lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")
     over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
     frame: str = Field("", description="a witness: what was done to which frame, in words")
     refused: str = Field("", description="effect: why what was struck can have had no effect, in words")

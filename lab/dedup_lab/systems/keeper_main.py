@@ -7,9 +7,10 @@ input. Its duties, in order of importance:
    broker's process group and leaves. The same when the owner is no longer its parent.
 2. **Exits are evidence.** Each is written to the status file with the time at which it was noticed. Codes are those
    of a container: 137 is SIGKILL.
-3. **Kills heal by themselves.** Only a SIGKILL that was announced is healed: a fault writes the hold file `{"pid": P,
-   "until_monotonic_ns": T}` *before* it kills process P, and the keeper starts the program again at T, whether or not
-   the injector still lives. Any other exit stays, recorded, for the lab to find.
+3. **Kills heal by themselves.** Only an end that was announced is healed: a fault writes the hold file `{"pid": P,
+   "until_monotonic_ns": T, "codes": C}` *before* it signals process P, and if P ends with one of these codes (without
+   any: by SIGKILL) the keeper starts the program again at T, whether or not the injector still lives. Any other exit
+   stays, recorded, for the lab to find.
 
 It runs with `python -I -S` and imports nothing but the standard library's smallest parts, so that it starts in 20 ms.
 """
@@ -23,6 +24,7 @@ import time
 from typing import Any
 
 OWNER_CHECK_S = 0.5
+KILLED = 128 + signal.SIGKILL
 _PIPE = 0
 
 
@@ -79,16 +81,17 @@ class Keeper:
         code = 128 - code if code < 0 else code
         self.exits.append({"pid": pid, "code": code, "monotonic_ns": time.monotonic_ns()})
         self.pid = self.create_time = None
-        if code == 128 + signal.SIGKILL:
-            self.restart_at_ns = self.held_until_ns(pid)
+        self.restart_at_ns = self.held_until_ns(pid, code)
         self.write()
 
-    def held_until_ns(self, pid: int) -> int | None:
-        """Until when the announced kill of `pid` keeps it down; None when nobody announced one."""
+    def held_until_ns(self, pid: int, code: int) -> int | None:
+        """Until when the announced end of `pid` with that code keeps it down; None when nobody announced it."""
         try:
             with open(self.spec["hold"], encoding="utf-8") as file:
                 hold = json.load(file)
-            return int(hold["until_monotonic_ns"]) if hold["pid"] == pid else None
+            return (
+                int(hold["until_monotonic_ns"]) if hold["pid"] == pid and code in hold.get("codes", (KILLED,)) else None
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -7,6 +7,7 @@ to be the broker's own.
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,8 @@ from dedup.experiment.endpoints import Broker
 
 KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""
+CLEAN: Final = (0, 143)
+"""Those of a program that ended in order after SIGTERM: a JVM ends with 143."""
 
 
 class Exit(BaseModel):
@@ -59,10 +62,10 @@ def status(broker: Broker) -> Status:
     return read(broker.status_file)
 
 
-def hold(broker: Broker, pid: int, until_monotonic_ns: int) -> None:
-    """Have the keeper start the broker again at that time, and not before, once process `pid` is dead."""
+def hold(broker: Broker, pid: int, until_monotonic_ns: int, codes: Sequence[int] = (KILLED,)) -> None:
+    """Have the keeper start the broker again at that time, and not before, once process `pid` has ended with a code."""
     assert broker.hold_file is not None
-    wanted, path = {"pid": pid, "until_monotonic_ns": until_monotonic_ns}, broker.hold_file
+    wanted, path = {"pid": pid, "until_monotonic_ns": until_monotonic_ns, "codes": list(codes)}, broker.hold_file
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(wanted))
     os.replace(temporary, path)

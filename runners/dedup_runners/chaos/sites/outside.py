@@ -72,7 +72,7 @@ class Outside(Closing):
             todo="deploy the system with the experiment, or use faults of the clients' path",
         )
 
-    def kill(self, victim: Victim, down_s: float) -> None:
+    def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         self.victim(victim.broker)
 
     def death(self, victim: Victim) -> Death | None:

@@ -102,13 +102,13 @@ class Pods(Closing):
         life = self._seen[broker].life
         return Victim(broker, life, {"pod": pod.name, "container": life})
 
-    def kill(self, victim: Victim, down_s: float) -> None:
+    def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         pod, shell = self._pod(victim.broker), self._shells.pop(victim.broker)
         hold_s = math.ceil(down_s) + 1  # the second that has begun does not count
         struck = (
             f"read -r process <{pod.hold}/pid"
             f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
-            f' && kill -9 "$process" || echo "{UNDONE}"'
+            f' && kill -{15 if clean else 9} "$process" || echo "{UNDONE}"'
         )
         try:
             shell.send(struck)

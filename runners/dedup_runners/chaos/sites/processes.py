@@ -49,10 +49,13 @@ class Processes(Closing):
         pid = _pid(self._endpoints.broker(broker))
         return Victim(broker, str(pid), {"pid": pid})
 
-    def kill(self, victim: Victim, down_s: float) -> None:
+    def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         broker, pid = self._endpoints.broker(victim.broker), int(victim.life)
-        keepers.hold(broker, pid, time.monotonic_ns() + int(down_s * 1e9))
-        os.kill(pid, signal.SIGKILL)
+        codes = keepers.CLEAN if clean else (keepers.KILLED,)
+        keepers.hold(broker, pid, time.monotonic_ns() + int(down_s * 1e9), codes)
+        os.kill(pid, signal.SIGTERM if clean else signal.SIGKILL)
+        if clean:
+            return
         until(lambda: self._ended(victim), EXIT_TIMEOUT_S, f"the death of broker {victim.broker}", 0.005)
 
     def death(self, victim: Victim) -> Death | None:

@@ -57,10 +57,11 @@ class Site(Protocol):
         """The broker's present life; PlatformError if it has none, or if it may not be killed here."""
         ...
 
-    def kill(self, victim: Victim, down_s: float) -> None:
+    def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         """Have the broker stay down for `down_s` seconds, then SIGKILL it. It comes back even if we are gone by then.
 
-        Returns at the first sign that it is gone; the proof is `death`.
+        Returns at the first sign that it is gone; the proof is `death`. `clean`: SIGTERM it, so that it can end in
+        order, and return at once.
         """
         ...
 
