@@ -21,13 +21,14 @@ from dedup.experiment.spec import (
 )
 from dedup.experiment.systems import Kafka, Pulsar
 from dedup.faults.drop_tcp import Direction, DropTCP
-from dedup.faults.kill import Kill, Victim
+from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.kinds import Platform
 from dedup.faults.move_leader import MoveLeader
 from dedup.faults.partition import Means, Partition
 from dedup.faults.pod_delete import PodDelete
 from dedup.faults.registry import Fault
+from dedup.faults.targets import Target
 
 
 def test_a_small_file_has_the_documented_defaults() -> None:
@@ -95,7 +96,7 @@ def test_a_bookie_is_struck_where_there_are_some() -> None:
     fault = {"name": "f", "at": {"message": 1}, "kill": {"target": "Bookie", "restartAfter": "1s"}}
     document = changed(("spec/systems", [{"name": "p", "pulsar": {}}]), ("spec/faults", [fault]))
     (found,) = parse(document, source="e").spec.faults
-    assert found.given == Kill.model_validate({"target": Victim.BOOKIE, "restartAfter": "1s"})
+    assert found.given == Kill.model_validate({"target": Target.BOOKIE, "restartAfter": "1s"})
     assert found.needs_bookies
 
 

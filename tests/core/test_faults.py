@@ -347,6 +347,23 @@ def test_a_bookies_clients_are_brokers() -> None:
     assert vacuous(record(told, disturbances=[], planned=planned)) is None
 
 
+@pytest.mark.parametrize(("active", "why"), [("1", ""), ("2", "the active controller was 2")])
+def test_a_controller_matters_if_it_was_the_active_one(active: str, why: str) -> None:
+    """Whoever leads."""
+    struck = line("injected", 10, witness={"exit_code": 137, "controller": active}, touched=["1"], leader="3")
+    found = record(replaced(struck), planned=Planned("cut", "kill", 50))
+    assert (why in (vacuous(found) or "")) if why else (vacuous(found) is None)
+    assert found.target == "active controller 1"
+
+
+@pytest.mark.parametrize(("at_end", "why"), [(["1"], ""), ([], "the active controller was not stopped any more")])
+def test_a_controller_must_be_stopped_to_the_end(at_end: list[str], why: str) -> None:
+    struck = line("injected", 10, witness={"state": "T", "controller": "1"}, touched=["1"], leader="3")
+    told = [each for each in replaced(struck) if each["event"] != "effect"]
+    found = record([*told, line("effect", 18, at_end=at_end)], planned=Planned("cut", "pause", 50))
+    assert (why in (vacuous(found) or "")) if why else (vacuous(found) is None)
+
+
 def test_a_broker_that_ended_besides_died_by_itself() -> None:
     deleted = record(planned=Planned("cut", "podDelete", 50))
     assert lives_ended([killed("1", None), deleted]) == 2

@@ -49,9 +49,9 @@ def names(document: dict[str, Any]) -> list[str]:
     ("kind", "deeds"),
     [
         (KILL_TCP, ["reset-connections", "clear"]),
-        ({"kill": {"restartAfter": "20s"}}, ["kill-broker", "await-restart"]),
+        ({"kill": {"restartAfter": "20s"}}, ["kill-process", "await-restart"]),
         ({"dropTCP": {"duration": "10s"}}, ["drop-bytes", "clear"]),
-        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-bookie", "await-bookie"]),
+        ({"kill": {"target": "Bookie", "restartAfter": "20s"}}, ["kill-process", "await-restart"]),
         ({"moveLeader": {}}, ["move-leader"]),
     ],
 )

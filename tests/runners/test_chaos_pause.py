@@ -100,13 +100,13 @@ def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(
         return answers[-1]
 
     monkeypatch.setattr(stage.session.site, "run", told)
-    assert pause.pause_broker(0.5, stage.configuration) == {"broker": "1", "at_end": "T"}
+    assert pause.pause_process("Leader", 0.5, stage.configuration) == {"broker": "1", "at_end": "T"}
     assert stage.broker.status() == psutil.STATUS_STOPPED
     waker = int(answers[0])
     assert psutil.pid_exists(waker)
-    assert pause.wake_broker(stage.configuration)["paused_s"] >= 0.5
+    assert pause.wake_process(stage.configuration)["paused_s"] >= 0.5
     until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
-    assert pause.wake_broker(stage.configuration) == {}
+    assert pause.wake_process(stage.configuration) == {}
     until(lambda: not psutil.pid_exists(waker), BOUND_S, "nobody waits for the broker any more")
     assert stage.events() == ["injecting", "injected", "effect", "cleared"]
     assert stage.reason() is None
@@ -122,8 +122,8 @@ def test_a_broker_that_somebody_wakes_too_early_proves_nothing(stage: Stage, mon
             os.kill(stage.broker.pid, signal.SIGCONT)
 
     monkeypatch.setattr(stage.session, "note", noted)
-    assert pause.pause_broker(0.2, stage.configuration)["at_end"] == "S"
-    pause.wake_broker(stage.configuration)
+    assert pause.pause_process("Leader", 0.2, stage.configuration)["at_end"] == "S"
+    pause.wake_process(stage.configuration)
     assert "the topic's leader was not stopped any more, but nobody" in (stage.reason() or "")
 
 
@@ -131,8 +131,8 @@ def test_a_broker_that_somebody_wakes_too_early_proves_nothing(stage: Stage, mon
 def test_a_signal_that_does_not_stop_is_no_effect(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the first process of a container ignores it."""
     monkeypatch.setattr(pause, "STOP", pause.STOP.replace("kill -STOP", "true"))
-    pause.pause_broker(0.1, stage.configuration)
-    pause.wake_broker(stage.configuration)
+    pause.pause_process("Leader", 0.1, stage.configuration)
+    pause.wake_process(stage.configuration)
     assert "the state of broker 1 is S, and not T" in (stage.reason() or "")
 
 
@@ -179,18 +179,18 @@ def test_a_broker_in_a_pod_is_stopped_by_the_same_line_in_its_container(stage: S
     with Pods(told, LocalContainers(), {"127.0.0.1"}) as site:
         site.warm_up()
         stage.session.site = site
-        assert pause.pause_broker(0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
-        pause.wake_broker(stage.configuration)
+        assert pause.pause_process("Leader", 0.2, stage.configuration) == {"broker": "1", "at_end": "T"}
+        pause.wake_process(stage.configuration)
     until(lambda: stage.broker.status() == psutil.STATUS_SLEEPING, BOUND_S, "the broker goes on")
     assert stage.reason() is None
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_broker_that_is_gone_does_not_go_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    pause.pause_broker(0.1, stage.configuration)
+    pause.pause_process("Leader", 0.1, stage.configuration)
     stage.broker.kill()
     stage.broker.wait(BOUND_S)
-    pause.wake_broker(stage.configuration)
+    pause.wake_process(stage.configuration)
     assert stage.events()[-1] == "gone"
 
 

@@ -127,7 +127,7 @@ def test_no_fault_strikes_without_its_trigger(tmp_path: Path) -> None:
     configuration = render(None, folder=tmp_path, endpoints=endpoints, topic="t")["configuration"]
     try:
         with pytest.raises(PlatformError, match="got no trigger"):
-            kill.kill_broker(1.0, configuration)
+            kill.kill_process("Leader", 1.0, configuration)
         assert not (tmp_path / "faults.jsonl").exists()
     finally:
         sessions.current(configuration).close()

@@ -1,29 +1,18 @@
 """`kill`: a broker's or bookie's process gets SIGKILL, and is started again after a time."""
 
-from enum import StrEnum
-
 from pydantic import Field
 
-from dedup.faults.kinds import Choice, Docs, FaultKind, Need
+from dedup.faults.kinds import Docs, FaultKind
+from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
-class Victim(StrEnum):
-    """Which process is killed."""
-
-    LEADER = "Leader"
-    BOOKIE = "Bookie"
-
-
 class Kill(FaultKind):
-    """SIGKILL the broker that leads the partition or owns the topic, or one of its bookies; start it again later."""
+    """SIGKILL the broker that leads the partition or owns the topic, a bookie or the controller; start it again."""
 
-    target: Victim = Field(
-        Victim.LEADER,
-        description="the partition's leader or topic's owner; or a bookie that stores what is sent now (Pulsar)",
-    )
+    target: Target = Field(Target.LEADER, description=MEANING)
     restart_after_s: Seconds = Field(
         alias="restartAfter", ge=0, le=3600, description="how long the process stays down, at most 1h"
     )
@@ -32,27 +21,17 @@ class Kill(FaultKind):
     summary = "SIGKILL a broker or bookie and start it again later"
     lasting = "restart_after_s"
     in_every_digest = True
-    choices = (
-        Choice(
-            field="target",
-            value=Victim.BOOKIE,
-            need=Need.BOOKIES,
-            rule="system {system} is a Kafka, and only a Pulsar has bookies",
-            todo="write Leader, or test the Pulsar by itself",
-            said="one of the systems is a Kafka, and only a Pulsar has bookies; "
-            "write Leader as kill.target, or test the Pulsar by itself",
-        ),
-    )
+    choices = choices("kill")
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
-        "bookie in the ensemble of the topic's newest ledger",
+        "bookie in the ensemble of the topic's newest ledger, for `target: Controller` of the active one of the quorum",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
-        "ensemble that the broker named at that moment",
+        "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word",
         undone_by="the keeper itself",
         client_witness="for a bookie also the broker, which is the bookie's client: it began another ledger or took "
-        "another bookie into the ensemble",
+        "another bookie into the ensemble; for a controller also the brokers, which have another one",
         details="The lab shortens two settings so that a fail-over takes seconds: Kafka's broker session is 6 s (its "
         "default: 9 s), a Pulsar broker's ZooKeeper session 6 s (its default: 30 s). A killed broker loses its "
         "partitions or topics when its session has run out; with a `restartAfter` below that it may be back before. "
@@ -64,8 +43,11 @@ class Kill(FaultKind):
 
     @property
     def words(self) -> str:
-        whom = "a bookie of the ledger" if self.target is Victim.BOOKIE else "the leader"
-        return f"kill {whom} and start it again after {self.restart_after_s:g} s"
+        return f"kill {WORDS[self.target]} and start it again after {self.restart_after_s:g} s"
+
+    @property
+    def victim(self) -> str:
+        return VICTIMS[self.target]
 
     @classmethod
     def ends_life(cls, shown: Detail) -> bool:

@@ -85,6 +85,9 @@ class Docs(NamedTuple):
     details: str = ""
 
 
+A_BROKER: Final = "a broker"
+
+
 class FaultKind(Part):
     """The settings of one kind of fault, and the facts about the kind."""
 
@@ -149,6 +152,11 @@ class FaultKind(Part):
         given = {name: getattr(self, name) for name in type(self).model_fields if name != "target"}
         found = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def victim(self) -> str:
+        """What it strikes, with these settings, in words."""
+        return A_BROKER
 
     @property
     def chosen(self) -> list[Choice]:

@@ -1,18 +1,17 @@
-"""`pause`: the leader's broker process is stopped for a time and then goes on where it was."""
-
-from typing import Literal
+"""`pause`: a broker's or bookie's process is stopped for a time and then goes on where it was."""
 
 from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
+from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 
 
 class Pause(FaultKind):
-    """Stop, for a time, the process of the broker that leads the partition or owns the topic; its connections stay."""
+    """Stop, for a time, the process of the leading broker, of a bookie or of the controller; its connections stay."""
 
-    target: Literal["Leader"] = Field("Leader", description="the partition's leader, or the topic's owner")
+    target: Target = Field(Target.LEADER, description=MEANING)
     duration_s: Seconds = Field(alias="duration", ge=1, le=600, description="how long, at least 1s and at most 10m")
 
     key = "pause"
@@ -20,11 +19,14 @@ class Pause(FaultKind):
     lasting = "duration_s"
     must_last = True
     effect = "stopped"
-    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER})
+    choices = choices("pause")
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
-        action="SIGSTOP for the process of the broker that leads the partition or owns the topic",
+        action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of the bookie or "
+        "controller that a `kill` would choose",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
+        client_witness="for a bookie or a controller also the brokers, as with a `kill`",
         undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 5 s after "
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
@@ -38,4 +40,8 @@ class Pause(FaultKind):
 
     @property
     def words(self) -> str:
-        return f"stop the leader's process for {self.duration_s:g} s"
+        return f"stop {WORDS[self.target]} for {self.duration_s:g} s"
+
+    @property
+    def victim(self) -> str:
+        return VICTIMS[self.target]

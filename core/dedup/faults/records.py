@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
+from dedup.faults.kinds import A_BROKER
 from dedup.faults.registry import LATENCY_FAULT, kind_of
+from dedup.faults.targets import victim
 from dedup.wire.clients import Disturbance, Mark, Noticed
 from dedup.wire.faults import NEVER_TRIGGERED, PRODUCER_GONE, Detail, FaultEvent, FaultLine
 from dedup.wire.lines import Event
@@ -250,6 +252,10 @@ def _missed(record: FaultRecord) -> str | None:
             return None
         stored = ", ".join(shown.ensemble) or "nobody"
         return f"fault {record.name}: it touched bookie {hit}, but what was sent was stored by {stored}"
+    if shown.controller is not None:
+        if shown.controller in shown.touched:
+            return None
+        return f"fault {record.name}: it touched broker {hit}, but the active controller was {shown.controller}"
     if shown.leader is None:
         return f"fault {record.name}: who led the topic at the effect is not known"
     if shown.leader not in shown.touched:
@@ -272,16 +278,19 @@ def _passed_by(shown: Detail, acknowledged: int) -> Iterable[str]:
 
 
 def _ended_early(record: FaultRecord, effect: str) -> str | None:
-    """Words unless the broker that led the topic at the effect, in one word, showed it to the end."""
+    """Words unless whom it struck, the leader where that may be one of several, showed it (in one word) to the end."""
     shown = Detail.model_validate(record.target_witness)
-    if shown.leader in shown.at_end:
+    struck = victim(shown)
+    if shown.leader in shown.at_end or (
+        struck != A_BROKER and shown.touched and set(shown.touched) <= set(shown.at_end)
+    ):
         return None
-    who = ", ".join(shown.at_end) or "nobody"
-    return f"fault {record.name}: at its end the topic's leader was not {effect} any more, but {who}"
+    who, whom = ", ".join(shown.at_end) or "nobody", "the topic's leader" if struck == A_BROKER else struck
+    return f"fault {record.name}: at its end {whom} was not {effect} any more, but {who}"
 
 
 def _target(shown: Detail) -> str:
-    what = "broker" if shown.ensemble is None else "bookie"
+    what = victim(shown).partition(" ")[2]
     return f"{what} {', '.join(shown.touched)}" if shown.touched else ""
 
 

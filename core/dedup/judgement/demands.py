@@ -12,9 +12,12 @@ from pydantic import Field, SerializeAsAny
 
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Expectation, Experiment
+from dedup.faults.kinds import A_BROKER
 from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.faults.targets import victim
 from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
+from dedup.wire.faults import Detail
 from dedup.wire.manifests import Manifest, Record
 from dedup.workloads.kinds import WorkloadKind
 
@@ -31,7 +34,7 @@ class PlannedFault(Record):
     settings: dict[str, float | str] = Field(
         default_factory=dict, description="by the names under which its injector writes them down"
     )
-    bookie: bool = Field(False, description="it strikes a bookie, not a broker")
+    victim: str = Field(A_BROKER, description="what it strikes, in words")
 
 
 class Demand(Record):
@@ -86,7 +89,7 @@ def _planned(fault: Fault) -> PlannedFault:
         message=fault.at.message,
         time=fault.at.time,
         settings=fault.given.settings,
-        bookie=fault.needs_bookies,
+        victim=fault.given.victim,
     )
 
 
@@ -163,14 +166,10 @@ def other_faults(manifest: Manifest, demand: Demand) -> Iterator[str]:
             ),
         ]
         if record.target_witness:
-            pairs.append(("victim", _victim("ensemble" in record.target_witness), _victim(wanted.bookie)))
+            pairs.append(("victim", victim(Detail.model_validate(record.target_witness)), wanted.victim))
         for what, found, asked in pairs:
             if not _same(found, asked):
                 yield f"fault {record.name}: its {what} is {found}, planned {asked}"
-
-
-def _victim(bookie: bool) -> str:
-    return "a bookie" if bookie else "a broker"
 
 
 def _same(found: object, asked: object) -> bool:

@@ -65,6 +65,9 @@ class Detail(BaseModel):
     producer_finished: bool = Field(False, description="over: the producer ended in order")
     round_trips_ms: dict[str, float] = Field(default_factory=dict, description="over: of a ping to each broker")
     ensemble: list[str] | None = Field(None, description="a witness: the bookies that stored what was sent")
+    controller: str | None = Field(
+        None, description="a witness: who was the active controller, where that one is struck"
+    )
     container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
     lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")

@@ -76,6 +76,10 @@ class Admin(Protocol):
         """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
         ...
 
+    def controller(self) -> str | None:
+        """The id of the active controller, by the brokers' word; None if nobody says it, or there is no such thing."""
+        ...
+
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         """Move leadership without any failure; the leader (from, to) as observed before and after.
 

@@ -41,7 +41,7 @@ from dedup_runners.admins import (
     Hole,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
-from dedup_runners.admins.views import Partition, View, agreed, end_offset, reassign, view
+from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
 from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
@@ -97,6 +97,9 @@ class KafkaAdmin(Closing):
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         """Kafka's brokers store messages themselves."""
         return Ensemble()
+
+    def controller(self) -> str | None:
+        return next((found for each in self._addresses if (found := active_controller(each, self._security))), None)
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         before = self._partition(topic, partition)

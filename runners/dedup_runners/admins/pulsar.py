@@ -102,6 +102,10 @@ class PulsarAdmin(Closing):
         stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
         return last_ensemble(stats)
 
+    def controller(self) -> str | None:
+        """ZooKeeper's part of it has no broker."""
+        return None
+
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         part = self._parts(topic)[partition]
         origin = self._owner(part)

@@ -11,7 +11,7 @@ and it is asked for the end with that epoch: it refuses (KIP-320) if its own is 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import AlterPartitionReassignmentsRequest
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -22,6 +22,8 @@ from dedup_runners.admins.wire import CLIENT, TIMEOUT_S, Line
 
 _LATEST: Final = -1
 UNKNOWN_TOPIC: Final = 3
+QUORUM: Final = "__cluster_metadata"
+"""The topic of KRaft's own log, whose leader is the active controller."""
 
 
 class Partition(NamedTuple):
@@ -69,6 +71,23 @@ def view(address: tuple[str, int], topic: str | None, security: Security = OPEN)
     found = said.topics[0] if said.topics else None
     partitions = {each.partition_index: _partition(each) for each in found.partitions} if found else {}
     return View(brokers, found.error_code if found else 0, partitions, str(said.controller_id))
+
+
+def active_controller(address: tuple[str, int], security: Security = OPEN) -> str | None:
+    """The leader of KRaft's quorum, by the broker at `address`; None if it does not answer or knows none.
+
+    What Metadata calls the controller is any broker.
+    """
+    asked = DescribeQuorumRequest.TopicData
+    part = asked.PartitionData(version=0, partition_index=0)
+    request = DescribeQuorumRequest(version=0, topics=[asked(version=0, topic_name=QUORUM, partitions=[part])])
+    try:
+        with Line(address, HEALTH_TIMEOUT_S, security) as line:
+            said = line.ask(request)
+    except (OSError, PlatformError):
+        return None
+    leaders = [part.leader_id for topic in said.topics or () for part in topic.partitions if not part.error_code]
+    return str(leaders[0]) if leaders and leaders[0] >= 0 else None
 
 
 def _partition(said: Any) -> Partition:

@@ -1,41 +1,35 @@
-"""`kill`: SIGKILL for the leader's broker, or for a bookie that stores what is sent; their keepers start them again.
+"""`kill`: SIGKILL for the leader's broker, a bookie that stores what is sent, or the active controller.
 
-A Pulsar broker writes every message to the bookies of the topic's current ledger, its *ensemble*. Only the loss of one
-of those matters, so the ensemble is asked of the broker at the moment of the kill and written beside the victim. To a
-site a bookie is a process as a broker is: it is killed, its death proven and its return awaited in the same way.
-
-A bookie's clients are brokers. The producer may notice nothing but that acknowledgements stay away; that the broker did
-is seen by what it did next: it put another bookie into the ensemble, or began another ledger.
+Whom to strike, and how brokers notice the loss of a bookie or a controller: `dedup_runners.chaos.targets`. Its keeper
+starts it again.
 """
 
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dedup.errors import PlatformError
 from dedup.faults.kill import Kill
-from dedup.faults.kill import Victim as Target
+from dedup.faults.targets import Target
 from dedup.wire.faults import FaultEvent
-from dedup_runners.admins import Ensemble
-from dedup_runners.chaos import keepers
+from dedup_runners.chaos import keepers, targets
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
-from dedup_runners.chaos.sessions import Session, current, target_of
+from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.chaos.sites.protocol import Victim
-from dedup_runners.waiting import WaitedTooLong, until
+from dedup_runners.chaos.targets import Chosen
+from dedup_runners.waiting import until
 
 DEATH_TIMEOUT_S: Final = 60.0
 """A keeper tells at once how its process ended, a kubelet within seconds, on a busy machine later."""
-NOTICED_S: Final = 30.0
 
 
 @dataclass
 class _Deed:
-    """What was killed, when, and the ensemble that stored what was sent then."""
+    """What was killed, when, and why that one."""
 
     victim: Victim | None = None
     struck_ns: int = 0
-    stored: Ensemble | None = None
+    chosen: Chosen | None = None
 
 
 def _prepare(session: Session) -> None:
@@ -45,19 +39,17 @@ def _prepare(session: Session) -> None:
 
 
 def _method(fault: Kill, latency_s: float) -> list[Activity]:
-    deeds = (kill_bookie, await_bookie) if fault.target is Target.BOOKIE else (kill_broker, await_restart)
-    return [action(deed, restart_after_s=fault.restart_after_s) for deed in deeds]
+    asked = {"restart_after_s": fault.restart_after_s}
+    return [action(kill_process, target=fault.target.value, **asked), action(await_restart, **asked)]
 
 
-def kill_broker(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """SIGKILL the broker that leads the partition (or the one that the scene names); its keeper restarts it."""
+def kill_process(target: str, restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """SIGKILL the process that is the `target` now (or the broker that the scene names); its keeper restarts it."""
     session = triggered(configuration)
-    leader = session.known_leader()
-    target = target_of(session, leader)
-    if target is None:
-        no_effect(session, "nobody leads the topic")
+    if (found := targets.chosen(session, Target(target))) is None:
         return {"effective": False}
-    return strike(session, target, restart_after_s, leader=leader)
+    session.recall(_Deed).chosen = found
+    return strike(session, found.id, restart_after_s, leader=found.leader, **found.witness)
 
 
 def strike(session: Session, target: str, restart_after_s: float, *, leader: str | None, **seen: Any) -> dict[str, Any]:
@@ -86,58 +78,21 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
 
 
 def await_restart(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Block until the killed broker runs again, which needs nothing of us; how long it was down."""
+    """Block until the killed process runs again, which needs nothing of us; how long it was down.
+
+    Of a bookie or controller also until brokers have noticed that it was away, for a while at most.
+    """
     session = current(configuration)
     done, site = session.recall(_Deed), session.site
-    victim = done.victim
-    if victim is None:
+    if (victim := done.victim) is None:
         return {}
     bound_s = restart_after_s + site.restart_grace_s
     again = until(lambda: site.restarted(victim), bound_s, f"broker {victim.broker} runs again", 0.1)
     assert again is not None
     down_s = round((time.monotonic_ns() - done.struck_ns) / 1e9, 3)
     session.note(FaultEvent.RESTARTED, broker=victim.broker, down_s=down_s, **again)
-    return {"down_s": down_s, **again}
-
-
-def kill_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """SIGKILL the first bookie that stores what is sent to the partition now; its keeper restarts it."""
-    session = triggered(configuration)
-    scene = session.scene
-    session.recall(_Deed).stored = before = session.admin.ensemble(scene.topic, scene.partition)
-    ensemble = before.bookies
-    ours = [bookie.id for bookie in scene.endpoints.bookies]
-    target = next((each for each in ensemble if each in ours), None)
-    if target is None:
-        no_effect(session, f"what is sent is stored by {', '.join(ensemble) or 'nobody'}, none of ours")
-        return {"effective": False}
-    return strike(session, target, restart_after_s, leader=None, ensemble=list(ensemble))
-
-
-def await_bookie(restart_after_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Block until the bookie runs again, and a while longer for what its broker does without it."""
-    found = await_restart(restart_after_s, configuration)
-    session = current(configuration)
-    done = session.recall(_Deed)
-    before = done.stored
-    if done.victim is None or before is None:
-        return found
-    try:
-        after = until(lambda: _other(session, before), NOTICED_S, "another ledger or ensemble", 0.2)
-    except WaitedTooLong:
-        return found
-    assert after is not None
-    session.note(FaultEvent.NOTICED, by="broker", before=list(before), after=list(after))
-    return {**found, "ledger": after.ledger}
-
-
-def _other(session: Session, before: Ensemble) -> Ensemble | None:
-    """The ledger and its ensemble now, if they are others; None also while the broker does not tell them whole."""
-    try:
-        now = session.admin.ensemble(session.scene.topic, session.scene.partition)
-    except PlatformError:
-        return None
-    return now if now.bookies and now != before else None
+    noticed = targets.await_notice(session, done.chosen) if done.chosen is not None else {}
+    return {"down_s": down_s, **again, **noticed}
 
 
 INJECTION: Final = Injection(_prepare, _method)

@@ -1,4 +1,4 @@
-"""`pause`: SIGSTOP for the process of the leader's broker, and SIGCONT later.
+"""`pause`: SIGSTOP for the process of the leader's broker, a bookie or the controller, and SIGCONT later.
 
 Whoever stops a process must not be the only one who can wake it. So before the signal a line of shell is left beside
 the broker, out of the injector's reach: in a session of its own, or in a pod in the container's shell. It sends SIGCONT
@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dedup.faults.pause import Pause
+from dedup.faults.targets import Target
 from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos import targets
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
-from dedup_runners.chaos.sessions import Session, current, target_of
+from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.chaos.sites.protocol import Victim
+from dedup_runners.chaos.targets import Chosen
 from dedup_runners.waiting import persistently, until
 
 STOPPED: Final = "T"
@@ -45,32 +48,33 @@ AT_END_S: Final = 0.5
 
 @dataclass
 class _Deed:
-    """Whose process was stopped, and when."""
+    """Whose process was stopped, when, and why that one."""
 
     victim: Victim | None = None
     struck_s: float = 0.0
+    chosen: Chosen | None = None
 
 
 def _prepare(session: Session) -> None:
     session.site.warm_up()
-    session.watch_leader()
+    if not session.scene.storage:
+        session.watch_leader()
 
 
 def _method(fault: Pause, latency_s: float) -> list[Activity]:
-    return [action(pause_broker, duration_s=fault.duration_s), action(wake_broker)]
+    asked = {"target": fault.target.value, "duration_s": fault.duration_s}
+    return [action(pause_process, **asked), action(wake_process), action(await_notice)]
 
 
-def pause_broker(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Stop the broker that leads the partition (or the one that the scene names), and return just before the end."""
+def pause_process(target: str, duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Stop the process that is the `target` now (or the broker that the scene names); return just before the end."""
     session = triggered(configuration)
-    leader = session.known_leader()
-    target = target_of(session, leader)
-    if target is None:
-        no_effect(session, "nobody leads the topic")
+    if (found := targets.chosen(session, Target(target))) is None:
         return {"effective": False}
-    victim, deed = session.site.victim(target), session.recall(_Deed)
-    session.announce(FaultEvent.INJECTING, broker=target, leader=leader, duration_s=duration_s, **victim.about)
-    deed.victim, deed.struck_s = victim, time.monotonic()
+    leader, struck = found.leader, found.id
+    victim, deed = session.site.victim(struck), session.recall(_Deed)
+    session.announce(FaultEvent.INJECTING, broker=struck, leader=leader, duration_s=duration_s, **victim.about)
+    deed.victim, deed.struck_s, deed.chosen = victim, time.monotonic(), found
     deadline = deed.struck_s + duration_s
     session.site.run(victim, STOP.format(seconds=math.ceil(duration_s) + GRACE_S))
     session.stamp(FaultEvent.INJECTED)
@@ -78,17 +82,18 @@ def pause_broker(duration_s: float, configuration: dict[str, Any]) -> dict[str, 
         leader = session.leaders.again(min(LED_S, duration_s / 2), deed.struck_s)
     shown = _first_state(session, victim, min(STOPS_S, duration_s / 2))
     if shown == STOPPED:
-        inject(session, broker=target, touched=[target], leader=leader, state=shown, **victim.about)
+        witness = {**victim.about, **found.witness}
+        inject(session, broker=struck, touched=[struck], leader=leader, state=shown, **witness)
     else:
-        no_effect(session, f"the state of broker {target} is {shown or 'unknown'}, and not {STOPPED}")
+        no_effect(session, f"the state of broker {struck} is {shown or 'unknown'}, and not {STOPPED}")
     time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))
     at_end = state(session, victim)
-    session.note(FaultEvent.EFFECT, at_end=[target] if at_end == STOPPED else [])
+    session.note(FaultEvent.EFFECT, at_end=[struck] if at_end == STOPPED else [])
     time.sleep(max(0.0, deadline - time.monotonic()))
-    return {"broker": target, "at_end": at_end}
+    return {"broker": struck, "at_end": at_end}
 
 
-def wake_broker(configuration: dict[str, Any]) -> dict[str, Any]:
+def wake_process(configuration: dict[str, Any]) -> dict[str, Any]:
     """Have the stopped broker go on, and see that it does, or is gone. Harmless twice."""
     session = current(configuration)
     deed = session.recall(_Deed)
@@ -101,6 +106,13 @@ def wake_broker(configuration: dict[str, Any]) -> dict[str, Any]:
     event = FaultEvent.GONE if now in ENDED else FaultEvent.CLEARED
     session.note(event, broker=victim.broker, paused_s=paused_s, state=now)
     return {"paused_s": paused_s}
+
+
+def await_notice(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Of a bookie or controller: block until brokers have noticed that it stood still, for a while at most."""
+    session = current(configuration)
+    found = session.recall(_Deed).chosen
+    return {} if found is None else targets.await_notice(session, found)
 
 
 def state(session: Session, victim: Victim) -> str:
@@ -117,4 +129,4 @@ def _first_state(session: Session, victim: Victim, within_s: float) -> str:
     return shown
 
 
-INJECTION: Final = Injection(_prepare, _method, rollbacks=(wake_broker,))
+INJECTION: Final = Injection(_prepare, _method, rollbacks=(wake_process,))
