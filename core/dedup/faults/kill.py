@@ -1,6 +1,7 @@
 """`kill`: a broker's or bookie's process gets SIGKILL, and is started again after a time."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
@@ -8,6 +9,9 @@ from dedup.faults.kinds import Choice, Docs, FaultKind, Need
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
+
+KILLED: Final = 137
+"""The exit code of SIGKILL, as a container reports it."""
 
 
 class Victim(StrEnum):
@@ -71,3 +75,9 @@ class Kill(FaultKind):
     def ends_life(cls, shown: Detail) -> bool:
         """A bookie is no broker."""
         return shown.ensemble is None
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """What ended with another code was not killed: SIGKILL cannot be caught."""
+        killed = shown.exit_code in (None, KILLED)
+        return "" if killed else f"it ended with exit code {shown.exit_code}, not by SIGKILL"

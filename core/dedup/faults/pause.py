@@ -7,6 +7,7 @@ from pydantic import Field
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class Pause(FaultKind):
@@ -39,3 +40,8 @@ class Pause(FaultKind):
     @property
     def words(self) -> str:
         return f"stop the leader's process for {self.duration_s:g} s"
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """Only a stopped process answers nobody."""
+        return f"the state of the process was {shown.state}, not T (stopped)" if shown.state not in (None, "T") else ""

@@ -8,14 +8,10 @@ to be the broker's own.
 import json
 import os
 from pathlib import Path
-from typing import Final
 
 from pydantic import BaseModel
 
 from dedup.experiment.endpoints import Broker
-
-KILLED: Final = 137
-"""The exit code of SIGKILL, as a container reports it."""
 
 
 class Exit(BaseModel):
