@@ -26,7 +26,7 @@ class Pause(FaultKind):
         action="SIGSTOP for the process of the broker that leads the partition or owns the topic",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
-        undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 5 s after "
+        undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 3 s after "
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
         "requests are accepted by the kernel, and nothing answers. When its session with the controllers has run out "
