@@ -19,6 +19,10 @@ LAST_START ?= 0
 RUNS ?= 2
 MESSAGES ?= 200000
 
+# How many cycles `make cycles` comes to in the end, and after how many minutes it begins no other.
+N ?= 1000
+CYCLE_MINUTES ?= 1440
+
 # Which control plane, which cluster: any number of them run side by side.
 PLANE ?= control-plane
 CLUSTER ?= cluster
@@ -65,6 +69,9 @@ format: setup ## Format, and mend what ruff can mend
 
 campaign: setup ## Break every request of the operator once each way, then a whole cluster; hours; writes docs/campaign.md
 	$(PYTHON) -m testbed.campaign $(if $(SAMPLE),--sample $(SAMPLE))
+
+cycles: setup ## Inject and heal every fault N times in all, the injector killed in a random third; goes on where it was; writes docs/cycles.md
+	$(PYTHON) -m testbed.cycles --cycles $(N) --minutes $(CYCLE_MINUTES)
 
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
@@ -121,5 +128,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts probes schemas tables test-strimzi lock clean

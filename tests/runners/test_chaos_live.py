@@ -5,10 +5,6 @@ and an injector that is killed in mid-fault, whose fault must heal all the same.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.cycles.plays import BOUND_S, Play, playing
 from tests.runners import proxies
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup.faults.records import LATENCY_SHARE, vacuous
-from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.faults.registry import Fault
 from dedup.wire.manifests import FaultRecord
 from dedup_lab.systems import kafka, labs, pulsar
-from dedup_runners import admins, chaos
+from dedup_runners import admins
 from dedup_runners.admins import PROBE, Admin
 from dedup_runners.chaos.latency import GAIN_SHARE
-from dedup_runners.configs import ProducerConfig, Trigger
+from dedup_runners.configs import ProducerConfig
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
-BOUND_S = 240.0
 MESSAGES = 400_000
 AT = 20_000
 
@@ -59,54 +55,23 @@ class Stage:
     system: Endpoints
     admin: Admin
     topic: str
+    last: Play | None = None
 
     def play(self, fault: Fault | None, *, die: bool = False, **setting: Any) -> FaultRecord:
         """Run the producer and the fault to their ends; `die` kills the injector once it is in force."""
-        name = fault.name if fault else LATENCY_FAULT
-        told = {"endpoints": self.system, "topic": self.topic, "timeout_s": BOUND_S, **setting}
-        chaos.write(self.folder, chaos.render(fault, folder=self.folder, **told))
-        null = subprocess.DEVNULL
-        sender = [sys.executable, "-m", "dedup_runners.producer", "-"]
-        injector = subprocess.Popen(chaos.command(self.folder, name), start_new_session=True, stdout=null, stderr=null)
-        producer = subprocess.Popen(sender, stdin=subprocess.PIPE, stdout=null, stderr=null)
-        assert producer.stdin is not None
-        try:
-            port = until(lambda: chaos.armed_port(self.folder, name), BOUND_S, "the fault to be armed")
-            assert port is not None
-            producer.stdin.write(self._config(Trigger(fault=name, message=fault and fault.at.message, port=port)))
-            producer.stdin.close()
+        name = self.topic.rsplit("/", 1)[-1]
+        told = {"messages": MESSAGES, "producer_name": name, **setting}
+        with playing(self.folder, self.system, self.topic, fault, **told) as play:
             if die:
-                until(lambda: "injected" in self.events("marks.jsonl"), BOUND_S, "the producer to know of the fault")
-                os.killpg(injector.pid, signal.SIGKILL)
-            assert producer.wait(BOUND_S) == 0
-            injector.wait(BOUND_S)
-        finally:
-            for process in (injector, producer):
-                process.kill()
-                process.wait(BOUND_S)
-        (record,) = chaos.records(self.folder, [fault], messages=MESSAGES)
-        return record
-
-    def events(self, name: str = "faults.jsonl") -> list[str]:
-        path = self.folder / name
-        return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
+                until(lambda: "injected" in play.events("marks.jsonl"), BOUND_S, "the producer to know of the fault")
+                play.kill_injector()
+            assert play.producer.wait(BOUND_S) == 0
+            play.injector.wait(BOUND_S)
+        self.last = play
+        return play.record()
 
     def toxics(self) -> list[str]:
         return proxies.toxics(self.system.toxiproxy_url)
-
-    def _config(self, trigger: Trigger) -> bytes:
-        config = ProducerConfig(
-            run_id="live",
-            folder=self.folder,
-            endpoints=self.system,
-            topic=self.topic,
-            library="confluent-kafka" if self.system.system == "kafka" else "pulsar-client",
-            deduplication=True,
-            producer_name=self.topic.rsplit("/", 1)[-1],
-            messages=MESSAGES,
-            triggers=(trigger,),
-        )
-        return config.model_dump_json().encode()
 
 
 @pytest.fixture
@@ -245,6 +210,7 @@ def test_latency_is_measured_and_taken_away(stage: Stage) -> None:
 def test_a_fault_whose_injector_is_killed_heals_all_the_same(kind: dict[str, Any] | None, stage: Stage) -> None:
     record = stage.play(fault(kind) if kind else None, latency_s=0.0 if kind else 0.05, die=True)
     until(lambda: not stage.toxics(), BOUND_S, "the watchdog to have healed it")
-    until(lambda: "healed_by_watchdog" in stage.events(), BOUND_S, "the watchdog's word")
+    last = stage.last
+    until(lambda: last and "healed_by_watchdog" in last.events(), BOUND_S, "the watchdog's word")
     assert not record.heal_proven
     assert any("no chaos journal" in problem for problem in record.problems)

@@ -1,5 +1,7 @@
 """`kill`: a broker's or bookie's process gets SIGKILL, and is started again after a time."""
 
+from typing import Final
+
 from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
@@ -7,6 +9,9 @@ from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
+
+KILLED: Final = 137
+"""The exit code of SIGKILL, as a container reports it."""
 
 
 class Kill(FaultKind):
@@ -53,3 +58,9 @@ class Kill(FaultKind):
     def ends_life(cls, shown: Detail) -> bool:
         """A bookie is no broker."""
         return shown.ensemble is None
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """What ended with another code was not killed: SIGKILL cannot be caught."""
+        killed = shown.exit_code in (None, KILLED)
+        return "" if killed else f"it ended with exit code {shown.exit_code}, not by SIGKILL"

@@ -7,6 +7,7 @@ from pydantic import Field
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class KillTCP(FaultKind):
@@ -32,6 +33,12 @@ class KillTCP(FaultKind):
         "pause of 100 ms or five times the link's latency, whichever is longer: long enough to connect and to send "
         "again what is then cut off again.",
     )
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """A leader of which not one connection is gone was not cut off."""
+        lost = (shown.connections_gone or {}).get(shown.leader or "")
+        return f"broker {shown.leader}, which led the topic, has lost no connection" if lost == 0 else ""
 
     @property
     def words(self) -> str:

@@ -178,6 +178,14 @@ class FaultKind(Part):
         raise NotImplementedError
 
     @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """What the target has shown that contradicts the effect, in words; empty if nothing does.
+
+        An injector that notes no effect says so itself. This holds its word against its own witness once more.
+        """
+        return ""
+
+    @classmethod
     def ends_life(cls, shown: Detail) -> bool:
         """Whether a fault that has shown this has ended a broker's process or container."""
         return False

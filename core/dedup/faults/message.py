@@ -8,6 +8,7 @@ from pydantic import Field
 from dedup.faults.kinds import Choice, Docs, FaultKind, Need, OnlyWith
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class Api(StrEnum):
@@ -122,3 +123,8 @@ class Message(FaultKind):
         verb = "lose" if self.action is Action.LOSE else f"hold back for at most {self.lasts_s:g} s"
         which = self.api.value if self.nth == 1 else f"{self.api}, the {self.nth}. that matches"
         return f"{verb} {'the reply to ' if self.frame is Side.REPLY else ''}{which}"
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """The conversation alone shows that a frame was struck."""
+        return "" if shown.frame else "the conversation shows no frame that was struck"

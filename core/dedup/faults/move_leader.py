@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class MoveLeader(FaultKind):
@@ -28,3 +29,9 @@ class MoveLeader(FaultKind):
     @property
     def words(self) -> str:
         return "move the leader"
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """A move to where it was is none."""
+        same = shown.moved_from is not None and shown.moved_from == shown.moved_to
+        return f"broker {shown.moved_to} leads as before" if same else ""

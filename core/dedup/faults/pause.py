@@ -6,6 +6,7 @@ from dedup.faults.kinds import Docs, FaultKind
 from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class Pause(FaultKind):
@@ -27,7 +28,7 @@ class Pause(FaultKind):
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
         client_witness="for a bookie or a controller also the brokers, as with a `kill`",
-        undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 5 s after "
+        undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 3 s after "
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
         "requests are accepted by the kernel, and nothing answers. When its session with the controllers has run out "
@@ -45,3 +46,8 @@ class Pause(FaultKind):
     @property
     def victim(self) -> str:
         return VICTIMS[self.target]
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """Only a stopped process answers nobody."""
+        return f"the state of the process was {shown.state}, not T (stopped)" if shown.state not in (None, "T") else ""

@@ -93,6 +93,8 @@ def vacuous(record: FaultRecord) -> str | None:
     if record.kind == LATENCY_FAULT:
         return _not_to_the_end(record)
     kind = kind_of(record.kind)
+    if kind is not None and (why := kind.denied(Detail.model_validate(record.target_witness))):
+        return f"fault {record.name}: {why}"
     if kind is not None and kind.on_frames:
         return _no_frame(record)
     if kind is not None and (miss := _missed(record)):
@@ -187,8 +189,10 @@ def _record(
     noticed: Mapping[str, int],
     journal: ChaosJournal | None,
 ) -> FaultRecord:
-    injected, shown = _detail(said, FaultEvent.INJECTED), _shown(said)
+    injected, shown, ended_ns = _detail(said, FaultEvent.INJECTED), _shown(said), _ended_ns(said)
     struck = FaultEvent.INJECTED in said
+    # A producer that was held up stamps late: what is in flight when all is whole again met no fault.
+    stamps = [each for each in stamps if ended_ns is None or each.monotonic_ns <= ended_ns]
     mark = _first_by_event(stamps).get(FaultEvent.INJECTED) if struck else None
     return FaultRecord(
         name=fault.name,
@@ -201,7 +205,7 @@ def _record(
         in_flight=mark and _in_flight(stamps),
         remaining=mark and _remaining(fault, messages, mark, stamps, shown),
         injected_ns=_began_ns(said),
-        healed_ns=_ended_ns(said),
+        healed_ns=ended_ns,
         target=_target(shown),
         injector=_injectors_word(said),
         target_witness=shown.said() if injected.witness else {},

@@ -1,13 +1,18 @@
 """`rollingRestart`: all brokers are restarted one after the other, the leader first, as an upgrade does it."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
+from dedup.faults.kill import KILLED
 from dedup.faults.kinds import Docs, FaultKind
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
+
+CLEAN: Final = (0, 143)
+"""The exit codes of a program that ended in order after SIGTERM: a JVM ends with 143."""
 
 
 class Stop(StrEnum):
@@ -55,6 +60,12 @@ class RollingRestart(FaultKind):
     def words(self) -> str:
         how = "kill" if self.stop is Stop.KILL else "stop"
         return f"{how} and start again all brokers one after the other, {self.rest_s:g} s apart"
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """What ended with another code ended by itself."""
+        ours = shown.exit_code in (None, KILLED, *CLEAN)
+        return "" if ours else f"the first broker ended with exit code {shown.exit_code}, not by our signal"
 
     @classmethod
     def ends_life(cls, shown: Detail) -> bool:

@@ -68,6 +68,11 @@ class Detail(BaseModel):
     controller: str | None = Field(
         None, description="a witness: who was the active controller, where that one is struck"
     )
+    connections_gone: dict[str, int] | None = Field(None, description="a witness: how many each broker has lost")
+    exit_code: int | None = Field(None, description="a witness: of the process that was killed; 137: SIGKILL")
+    state: str | None = Field(None, description="a witness: the process's, as the kernel has it; T: stopped")
+    moved_from: str | None = Field(None, description="a witness: who led before")
+    moved_to: str | None = Field(None, description="a witness: who leads since")
     container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
     lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")

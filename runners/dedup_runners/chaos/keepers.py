@@ -9,16 +9,11 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from pydantic import BaseModel
 
 from dedup.experiment.endpoints import Broker
-
-KILLED: Final = 137
-"""The exit code of SIGKILL, as a container reports it."""
-CLEAN: Final = (0, 143)
-"""Those of a program that ended in order after SIGTERM: a JVM ends with 143."""
+from dedup.faults.kill import KILLED
 
 
 class Exit(BaseModel):

@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dedup.faults.kill import Kill
+from dedup.faults.kill import KILLED, Kill
 from dedup.faults.targets import Target
 from dedup.wire.faults import FaultEvent
-from dedup_runners.chaos import keepers, targets
+from dedup_runners.chaos import targets
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
@@ -69,7 +69,7 @@ def strike(session: Session, target: str, restart_after_s: float, *, leader: str
     leader = session.leader() or leader
     death = until(lambda: session.site.death(victim), DEATH_TIMEOUT_S, f"the last word on broker {target}", 0.1)
     assert death is not None
-    if death.exit_code == keepers.KILLED:
+    if death.exit_code == KILLED:
         witness = {**death.about, **seen, "exit_code": death.exit_code}
         inject(session, broker=target, touched=[target], leader=leader, **witness)
     else:

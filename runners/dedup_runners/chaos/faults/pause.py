@@ -25,8 +25,8 @@ from dedup_runners.waiting import persistently, until
 
 STOPPED: Final = "T"
 ENDED: Final = ("", "Z", "X")
-GRACE_S: Final = 5
-"""So much later than asked the line of shell sends SIGCONT, if nobody has done it by then."""
+GRACE_S: Final = 3
+"""So much later than asked, in whole seconds of the clock, the line of shell sends SIGCONT, if nobody has by then."""
 STATE: Final = 'cat "/proc/$process/status" 2>/dev/null || ps -o state= -p "$process"'
 STOP: Final = """\
 (until=$(($(date +%s) + {seconds}));

@@ -9,9 +9,9 @@ import time
 from typing import Any, Final
 
 from dedup.errors import PlatformError
-from dedup.faults.rolling_restart import RollingRestart, Stop
+from dedup.faults.kill import KILLED
+from dedup.faults.rolling_restart import CLEAN, RollingRestart, Stop
 from dedup.wire.faults import FaultEvent
-from dedup_runners.chaos import keepers
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, target_of
@@ -106,7 +106,7 @@ class _Restart:
             LOOK_EVERY_S,
         )
         assert death is not None
-        if death.exit_code not in (keepers.CLEAN if self._clean else (keepers.KILLED,)):
+        if death.exit_code not in (CLEAN if self._clean else (KILLED,)):
             raise PlatformError(
                 where=f"broker {victim.broker}",
                 got=f"exit code {death.exit_code}",

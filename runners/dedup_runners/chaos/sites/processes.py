@@ -14,6 +14,8 @@ import psutil
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.faults.kill import KILLED
+from dedup.faults.rolling_restart import CLEAN
 from dedup_runners.chaos import keepers, sockets
 from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
@@ -51,7 +53,7 @@ class Processes(Closing):
 
     def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
         broker, pid = self._endpoints.broker(victim.broker), int(victim.life)
-        codes = keepers.CLEAN if clean else (keepers.KILLED,)
+        codes = CLEAN if clean else (KILLED,)
         keepers.hold(broker, pid, time.monotonic_ns() + int(down_s * 1e9), codes)
         os.kill(pid, signal.SIGTERM if clean else signal.SIGKILL)
         if clean:

@@ -1,0 +1,80 @@
+"""`make cycles N=1000`: goes on where the last call was stopped, and writes docs/cycles.md from all that was done.
+
+A line of the state file is one cycle. Kafka's are done first, then Pulsar's, so that each system is started once.
+`--minutes` ends it after so long, when a cycle is over; Ctrl-C in one, which is then done again. The exit code is 1 if
+any cycle so far was bad.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+from testbed.cycles.cycles import Cycle, Outcome, drawn
+from testbed.cycles.pages import page
+from testbed.cycles.systems import VERSIONS, turns
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "cycles.md"
+STATE: Final = Path(__file__).parents[2] / "build" / "cycles.jsonl"
+
+
+def outcomes_in(state: Path, seed: int) -> list[Outcome]:
+    """What was done with this seed so far. A last line that was cut short is no outcome."""
+    lines = state.read_text().splitlines() if state.exists() else []
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(Outcome.model_validate_json(line))
+    return [each for each in found if each.seed == seed]
+
+
+def run(cycles: Sequence[Cycle], seed: int, until_s: float, state: TextIO, logs: Path) -> None:
+    """Do these cycles, system by system, until the time is over."""
+    state.write("\n")  # the last line before may have been cut short
+    for name in VERSIONS:
+        own = [each for each in cycles if each.system == name]
+        if not own or time.monotonic() > until_s:
+            continue
+        with closing(turns(own, seed, logs)) as outcomes:
+            for outcome in outcomes:
+                state.write(f"{outcome.model_dump_json()}\n")
+                state.flush()
+                print(_told(outcome), flush=True)
+                if time.monotonic() > until_s:
+                    return
+
+
+def _told(outcome: Outcome) -> str:
+    killed = ", injector killed" if outcome.killed else ""
+    past = "" if outcome.past_s is None else f", {outcome.past_s:+.1f} s past its deadline"
+    problems = f": {'; '.join(outcome.problems)}" if outcome.problems else ""
+    return f"cycle {outcome.number}: {outcome.system}, {outcome.kind}{killed}{past}, {outcome.took_s} s{problems}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m testbed.cycles", description="inject, kill, heal, and look")
+    parser.add_argument("--cycles", type=int, default=1000, metavar="N", help="how many there are to be in the end")
+    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="begin no cycle after so long")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--state", type=Path, default=STATE, metavar="FILE", help="a line for each cycle that was done")
+    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help="the page")
+    asked = parser.parse_args()
+    began_s = time.monotonic()
+    asked.state.parent.mkdir(parents=True, exist_ok=True)
+    before = {each.number for each in outcomes_in(asked.state, asked.seed)}
+    todo = [drawn(asked.seed, number) for number in range(asked.cycles) if number not in before]
+    with tempfile.TemporaryDirectory() as logs, asked.state.open("a") as state, suppress(KeyboardInterrupt):
+        run(todo, asked.seed, began_s + asked.minutes * 60, state, Path(logs))
+    outcomes = outcomes_in(asked.state, asked.seed)
+    asked.out.write_text(page(outcomes), encoding="utf-8")
+    wrong = sum(each.bad for each in outcomes)
+    print(f"{asked.out}: {len(outcomes)} of {asked.cycles} cycles, {wrong} of them bad")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The cycles of `make cycles`: what each does follows from its number, and what is bad of it is told."""
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from testbed.cycles.__main__ import outcomes_in
+from testbed.cycles.cycles import LATE_S, Outcome, drawn, in_force, kinds
+from testbed.cycles.pages import page
+from tests.runners.test_chaos_watchdog import FakeToxiproxy
+
+from dedup.experiment.endpoints import Endpoints
+from dedup.faults.kinds import Platform
+from dedup.faults.registry import KINDS, LATENCY_FAULT
+from dedup_runners.chaos.watchdog import Toxiproxy
+
+CALM = Endpoints(system="kafka", client_bootstrap="h:1", direct_bootstrap="h:1", brokers=[])
+
+
+def outcome(**changes: object) -> Outcome:
+    known = {"number": 0, "seed": 1, "system": "kafka", "kind": "pause", "killed": True, "struck": True}
+    return Outcome.model_validate(known | {"past_s": 3.1, "whole_s": 0.5, "problems": [], "took_s": 9.0} | changes)
+
+
+def test_a_seed_draws_the_same_cycles_and_another_one_others() -> None:
+    first = [drawn(1, number) for number in range(100)]
+    assert first == [drawn(1, number) for number in range(100)]
+    assert first != [drawn(2, number) for number in range(100)]
+
+
+def test_every_fault_comes_as_often_and_a_third_of_the_injectors_are_killed() -> None:
+    found = [drawn(1, number) for number in range(2 * 10 * 11 * 5)]
+    for system in ("kafka", "pulsar"):
+        counts = Counter(each.kind for each in found if each.system == system)
+        assert counts.keys() == kinds(system).keys()
+        assert max(counts.values()) - min(counts.values()) <= 1
+    killed = [each.moment_s for each in found if each.moment_s is not None]
+    assert 0.28 < len(killed) / len(found) < 0.38
+    assert max(killed) > 2 > 0.1 > min(killed)
+
+
+def test_every_kind_that_processes_can_have_is_among_them() -> None:
+    here = {kind.key for kind in KINDS if Platform.PROCESSES in kind.platforms}
+    assert {name.split()[0] for name in kinds("pulsar")} == {*here, LATENCY_FAULT}
+
+
+def test_a_calm_system_has_nothing_in_force_and_a_toxic_is() -> None:
+    fake = FakeToxiproxy()
+    with closing(fake), closing(Toxiproxy(fake.url)) as toxiproxy:
+        assert in_force(CALM, toxiproxy) == []
+        toxiproxy.add("a", "dedup-cut-1", "reset_peer", {"timeout": 0})
+        assert in_force(CALM, toxiproxy) == ["toxic dedup-cut-1 at a"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bad"),
+    [
+        ({}, False),
+        ({"past_s": None}, False),
+        ({"past_s": LATE_S}, False),
+        ({"past_s": LATE_S + 0.1}, True),
+        ({"problems": ["unhealthy: broker 1"]}, True),
+    ],
+)
+def test_what_is_in_force_for_too_long_or_not_whole_is_bad(changes: dict[str, object], bad: bool) -> None:
+    found = outcome(**changes)
+    assert found.bad is bad
+    assert ("- cycle 0, kafka, pause, injector killed: " in page([found])) is bad
+
+
+def test_a_page_has_the_worst_of_each_fault() -> None:
+    said = page([outcome(), outcome(number=2, past_s=-1.0, killed=False, struck=False), outcome(number=4, past_s=None)])
+    assert "| kafka | pause | 3 | 2 | 2 | 3.1 | 0.5 | 0 |" in said
+
+
+def test_it_goes_on_after_a_line_that_was_cut_short(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert outcomes_in(state, 1) == []
+    lines = [outcome(), outcome(number=2, seed=2), outcome(number=4)]
+    state.write_text("\n".join(each.model_dump_json() for each in lines)[:-20])
+    assert [each.number for each in outcomes_in(state, 1)] == [0]
+    assert [each.number for each in outcomes_in(state, 2)] == [2]
