@@ -1,7 +1,7 @@
 """The examples are what a newcomer copies: each parses, says what it shows, and carries the numbers of S0.
 
 Those in examples/kubernetes are the same experiments made small, with a place for their histories. Those in its folder
-more/ show what they do not. The one of the clients is small, and for one machine: some of them are programs.
+more/ show what they do not. Those of the clients are small, and for one machine: some of them are programs.
 """
 
 from pathlib import Path
@@ -12,14 +12,18 @@ import yaml
 
 from dedup.experiment.clients import speaking
 from dedup.experiment.spec import Experiment, Switch, load
+from dedup.experiment.systems import Protocol
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.message import Action, Message, Side
 from dedup.faults.registry import Fault
 
 FOLDER: Final = Path(__file__).parents[2] / "examples"
-CLIENTS_SIDE_BY_SIDE: Final = FOLDER / "clients.yaml"
-EXAMPLES: Final = sorted({*FOLDER.glob("*.yaml")} - {CLIENTS_SIDE_BY_SIDE})
+CLIENTS_SIDE_BY_SIDE: Final[dict[Protocol, Path]] = {
+    "kafka": FOLDER / "clients.yaml",
+    "pulsar": FOLDER / "pulsar-clients.yaml",
+}
+EXAMPLES: Final = sorted({*FOLDER.glob("*.yaml")} - {*CLIENTS_SIDE_BY_SIDE.values()})
 IN_A_CLUSTER: Final = sorted((FOLDER / "kubernetes").glob("*.yaml"))
 MORE: Final = sorted((FOLDER / "kubernetes" / "more").glob("*.yaml"))
 STORE: Final = {"s3": {"bucket": "dedup", "endpoint": "http://minio.minio:9000", "secretRef": {"name": "store"}}}
@@ -95,17 +99,18 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
     return {f"{above}/{key}" for above, key in keys if one[above].get(key) != other[above].get(key)}
 
 
-def test_one_has_every_client_of_kafka_side_by_side() -> None:
-    spec = load(CLIENTS_SIDE_BY_SIDE).spec
-    assert {system.library for system in spec.systems} == {client.library for client in speaking("kafka")}
-    assert {system.client_version[:2] for system in spec.systems if system.library == "kafka-java"} == {"4.", "2."}
+@pytest.mark.parametrize("protocol", CLIENTS_SIDE_BY_SIDE)
+def test_one_has_every_client_of_a_protocol_side_by_side(protocol: Protocol) -> None:
+    spec = load(CLIENTS_SIDE_BY_SIDE[protocol]).spec
+    assert {system.library for system in spec.systems} == {client.library for client in speaking(protocol)}
+    assert {system.client_version[:2] for system in spec.systems if "java" in system.library} == {"4.", "2."}
     same = [system.model_copy(update={"name": "", "client": spec.systems[0].client}) for system in spec.systems]
     assert all(each == same[0] for each in same), "they differ in the client alone"
 
 
 @pytest.mark.parametrize(
     "path",
-    [*EXAMPLES, CLIENTS_SIDE_BY_SIDE, *IN_A_CLUSTER, *MORE],
+    [*EXAMPLES, *CLIENTS_SIDE_BY_SIDE.values(), *IN_A_CLUSTER, *MORE],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path: Path) -> None:

@@ -9,7 +9,7 @@ from dedup.errors import EnvironmentError_, SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup_lab import clients as programs
 from dedup_lab.caches import silent
-from dedup_lab.clients import franz_go, kafka_java, wheels
+from dedup_lab.clients import franz_go, jvm, wheels
 from dedup_lab.systems.jars import locked_versions
 from dedup_runners import clients
 
@@ -24,6 +24,7 @@ TAKEN = {
     "receive.message.max.bytes": "100000000",
     "socket.keepalive.enable": "true", "socket.nagle.disable": "true", "topic.metadata.refresh.sparse": "true",
     "topic.metadata.refresh.fast.interval.ms": "250",
+    "batchingEnabled": "true", "compressionType": "LZ4", "numIoThreads": "2", "useTcpNoDelay": "false",
     "batching_enabled": "true", "batching_type": "KeyBased", "compression_type": "LZ4",
 }  # fmt: skip
 """Values that libraries take; of all other settings they take 100000."""
@@ -33,6 +34,7 @@ SINCE = {
         "compression.gzip.level": "3.8", "compression.lz4.level": "3.8", "compression.zstd.level": "3.8",
         "retry.backoff.max.ms": "3.7",
     },
+    "pulsar-java": {"compressMinMsgBodySize": "4.0"},
     "confluent-kafka": {
         "metadata.recovery.rebootstrap.trigger.ms": "2.16", "metadata.recovery.strategy": "2.16",
         "retry.backoff.max.ms": "2.3",
@@ -44,12 +46,13 @@ LEVEL = {"compression.gzip.level": "5", "compression.lz4.level": "5", "compressi
 
 def test_there_is_a_builder_of_each_program_and_a_lock_of_each_version() -> None:
     assert programs.BUILDERS.keys() == {library for library, _ in PROGRAMS}
-    assert sorted(CLIENTS["kafka-java"].versions) == locked_versions(kafka_java.NAME)
+    for java in ("kafka-java", "pulsar-java"):
+        assert sorted(CLIENTS[java].versions) == locked_versions(java)
     of_python = {
         f"{each.library}-{version}" for each in CLIENTS.values() if each.is_installed for version in each.versions
     }
     assert of_python == {path.stem for path in wheels.LOCKS.iterdir()}
-    assert locked_versions("ecj") == [kafka_java.COMPILER]
+    assert locked_versions("ecj") == [jvm.COMPILER]
     *_, modules, _ = franz_go.SOURCES
     pinned = re.findall(r"github.com/twmb/franz-go v(\S+)", modules.read_text())
     assert pinned == list(CLIENTS["franz-go"].versions)
@@ -81,6 +84,14 @@ def test_a_library_takes_all_settings_that_may_be_given_together(library: str, v
         ("confluent-kafka", "2.2.0", {"acks": "1"}, "Failed to create producer: `acks` must be set to `all`"),
         ("confluent-kafka", "2.2.0", {"metadata.recovery.strategy": "none"}, "No such configuration property"),
         ("pulsar-client", "3.4.0", {"batching_type": "x"}, "client.properties.batching_type: got 'x'; it is one of"),
+        (
+            "pulsar-java",
+            "4.2.4",
+            {"compressionType": "LZ9"},
+            "Cannot deserialize value of type `org.apache.pulsar.client",
+        ),
+        ("pulsar-java", "2.11.4", {"compressMinMsgBodySize": "9"}, "pulsar-client 2.11.4 has no setting compressMin"),
+        ("pulsar-java", "3.0.7", {"batchingMaxMessages": "ten"}, "Cannot deserialize value of type `int` from String"),
         ("franz-go", "1.22.3", {"ProducerLinger": "soon"}, 'ProducerLinger "soon": time: invalid duration'),
         ("franz-go", "1.22.3", {"ProducerBatchMaxBytes": "9"}, "max record batch bytes 9 is less than allowed 512"),
     ],

@@ -1,5 +1,6 @@
 """Clients that are programs, on real brokers: the control shows duplicates, the treatment none; each saw the fault."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,21 @@ from dedup.judgement.verdicts import Verdict
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("name", ["java-4", "java-2", "franz-go"])
-def test_a_program_duplicates_without_idempotence_and_not_with_it(name: str, tmp_path: Path) -> None:
-    found = harness.document("clients", messages=150_000)
+@pytest.mark.parametrize(
+    ("example", "name", "reader", "words"),
+    [
+        ("clients", "java-4", "confluent-kafka", ('"disconnect"', '"broker": "')),
+        ("clients", "java-2", "confluent-kafka", ()),  # 2.8 logs no connection that ends, and names no broker
+        ("clients", "franz-go", "confluent-kafka", ('"disconnect"', '"broker": "')),
+        ("pulsar-clients", "java-4", "pulsar-client", ('"disconnect"', '"broker": "')),
+        ("pulsar-clients", "java-2", "pulsar-client", ('"disconnect"', '"broker": "')),
+    ],
+)
+def test_a_program_duplicates_without_deduplication_and_not_with_it(
+    example: str, name: str, reader: str, words: tuple[str, ...], tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """`words`: what its disturbances say, as far as the library does."""
+    found = harness.document(example, messages=150_000)
     found["spec"]["systems"] = [system for system in found["spec"]["systems"] if system["name"] == name]
     ended = harness.run(found, tmp_path)
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
@@ -23,11 +36,13 @@ def test_a_program_duplicates_without_idempotence_and_not_with_it(name: str, tmp
     folders = [path.parent for path in ended.folder.glob("runs/*/*/manifest.json")]
     struck = [folder for folder in folders if not read_manifest(folder).missed]
     assert len(struck) == 4, ended.told()
-    library = found["spec"]["systems"][0]["client"]["library"]
+    client = found["spec"]["systems"][0]["client"]
     for manifest in map(read_manifest, struck):
-        assert (manifest.producer.library, manifest.consumer.library) == (library, "confluent-kafka")
+        assert (manifest.producer.library, manifest.consumer.library) == (client["library"], reader)
+        assert client["version"] in manifest.producer.library_version
         cut = next(fault for fault in manifest.faults if fault.name == "cut")
         assert cut.client_witness.get("retry"), ended.told()
     disturbances = [(folder / "disturbances.jsonl").read_text() for folder in struck]
-    # Kafka's client of 2.8 logs no connection that ends, and names no broker.
-    assert name == "java-2" or all('"disconnect"' in text and '"broker": "' in text for text in disturbances)
+    assert all(word in text for word in words for text in disturbances)
+    tell(f"{example} {name}: " + ", ".join(f"{each} {of.values_with_duplicates:,}" for each, of in sums.items()))
+    tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))

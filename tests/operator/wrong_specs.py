@@ -528,8 +528,8 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "one of confluent-kafka, kafka-java, franz-go, pulsar-client",
-        'supported values: "confluent-kafka", "kafka-java", "franz-go", "pulsar-client"',
+        "one of confluent-kafka, kafka-java, franz-go, pulsar-client, pulsar-java",
+        'supported values: "confluent-kafka", "kafka-java", "franz-go", "pulsar-client", "pulsar-java"',
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a Pulsar of half a version", (("spec/systems/1/pulsar", {"version": "4."}),), VERSION),
@@ -760,7 +760,7 @@ ACROSS: Final = (
     Wrong(
         "a client of the other system, the other way round",
         (("spec/systems/1/client", {"library": "confluent-kafka"}),),
-        "it does not speak to pulsar; write pulsar-client, or take the key out",
+        "it does not speak to pulsar; write pulsar-client or pulsar-java, or take the key out",
     ),
     Wrong(
         "a version of a client for Python that nobody made ready",

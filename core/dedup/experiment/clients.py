@@ -125,6 +125,21 @@ CLIENTS: Final[Mapping[str, Client]] = {
             ),
             versions=("3.13.0", "3.4.0"),
         ),
+        Client(
+            "pulsar-java",
+            "pulsar",
+            "Pulsar's own client (Java), as a program; pulsar-client reads",
+            (
+                *("batchingEnabled", "batchingMaxBytes", "batchingMaxMessages", "batchingMaxPublishDelayMicros"),
+                *("compressMinMsgBodySize", "compressionType", "concurrentLookupRequest", "connectionMaxIdleSeconds"),
+                *("connectionTimeoutMs", "connectionsPerBroker", "initialBackoffIntervalNanos"),
+                *("keepAliveIntervalSeconds", "lookupTimeoutMs", "maxBackoffIntervalNanos", "maxLookupRedirects"),
+                *("maxLookupRequest", "maxNumberOfRejectedRequestPerConnection", "memoryLimitBytes", "numIoThreads"),
+                *("operationTimeoutMs", "requestTimeoutMs", "useTcpNoDelay"),
+            ),
+            versions=("4.2.4", "3.0.7", "2.11.4"),
+            reader="pulsar-client",
+        ),
     )
 }
 """By library. The first of a protocol is its default."""

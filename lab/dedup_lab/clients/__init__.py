@@ -11,7 +11,7 @@ from typing import Final
 from dedup.experiment.clients import Library, is_program
 from dedup.experiment.spec import System
 from dedup_lab.caches import Progress, silent
-from dedup_lab.clients import franz_go, kafka_java, wheels
+from dedup_lab.clients import franz_go, kafka_java, pulsar_java, wheels
 from dedup_runners.configs import Program
 
 BUILDERS: Final[Mapping[Library, Callable[[str, Progress], Program]]] = {
@@ -19,6 +19,7 @@ BUILDERS: Final[Mapping[Library, Callable[[str, Progress], Program]]] = {
     "franz-go": franz_go.program,
     "kafka-java": kafka_java.program,
     "pulsar-client": partial(wheels.program, "pulsar-client"),
+    "pulsar-java": pulsar_java.program,
 }
 """What makes each program ready: by its version, the command that starts it. DedupError if it cannot be had."""
 

@@ -47,6 +47,11 @@ RECIPES = {
     ),
     # No brokers: a client under test, which logs to java.util.logging, where our program listens; and its compiler.
     "kafka-java": Recipe(roots=("org.apache.kafka:kafka-clients",), added=("org.slf4j:slf4j-jdk14:1.7.36",)),
+    # Its versions ask for SLF4J 1 or 2; 2 serves those who call 1, too, so the same file logs for all of them.
+    "pulsar-java": Recipe(
+        roots=("org.apache.pulsar:pulsar-client",),
+        added=("org.slf4j:slf4j-api:2.0.17", "org.slf4j:slf4j-jdk14:2.0.17"),
+    ),
     "ecj": Recipe(roots=("org.eclipse.jdt:ecj",)),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),

@@ -36,6 +36,7 @@ MODULES: Final[Mapping[Library, str]] = {
     "franz-go": PROGRAMS,
     "kafka-java": PROGRAMS,
     "pulsar-client": "dedup_runners.clients.pulsar",
+    "pulsar-java": PROGRAMS,
 }
 """The module of each client: its classes `Producer` and `Consumer` and its function `check`, as described below.
 

@@ -1,0 +1,450 @@
+// A client under test that runs on the Java virtual machine: all of the protocol of docs/write-a-client.md but the library.
+//
+// Four threads: the main one sends, one takes orders from standard input, one writes frames to standard output, and the
+// library's own thread calls back with outcomes and logs what it notices; it writes 33 bytes into a buffer and never waits.
+// A subclass is one library: it may have threads of its own besides.
+
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogManager;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
+
+abstract class ClientProgram {
+    static final int OK = 0, FAIL = 1, UNKNOWN = 2;
+    static final int REFUSED = 2, PARENT_GONE = 70;
+    static final int ROW_BYTES = 33, ROWS = 4096, HEAD_BYTES = 5 + 8;
+    static final long FLUSH_NS = 5_000_000, ROOM_NS = 100_000, ERROR_EVERY_NS = 100_000_000;
+
+    final LinkedBlockingQueue<byte[]> frames = new LinkedBlockingQueue<>();
+    final Object rowsLock = new Object();
+    ByteBuffer rows = newRows();
+    final Thread sender = Thread.currentThread();
+
+    /** Up to which message it may send, and how many it has handed to the library; each has one writer. */
+    volatile long target, sent;
+    final AtomicLong ended = new AtomicLong();
+    volatile boolean stopped, finishing, written, failing;
+    Message inSend;
+    long lastErrorNs = System.nanoTime() - ERROR_EVERY_NS;
+
+    int streams;
+    long inFlight;
+
+    // ---- what a library is asked for
+
+    /** Build the producer, and connect nowhere; `refuse` ends the program if the library does not take the settings. */
+    abstract void check(Map<String, Object> asked);
+
+    /** Return when the topic's brokers have answered. */
+    abstract void open(Map<String, Object> asked) throws Exception;
+
+    /** The version of the library, in words. */
+    abstract String version();
+
+    /** All settings that the library was given, as texts. */
+    abstract Map<String, String> settings(Map<String, Object> asked);
+
+    /** What begins when the tester knows that it is ready. */
+    void watch() {}
+
+    /** The message that stands for this payload; `hand` gets it at once. */
+    abstract Message message(long word, int partition);
+
+    /** Give a message to the library, once. An error that it meets there is the message's end. */
+    abstract void hand(Message message, byte[] payload);
+
+    /** Let the library send what it holds back. */
+    abstract void flush();
+
+    abstract void close() throws Exception;
+
+    /** Whether a line of the log is of no use. */
+    boolean isNoise(LogRecord record) {
+        return false;
+    }
+
+    /** Say what a line of the log tells of a disturbance. */
+    abstract void noticeLine(LogRecord record, String text);
+
+    // ---- the course of a run
+
+    static void start(ClientProgram client) throws Exception {
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        Map<String, Object> asked = new Json(orders.readLine()).object();
+        if (asked.get("check") == Boolean.TRUE) {
+            LogManager.getLogManager().reset();
+            asked.put("client_name", "check");
+            asked.put("delivery_timeout_ms", 300_000L);
+            client.check(asked);
+            Runtime.getRuntime().halt(0);
+        }
+        client.listen();
+        client.run(asked, orders);
+    }
+
+    void run(Map<String, Object> asked, BufferedReader orders) throws Exception {
+        Thread writer = new Thread(this::write, "frames");
+        writer.start();
+        try {
+            daemon("orders", () -> obey(orders));
+            streams = ((Long) asked.get("streams")).intValue();
+            inFlight = (Long) asked.get("in_flight");
+            open(asked);
+            say('R', "{\"version\": " + quoted(version() + ", Java " + System.getProperty("java.version"))
+                + ", \"settings\": " + object(settings(asked)) + "}");
+            watch();
+            sendAll();
+            flush();
+            while (ended.get() < sent) LockSupport.parkNanos(FLUSH_NS);
+            close();
+            cut();
+            say('F', "");
+        } catch (Throwable error) {
+            failing = true;
+            System.err.println(one(error));
+        }
+        written = true;
+        writer.join();
+        Runtime.getRuntime().halt(failing ? 1 : 0);
+    }
+
+    /** End the program with the library's own words: it does not take the settings. A document of its own is left out. */
+    static void refuse(Throwable error) {
+        Throwable cause = error;
+        while (cause.getCause() != null) cause = cause.getCause();
+        System.err.println(String.valueOf(cause.getMessage()).replaceAll("\\s+", " ").replaceFirst(" at \\[Source: .*", ""));
+        Runtime.getRuntime().halt(REFUSED);
+    }
+
+    /** What the experiment gives, by the library's own names. */
+    static Map<String, String> given(Map<String, Object> asked) {
+        Map<String, String> found = new TreeMap<>();
+        for (Map.Entry<?, ?> each : ((Map<?, ?>) asked.get("properties")).entrySet()) {
+            found.put((String) each.getKey(), (String) each.getValue());
+        }
+        return found;
+    }
+
+    // ---- sending
+
+    void sendAll() {
+        long answered = 0;
+        while (true) {
+            long until = target;
+            if (sent < until && !stopped) {
+                while (sent < until && hasRoom()) sendNext();
+            }
+            if (until > answered) {
+                answered = until;
+                say('S', sent);
+            } else if (finishing) {
+                return;
+            } else {
+                LockSupport.park();
+            }
+        }
+    }
+
+    /** Waits until one more message may be unacknowledged; false if it is to stop. */
+    boolean hasRoom() {
+        while (!stopped) {
+            if (sent - ended.get() < inFlight) return true;
+            LockSupport.parkNanos(ROOM_NS);
+        }
+        return false;
+    }
+
+    void sendNext() {
+        long number = sent;
+        int stream = (int) (number % streams);
+        Message message = message((long) stream << 48 | (number / streams + 1), stream);
+        byte[] payload = new byte[8];
+        for (int index = 7, shift = 0; index >= 0; index--, shift += 8) payload[index] = (byte) (message.word >>> shift);
+        inSend = message;
+        sent = number + 1;
+        hand(message, payload);
+        inSend = null;
+    }
+
+    /** One message, and what becomes of it. */
+    class Message {
+        final long word;
+        final int partition;
+        boolean over;
+
+        Message(long word, int partition) {
+            this.word = word;
+            this.partition = partition;
+        }
+
+        /** The number of this message in its stream, from 1. */
+        long value() {
+            return word & 0xFFFF_FFFF_FFFFL;
+        }
+
+        /** Whether we are within the call that hands it to the library: only then can it be that it was never taken. */
+        boolean isInSend() {
+            return this == inSend && Thread.currentThread() == sender;
+        }
+
+        /** Take down its outcome, unless it has one; whether this is it. Without a position, the entry is -1. */
+        boolean end(int outcome, int inPartition, long ledger, long entry, int batch) {
+            synchronized (rowsLock) {
+                if (over) return false;
+                over = true;
+                ByteBuffer into = rows;
+                into.putLong(word).put((byte) outcome).putInt(inPartition).putLong(ledger).putLong(entry).putInt(batch);
+                if (into.remaining() < ROW_BYTES) cut();
+            }
+            ended.incrementAndGet();
+            return true;
+        }
+
+        /** Take down that it was refused by the call that hands it over, if this error proves it, or is unknown. */
+        void end(Throwable error, boolean neverTaken) {
+            if (end(neverTaken && isInSend() ? FAIL : UNKNOWN, partition, 0, -1, 0)) noticeError(error);
+        }
+    }
+
+    // ---- frames
+
+    static ByteBuffer newRows() {
+        ByteBuffer fresh = ByteBuffer.allocate(HEAD_BYTES + ROWS * ROW_BYTES);
+        fresh.position(HEAD_BYTES);
+        return fresh;
+    }
+
+    /** What is sent is read first: a tester that counts what is in flight counts too few. */
+    void cut() {
+        long sentBefore = sent;
+        synchronized (rowsLock) {
+            int size = rows.position();
+            byte[] bytes = rows.array();
+            if (size < bytes.length) bytes = Arrays.copyOf(bytes, size);
+            else rows = newRows();
+            ByteBuffer.wrap(bytes).put((byte) 'O').putInt(size - 5).putLong(sentBefore);
+            rows.position(HEAD_BYTES);
+            frames.add(bytes);
+        }
+    }
+
+    void say(char kind, String text) {
+        byte[] body = text.getBytes(StandardCharsets.UTF_8);
+        frames.add(ByteBuffer.allocate(5 + body.length).put((byte) kind).putInt(body.length).put(body).array());
+    }
+
+    void say(char kind, long number) {
+        frames.add(ByteBuffer.allocate(13).put((byte) kind).putInt(8).putLong(number).array());
+    }
+
+    /** Writes every frame, and what is in the buffer every few milliseconds, until all is written. */
+    void write() {
+        try (OutputStream out = new FileOutputStream(FileDescriptor.out)) {
+            long cutNs = System.nanoTime();
+            while (true) {
+                byte[] frame = frames.poll(FLUSH_NS, TimeUnit.NANOSECONDS);
+                if (frame != null) out.write(frame);
+                else if (written) return;
+                if (System.nanoTime() - cutNs >= FLUSH_NS) {
+                    boolean any;
+                    synchronized (rowsLock) {
+                        any = rows.position() > HEAD_BYTES;
+                    }
+                    if (any) cut();
+                    cutNs = System.nanoTime();
+                }
+            }
+        } catch (IOException | InterruptedException error) {
+            Runtime.getRuntime().halt(PARENT_GONE);
+        }
+    }
+
+    // ---- orders
+
+    void obey(BufferedReader orders) {
+        try {
+            for (String order; (order = orders.readLine()) != null; LockSupport.unpark(sender)) {
+                String[] words = order.split(" ");
+                switch (words[0]) {
+                    case "send":
+                        target = Long.parseLong(words[1]);
+                        break;
+                    case "count":
+                        cut();
+                        say('C', Long.parseLong(words[1]));
+                        break;
+                    case "stop":
+                        stopped = true;
+                        break;
+                    case "finish":
+                        finishing = true;
+                        break;
+                    default:
+                        throw new IOException("no such order: " + order);
+                }
+            }
+        } catch (IOException error) {
+            System.err.println(one(error));
+        }
+        if (!written) Runtime.getRuntime().halt(PARENT_GONE);
+    }
+
+    // ---- witnesses
+
+    /** Everything that the library logs goes to the tester, and what tells of a disturbance as a witness besides. */
+    void listen() {
+        LogManager.getLogManager().reset();
+        Logger root = Logger.getLogger("");
+        SimpleFormatter words = new SimpleFormatter();
+        root.addHandler(new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                String text = words.formatMessage(record);
+                if (isNoise(record)) return;
+                say('L', record.getLevel() + " " + text + (record.getThrown() == null ? "" : " " + one(record.getThrown())));
+                noticeLine(record, text);
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        });
+        root.setLevel(Level.INFO);
+    }
+
+    void noticeError(Throwable error) {
+        long nowNs = System.nanoTime();
+        synchronized (frames) {
+            if (nowNs - lastErrorNs < ERROR_EVERY_NS) return;
+            lastErrorNs = nowNs;
+        }
+        witness("error", "delivery failed: " + one(error), Instant.now(), null, null);
+    }
+
+    void witness(String kind, String detail, Instant at, String broker, Instant since) {
+        say('W', "{\"kind\": " + quoted(kind) + ", \"detail\": " + quoted(detail) + ", \"unix_ns\": " + ns(at)
+            + (broker == null ? "" : ", \"broker\": " + quoted(broker))
+            + (since == null ? "" : ", \"since_unix_ns\": " + ns(since)) + "}");
+    }
+
+    static long ns(Instant at) {
+        return at.getEpochSecond() * 1_000_000_000L + at.getNano();
+    }
+
+    // ---- small things
+
+    static void daemon(String name, Runnable work) {
+        Thread thread = new Thread(work, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    static String one(Throwable error) {
+        return (error.getClass().getSimpleName() + ": " + error.getMessage()).replaceAll("\\s+", " ");
+    }
+
+    static String object(Map<String, String> settings) {
+        List<String> pairs = new ArrayList<>();
+        for (Map.Entry<String, String> each : settings.entrySet()) {
+            pairs.add(quoted(each.getKey()) + ": " + quoted(each.getValue()));
+        }
+        return "{" + String.join(", ", pairs) + "}";
+    }
+
+    static String quoted(String text) {
+        StringBuilder out = new StringBuilder("\"");
+        for (char each : text.toCharArray()) {
+            if (each == '"' || each == '\\') out.append('\\').append(each);
+            else if (each < ' ') out.append(String.format("\\u%04x", (int) each));
+            else out.append(each);
+        }
+        return out.append('"').toString();
+    }
+
+    /** Reads the tester's document: objects, texts, whole numbers, true, false and null. */
+    static final class Json {
+        private final String text;
+        private int at;
+
+        Json(String text) {
+            this.text = text;
+        }
+
+        Map<String, Object> object() {
+            Map<String, Object> found = new TreeMap<>();
+            take('{');
+            while (next() != '}') {
+                String key = string();
+                take(':');
+                found.put(key, value());
+                if (next() == ',') at++;
+            }
+            at++;
+            return found;
+        }
+
+        private Object value() {
+            char first = next();
+            if (first == '{') return object();
+            if (first == '"') return string();
+            int end = at;
+            while (end < text.length() && ",} \n".indexOf(text.charAt(end)) < 0) end++;
+            String word = text.substring(at, end);
+            at = end;
+            if (word.equals("null")) return null;
+            return word.equals("true") ? Boolean.TRUE : word.equals("false") ? (Object) Boolean.FALSE : Long.valueOf(word);
+        }
+
+        private String string() {
+            StringBuilder out = new StringBuilder();
+            take('"');
+            for (char each; (each = text.charAt(at++)) != '"'; ) {
+                if (each != '\\') {
+                    out.append(each);
+                    continue;
+                }
+                char escaped = text.charAt(at++);
+                if (escaped == 'u') {
+                    out.append((char) Integer.parseInt(text.substring(at, at + 4), 16));
+                    at += 4;
+                } else {
+                    int known = "nrtbf".indexOf(escaped);
+                    out.append(known < 0 ? escaped : "\n\r\t\b\f".charAt(known));
+                }
+            }
+            return out.toString();
+        }
+
+        private char next() {
+            while (Character.isWhitespace(text.charAt(at))) at++;
+            return text.charAt(at);
+        }
+
+        private void take(char expected) {
+            if (next() != expected) throw new IllegalArgumentException("no " + expected + " at " + at);
+            at++;
+        }
+    }
+}
