@@ -17,8 +17,8 @@ its send was first read (none if it never was). `ends` ({partition: {ledger: ent
 `partitions` (the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0. A history in
 which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0.
 `processed: [1..5, 3..6]` is what each life of the application processed; without that key there was no application.
-`transactions: [committed 1..3, aborted 4..6]` is what was sent in each transaction, and its end (ENDS); without that key
-there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message."""
+`transactions: [committed 1..3, aborted 4..6]` is what was sent in each transaction, and its end (ENDS); without that
+key there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message."""
 
 import itertools
 import re
@@ -43,6 +43,7 @@ from dedup.wire.manifests import (
     ProducerReport,
     Segment,
     Session,
+    Transactions,
 )
 
 GOLDEN: Final = Path(__file__).parent / "histories"
@@ -300,7 +301,7 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         fail=told.count(1),
         unknown=told.count(2),
         segments=(*files["sent"], *files["outcomes"], *files.get("transactions", ()), clock),
-        transactions=None if history.transactions is None else len(history.transactions),
+        transactions=None if history.transactions is None else _ended(history.transactions),
         sessions=(Session(identity="", began="started", ended="closed"),) * history.sessions,
         first_send_ns=0,
         last_acknowledgement_ns=1,
@@ -338,6 +339,12 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         deduplication=Deduplication(asked=True, in_force=True, proof="made by hand"),
         files=(*producer.segments, *consumer.segments),
     )
+
+
+def _ended(rows: Sequence[tuple[int, ...]]) -> Transactions:
+    ends = {row[:2]: row[6] for row in rows}
+    told = [list(ends.values()).count(end) for end in range(3)]
+    return Transactions(rows=len(rows), number=len(ends), committed=told[0], aborted=told[1], unknown=told[2])
 
 
 def _application(processed: Sequence[tuple[int, ...]]) -> Application:

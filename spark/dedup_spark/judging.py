@@ -114,21 +114,16 @@ def verify(
     windows = [windows_of(manifest) for _, manifest in folders]
     whole = [(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong]
     borders, unread = borders_of(whole)
-    with_some = [(run, folder) for run, (folder, it) in enumerate(folders) if it.producer.transactions is not None]
-    known, strange = transactions.known_of([(run, folder) for run, folder in with_some if run not in wrong])
+    known, strange = transactions.known_of([run for run in _transactional(folders) if run[0] not in wrong])
     wrong |= unread | strange
     tables = tables_in(findings_folder, folders, windows)
     chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
     notes = workers.reduce(chunks, ends, known)
     listed = _by_run(notes, len(folders))
-    wrong |= {
-        run: found
-        for run, (_, manifest) in enumerate(folders)
-        if run not in wrong and (found := _faults(manifest, listed[run]))
-    }
+    faulty = {run: _faults(manifest, listed[run]) for run, (_, manifest) in enumerate(folders)}
+    wrong |= {run: found for run, found in faulty.items() if run not in wrong and found}
     notes = [note for note in notes if note.run not in wrong]
-    seen = seen_of(known, {run: [note.seen for note in listed[run]] for run in known})
     unclear = suspects(notes)
     if unclear:
         repeated = [chunk for chunk in chunks if chunk.kind == READ and chunk.run in unclear]
@@ -138,6 +133,7 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
+    seen = seen_of(known, {run: [note.seen for note in listed[run]] for run in known})
     for run, part in workers.judge(_carry(notes, [each for _, each in folders], seen), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
@@ -173,6 +169,11 @@ def _damages(files: Sequence[Inspected]) -> dict[int, list[str]]:
 
 def _problem(folder: Place, found: Sequence[str]) -> Problem:
     return Problem(path=str(folder), error=str(damaged(folder, found)))
+
+
+def _transactional(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int, Place]]:
+    """The runs whose producer sent in transactions, by number."""
+    return [(run, folder) for run, (folder, it) in enumerate(folders) if it.producer.transactions is not None]
 
 
 def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:

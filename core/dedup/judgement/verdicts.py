@@ -419,8 +419,10 @@ def _doubts(
         yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
     if counts.received == 0:
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
-    if demand.expectation is Expectation.COMMITTED_ONCE and not manifest.producer.transactions:
-        yield _inconclusive(Code.WORKLOAD_VACUOUS, "nothing was sent in a transaction, so nothing was committed")
+    told = manifest.producer.transactions
+    none_committed = counts.send and not witnessed and (told is None or not told.committed)
+    if demand.expectation is Expectation.COMMITTED_ONCE and none_committed:
+        yield _inconclusive(Code.WORKLOAD_VACUOUS, "no transaction was committed, as far as the producer was told")
     claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
     too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
     if claims_no_loss and too_many and not witnessed:

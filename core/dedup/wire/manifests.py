@@ -96,6 +96,16 @@ class Session(Record):
     open_sends: int | None = Field(None, description="sends without an outcome when it ended; None: it does not say")
 
 
+class Transactions(Record):
+    """The transactions of a producer: how many rows of `transactions` they have, and how they ended."""
+
+    rows: int = Field(ge=0)
+    number: int = Field(ge=0)
+    committed: int = Field(ge=0)
+    aborted: int = Field(ge=0)
+    unknown: int = Field(ge=0)
+
+
 class ProducerReport(Record):
     """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
 
@@ -109,9 +119,7 @@ class ProducerReport(Record):
     sessions: tuple[Session, ...] = Field(
         (), description="schema 2: all that may have sent, in their order; schema 1: none, for there was one"
     )
-    transactions: int | None = Field(
-        None, ge=0, description="rows of `transactions`; None: it did not send in transactions"
-    )
+    transactions: Transactions | None = Field(None, description="None: it did not send in transactions")
     intended: int | None = Field(
         None, description="rows of `sent`, each on the disk before its send; None: an older history, written after it"
     )
@@ -302,7 +310,7 @@ class Manifest(Record):
             "outcomes": outcomes,
             "received": self.consumer.received,
             "processed": processed,
-            "transactions": self.producer.transactions or 0,
+            "transactions": 0 if self.producer.transactions is None else self.producer.transactions.rows,
         }[table]
 
     def planned(self, stream: int) -> int:

@@ -18,6 +18,8 @@ MOST_STREAMS: Final = 1024
 """Of a topic's partitions, of keys, and of several producers' sequences in all partitions."""
 CLOSED: Final = "closed"
 KILLED: Final = "killed"
+FAILED: Final = "failed"
+"""The client gave up, in words of its own, and the application opened it again."""
 
 
 def homes_of(partitions: int) -> tuple[int, ...]:
@@ -95,6 +97,8 @@ class WorkloadKind(WorkloadPart):
     of_pods = "send each message once, in one session"
     names_sends: ClassVar[bool] = True
     """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
+    in_transactions: ClassVar[bool] = False
+    """Whether its producer sends in transactions: then deduplication is on, and what is promised is `CommittedOnce`."""
     in_every_digest: ClassVar[bool] = False
     """Each digest in which a variant changes the workload has its key: it is as old as such changes."""
     subject: ClassVar[Subject] = COPIES_IN_LOG
