@@ -16,7 +16,9 @@ message without a place gets the next entry of ledger 0 in its partition; an ok 
 its send was first read (none if it never was). `ends` ({partition: {ledger: entries}}) defaults to what was read,
 `partitions` (the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0. A history in
 which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0.
-`processed: [1..5, 3..6]` is what each life of the application processed; without that key there was no application."""
+`processed: [1..5, 3..6]` is what each life of the application processed; without that key there was no application.
+`transactions: [committed 1..3, aborted 4..6]` is what was sent in each transaction, and its end (ENDS); without that
+key there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message."""
 
 import itertools
 import re
@@ -35,16 +37,27 @@ from dedup.wire.manifests import (
     ConsumerReport,
     Deduplication,
     EndPosition,
+    Hole,
     Life,
     Manifest,
     ProducerReport,
     Segment,
     Session,
+    Transactions,
 )
 
 GOLDEN: Final = Path(__file__).parent / "histories"
 OUTCOMES: Final = {"ok": 0, "fail": 1, "unknown": 2}
 NOWHERE: Final = (0, 0, -1, 0)
+ENDS: Final = {
+    "committed": (1, 0),
+    "aborted": (2, 1),
+    "refused": (1, 1),
+    "in-doubt": (1, 2),
+    "abort-in-doubt": (2, 2),
+    "open": (0, 2),
+}
+"""Of a transaction: what was asked for, and what became of it (`Asked`, `Ended`). Refused: the commit, then aborted."""
 _MESSAGE: Final = re.compile(
     r"(?:p(?P<partition>\d+)/)?(?:s(?P<stream>\d+)/)?(?P<first>\d+)(?:\.\.(?P<last>\d+))?"
     r"(?:@(?P<ledger>-?\d+):(?P<entry>-?\d+)(?::(?P<batch>\d+))?)?"
@@ -62,7 +75,8 @@ class History:
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
     `resent`: where it is sent again, if that is another one.
     `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
-    `processed`: what an application did; None: there was none.
+    `processed`: what an application did; None: there was none. `transactions`: the table's rows; None: there were none.
+    `holes`: entries of ledger 0 that hold no message, by partition.
     """
 
     sent: Sequence[tuple[int, ...]] = field(default_factory=list)
@@ -74,6 +88,8 @@ class History:
     resent: tuple[int, ...] | None = None
     sessions: int = 0
     processed: Sequence[tuple[int, ...]] | None = None
+    transactions: Sequence[tuple[int, ...]] | None = None
+    holes: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -85,7 +101,14 @@ class History:
             for _, partition, ledger, entry, *_ in self.received:
                 extents = ends.setdefault(partition, {})
                 extents[ledger] = max(extents.get(ledger, 0), entry + 1)
-        return tuple(EndPosition(partition=p, extents=tuple(sorted(e.items()))) for p, e in sorted(ends.items()))
+        return tuple(
+            EndPosition(
+                partition=p,
+                extents=tuple(sorted(e.items())),
+                holes=tuple(Hole(ledger=0, first=each, last=each, proof="marker") for each in self.holes.get(p, ())),
+            )
+            for p, e in sorted(ends.items())
+        )
 
 
 @dataclass(frozen=True)
@@ -136,6 +159,8 @@ def parse_golden(path: Path) -> Golden:
         resent=resent,
         sessions=sessions,
         processed=list(_processed(document["processed"])) if "processed" in document else None,
+        transactions=list(_transactions(document["transactions"])) if "transactions" in document else None,
+        holes=document.get("holes", {}),
     )
     return Golden(path.stem, document["story"], history, document["expect"])
 
@@ -167,6 +192,27 @@ def _processed(lives: Sequence[object]) -> Iterator[tuple[int, ...]]:
             yield (life, *(place or (partition, 0, value - 1, 0)), stream, value)
 
 
+def _transactions(told: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    for number, text in enumerate(told, 1):
+        end, _, messages = text.partition(" ")
+        named = [((send[0], stream), value) for _, stream, value, _, send in _messages(messages)]
+        yield from rows_of_transaction(number, named, ENDS[end])
+
+
+def rows_of_transaction(
+    number: int, messages: Iterable[tuple[tuple[int, int], int]], end: tuple[int, int]
+) -> Iterator[tuple[int, ...]]:
+    """The rows of a transaction; each message is ((session, stream), value)."""
+    rows: list[list[int]] = []
+    for (session, stream), value in sorted(messages):
+        if rows and rows[-1][:3] == [session, number, stream] and rows[-1][4] == value - 1:
+            rows[-1][4] = value
+        else:
+            rows.append([session, number, stream, value, value])
+    for row in rows:
+        yield (*row, *end, 0, 1, 2)
+
+
 def write_history(
     folder: Path,
     history: History,
@@ -183,6 +229,7 @@ def write_history(
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
     tables |= {} if history.processed is None else {"processed": history.processed}
+    tables |= {} if history.transactions is None else {"transactions": history.transactions}
     files = {
         table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty, history.version))
         for table, rows in tables.items()
@@ -253,7 +300,8 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         ok=told.count(0),
         fail=told.count(1),
         unknown=told.count(2),
-        segments=(*files["sent"], *files["outcomes"], clock),
+        segments=(*files["sent"], *files["outcomes"], *files.get("transactions", ()), clock),
+        transactions=None if history.transactions is None else _ended(history.transactions),
         sessions=(Session(identity="", began="started", ended="closed"),) * history.sessions,
         first_send_ns=0,
         last_acknowledgement_ns=1,
@@ -291,6 +339,12 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         deduplication=Deduplication(asked=True, in_force=True, proof="made by hand"),
         files=(*producer.segments, *consumer.segments),
     )
+
+
+def _ended(rows: Sequence[tuple[int, ...]]) -> Transactions:
+    ends = {row[:2]: row[6] for row in rows}
+    told = [list(ends.values()).count(end) for end in range(3)]
+    return Transactions(rows=len(rows), number=len(ends), committed=told[0], aborted=told[1], unknown=told[2])
 
 
 def _application(processed: Sequence[tuple[int, ...]]) -> Application:

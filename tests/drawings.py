@@ -58,7 +58,7 @@ def chosen(count: str) -> Golden:
         rows, expect = golden.history.received, golden.expect
         others = {name for name, number in expect["counts"].items() if number} - PLAIN - {count}
         lanes = len({row[1] for row in rows}) + len({row[5] for row in rows})
-        special = bool(golden.history.sessions) or "gaps" in expect
+        special = bool(golden.history.sessions) or "gaps" in expect or golden.history.transactions is not None
         unwitnessed = count not in PLAIN and count not in expect.get("witnesses", {})
         size = len(rows) + len(golden.history.sent)
         return "-twin" in golden.name, special, unwitnessed, len(others), lanes, size, golden.name

@@ -182,12 +182,18 @@ def test_no_room_is_itself_a_package() -> None:
     assert not [room for room in ROOMS if (ROOT / room / "__init__.py").exists()]
 
 
+READS_FOR_IT: Final = "plain_histories"
+
+
 def test_the_oracle_shares_no_code_with_the_job() -> None:
     """Two judges that share code agree on its mistakes too."""
     package = ROOT / "spark" / "dedup_spark"
     oracle = (package / "oracle.py").read_text()
     others = {path.stem: set(imports(path.read_text())) for path in package.rglob("*.py") if path.name != "oracle.py"}
-    assert not [name for name in imports(oracle) if name.startswith("dedup_spark")]
+    own = {name for name in imports(oracle) if name.startswith("dedup_spark")}
+    assert {name.rpartition(".")[0] for name in own} == {f"dedup_spark.{READS_FOR_IT}"}
+    assert not [name for name in others[READS_FOR_IT] if name.startswith("dedup_spark")]
+    assert not [stem for stem, names in others.items() if any(READS_FOR_IT in name for name in names)]
     assert {stem for stem, names in others.items() if any("oracle" in name for name in names)} == {"opinions"}
     assert {stem for stem, names in others.items() if any("opinions" in name for name in names)} == {"report"}
 

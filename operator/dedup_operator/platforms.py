@@ -20,6 +20,7 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
+from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -131,6 +132,7 @@ class KubernetesPlatform:
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             _check_client(system)
+        _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         for way in ways.values():
             way.check()
@@ -330,6 +332,18 @@ def _check_client(system: System) -> None:
             todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
             "without a version, or use `dedup run` on one machine",
         )
+
+
+def _check_workload(spec: Spec) -> None:
+    """PlatformError if the workload has a part that producers in pods do not do."""
+    for part in PARTS:
+        if part.of_pods and getattr(spec.workload, part.key) is not None:
+            raise PlatformError(
+                where=f"spec.workload.{part.key}",
+                got=f"a workload with {part.key}",
+                rule=f"only `dedup run` can do it; producers in pods {part.of_pods}",
+                todo="take it out, or use `dedup run` on one machine",
+            )
 
 
 def _check_memory(spec: Spec, memory: str) -> None:

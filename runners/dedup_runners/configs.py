@@ -20,6 +20,7 @@ from dedup.workloads.kinds import homes_of
 from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
+from dedup.workloads.transactions import Transactions
 
 C = TypeVar("C", bound="RunnerConfig")
 
@@ -115,6 +116,7 @@ class ProducerConfig(RunnerConfig):
     restart: Restart | None = None
     resend: Resend | None = None
     producers: Producers | None = None
+    transactions: Transactions | None = None
     program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
 
     @property
@@ -134,6 +136,7 @@ class ConsumerConfig(RunnerConfig):
 
     timeout_s: float = Field(600.0, gt=0)
     consumer: Consumer | None = None
+    transactions: Transactions | None = Field(None, description="what was sent in transactions is read as these say")
 
 
 def read(source: str, kind: type[C]) -> C:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from dedup.errors import PlatformError
 from dedup.history.histories import version_of
 from dedup.wire.clients import Metric
 from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Segment, Undelivered
+from dedup.workloads.transactions import Isolation
 from dedup_runners import admins, programs
+from dedup_runners.admins import transactions
 from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.metrics import served
@@ -74,6 +76,7 @@ class Consumption:
             if missing is None:
                 before, self.end = self.end, self._ask_end()
                 if self.end == before:
+                    self._prove_holes()
                     self.undelivered = tuple(self._read_again())
                     return self._unproven()
                 continue
@@ -119,9 +122,18 @@ class Consumption:
         except PlatformError:
             return  # what cannot be asked again is waited for
 
+    def _prove_holes(self) -> None:
+        """With transactions: name the entries that were not read and hold no message, by what is stored there."""
+        if self._config.transactions is None:
+            return
+        committed = self._config.transactions.read is Isolation.COMMITTED
+        unread = self._coverage.holes(self.end)
+        admin = cast(transactions.Reads, self._admin)
+        self.end = tuple(transactions.proven(admin, self._config.topic, self.end, unread, committed=committed))
+
     def _read_again(self) -> Iterator[Undelivered]:
         """What a second client cannot get either of what lies below the end and was not delivered."""
-        holes = self._coverage.holes(self.end)
+        holes = [] if self._config.transactions is not None else self._coverage.holes(self.end)
         for hole in holes if len(holes) <= MAX_HOLES else ():
             try:
                 proof = self._admin.undeliverable(self._config.topic, hole)

@@ -73,6 +73,7 @@ def _report(
         sent=production.sent,
         sessions=production.sessions,
         intended=production.intended,
+        transactions=production.transactions,
         ok=ok,
         fail=fail,
         unknown=unknown,

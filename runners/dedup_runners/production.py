@@ -16,7 +16,7 @@ from dedup.history.histories import CLOCK_ACKNOWLEDGED, CLOCK_SENT
 from dedup.payloads import VALUE_BITS
 from dedup.wire.clients import Mark, Milestone
 from dedup.wire.faults import COUNTED, FaultEvent, FaultLine
-from dedup.wire.manifests import Session
+from dedup.wire.manifests import Session, Transactions
 from dedup_runners import programs
 from dedup_runners.clients import (
     Chunk,
@@ -161,6 +161,11 @@ class Production:
     def sessions(self) -> tuple[Session, ...]:
         """The producer's sessions, if its history has them."""
         return ()
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """How its transactions ended, if it sends in some."""
+        return None
 
     def lack(self) -> str:
         """What was planned and not sent, in words; empty if nothing is missing."""

@@ -47,6 +47,7 @@ from dedup_spark.engine.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.engine.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.engine.positions import Ends
 from dedup_spark.engine.tables import Part, Tables
+from dedup_spark.engine.transactions import Known
 from dedup_spark.evidence import Problem, Report, open_folders
 from dedup_spark.programs import carry_out, parser_of
 from dedup_spark.sessions import GONE, session
@@ -119,8 +120,8 @@ class SparkWorkers:
     def inspect(self, files: Sequence[File]) -> list[Inspected]:
         return _notes(self._shared_out(files, _inspect, ()))
 
-    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        self._islands = [self._keep(self._shared_out(chunks, partial(_reduce, ends), ISLAND))]
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends], known: Mapping[int, Known]) -> list[Note]:
+        self._islands = [self._keep(self._shared_out(chunks, partial(_reduce, ends, known), ISLAND))]
         return _notes(self._islands[0])
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
@@ -263,8 +264,8 @@ def _inspect(file: File) -> Output:
     return {}, [inspect(file)]
 
 
-def _reduce(ends: Mapping[int, Ends], chunk: Chunk) -> Output:
-    found, note = reduce(chunk, ends)
+def _reduce(ends: Mapping[int, Ends], known: Mapping[int, Known], chunk: Chunk) -> Output:
+    found, note = reduce(chunk, ends, known)
     return found, [note]
 
 

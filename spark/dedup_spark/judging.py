@@ -36,14 +36,19 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
   copies of several attempts of one session by resend; copies of several sessions by session.
 - A value was processed as often as it has rows in `processed`, in whatever lives and at whatever positions. Copies of a
   value in the log are not told apart: that each was processed once is no `processed_twice`.
+- A transaction is a (session, number); a value is in at most one. Nothing of it is to be read if its abort was
+  confirmed or its commit never asked for; all of it, if its commit was confirmed; else all or nothing. It is torn if
+  some value of it was read, in whatever stream, and others were not; those that provably never left the client do not
+  count.
+- An entry that the manifest names as a hole holds no message, and is no gap.
 - A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
   that was not is `outcomes_unsent`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import Final, Protocol
 
 from dedup.history.histories import WITH_SESSIONS
 from dedup.history.stores import Place
@@ -51,15 +56,20 @@ from dedup.judgement.anomalies import Verification
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES, windows_of
 from dedup.wire.manifests import Manifest
+from dedup_spark.engine import transactions
 from dedup_spark.engine.borders import Carry, carry, falls, gaps, sends, suspects
 from dedup_spark.engine.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.engine.clocks import borders_of
 from dedup_spark.engine.files import File, Inspected, files_of
 from dedup_spark.engine.findings import Findings
-from dedup_spark.engine.islands import READ
+from dedup_spark.engine.islands import READ, TRANSACTION
 from dedup_spark.engine.positions import Ends
 from dedup_spark.engine.tables import Tables, close, tables_in
+from dedup_spark.engine.transactions import Known, Seen, seen_of
 from dedup_spark.evidence import Problem, damaged
+
+OF_MESSAGES: Final = tuple(kind for kind in KINDS.values() if kind != TRANSACTION)
+"""The kinds of rows of which each is one message: a row of `transactions` has many."""
 
 
 class Workers(Protocol):
@@ -70,8 +80,11 @@ class Workers(Protocol):
     def inspect(self, files: Sequence[File]) -> list[Inspected]:
         """Compare files with their manifests, in any order."""
 
-    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
-        """Reduce chunks to islands and keep the islands; return a note for each chunk."""
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends], known: Mapping[int, Known]) -> list[Note]:
+        """Reduce chunks to islands and keep the islands; return a note for each chunk.
+
+        `known`: the transactions of each run that has some.
+        """
 
     def clean(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
         """Replace the islands of chunks of messages read by those of their rows without re-reads.
@@ -101,17 +114,15 @@ def verify(
     windows = [windows_of(manifest) for _, manifest in folders]
     whole = [(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong]
     borders, unread = borders_of(whole)
-    wrong |= unread
+    known, strange = transactions.known_of([run for run in _transactional(folders) if run[0] not in wrong])
+    wrong |= unread | strange
     tables = tables_in(findings_folder, folders, windows)
     chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
-    notes = workers.reduce(chunks, ends)
+    notes = workers.reduce(chunks, ends, known)
     listed = _by_run(notes, len(folders))
-    wrong |= {
-        run: found
-        for run, (_, manifest) in enumerate(folders)
-        if run not in wrong and (found := _faults(manifest, listed[run]))
-    }
+    faulty = {run: _faults(manifest, listed[run]) for run, (_, manifest) in enumerate(folders)}
+    wrong |= {run: found for run, found in faulty.items() if run not in wrong and found}
     notes = [note for note in notes if note.run not in wrong]
     unclear = suspects(notes)
     if unclear:
@@ -122,7 +133,8 @@ def verify(
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
-    for run, part in workers.judge(_carry(notes, [each for _, each in folders]), wrong.keys(), tables):
+    seen = seen_of(known, {run: [note.seen for note in listed[run]] for run in known})
+    for run, part in workers.judge(_carry(notes, [each for _, each in folders], seen), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
@@ -137,7 +149,7 @@ def verify(
     wrong |= {
         run: lost
         for run, (_, manifest) in enumerate(folders)
-        if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged"))
+        if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged", OF_MESSAGES))
     }
     wrong |= {run: lost for run in findings.keys() - wrong.keys() if (lost := _unlisted(findings[run]))}
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
@@ -159,6 +171,11 @@ def _problem(folder: Place, found: Sequence[str]) -> Problem:
     return Problem(path=str(folder), error=str(damaged(folder, found)))
 
 
+def _transactional(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int, Place]]:
+    """The runs whose producer sent in transactions, by number."""
+    return [(run, folder) for run, (folder, it) in enumerate(folders) if it.producer.transactions is not None]
+
+
 def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     listed: list[list[Note]] = [[] for _ in range(runs)]
     for note in notes:
@@ -166,7 +183,7 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     return listed
 
 
-def _carry(notes: Iterable[Note], manifests: Sequence[Manifest]) -> Carry:
+def _carry(notes: Iterable[Note], manifests: Sequence[Manifest], seen: Mapping[int, Seen]) -> Carry:
     """What crosses the borders of chunks, with what the manifests say of each run."""
     runs = list(enumerate(manifests))
     return carry(
@@ -175,6 +192,7 @@ def _carry(notes: Iterable[Note], manifests: Sequence[Manifest]) -> Carry:
         recorded=tuple(run for run, each in runs if each.schema_version >= WITH_SESSIONS),
         resent={run: each.resent_partitions or () for run, each in runs},
         processed=tuple(run for run, each in runs if each.consumer.application is not None),
+        seen=seen,
     )
 
 
@@ -200,10 +218,12 @@ def _unlisted(found: Findings) -> list[str]:
     ]
 
 
-def _differences(rows: Counter[int], manifest: Manifest, what: str) -> list[str]:
-    """Where numbers of rows differ from the manifest's; `rows`: by kind."""
+def _differences(
+    rows: Counter[int], manifest: Manifest, what: str, rows_of: Collection[int] = tuple(KINDS.values())
+) -> list[str]:
+    """Where numbers of rows differ from the manifest's; `rows`: by kind; `rows_of`: the kinds that are compared."""
     return [
         f"{table}: {rows[kind]} {what}, {manifest.rows(table)} in the manifest"
         for table, kind in KINDS.items()
-        if rows[kind] != manifest.rows(table)
+        if kind in rows_of and rows[kind] != manifest.rows(table)
     ]

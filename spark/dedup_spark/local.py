@@ -25,6 +25,7 @@ from dedup_spark.engine.findings import STRETCH, Findings
 from dedup_spark.engine.islands import BUCKET, ISLAND, READ
 from dedup_spark.engine.positions import Ends
 from dedup_spark.engine.tables import Tables
+from dedup_spark.engine.transactions import Known
 from dedup_spark.evidence import Report, open_folders
 
 PORTION: Final = 1 << 20
@@ -54,9 +55,9 @@ class LocalWorkers:
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(inspect, files))
 
-    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends]) -> list[Note]:
+    def reduce(self, chunks: Sequence[Chunk], ends: Mapping[int, Ends], known: Mapping[int, Known]) -> list[Note]:
         with ThreadPoolExecutor(self._threads) as pool:
-            reduced = list(pool.map(lambda chunk: reduce(chunk, ends), chunks))
+            reduced = list(pool.map(lambda chunk: reduce(chunk, ends, known), chunks))
         self._islands = [found for found, _ in reduced]
         return [note for _, note in reduced]
 

@@ -4,81 +4,35 @@ It shares no code with the judges that it checks, only models and schemas. A his
 few dicts (`History`). Then each count is one function with the count's name; its docstring is the definition.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
 
-from dedup.history.histories import SCHEMAS, SCHEMAS_WITH_SESSIONS, read_manifest, segments
-from dedup.judgement.anomalies import MAX_EVENTS, MAX_WITNESSES, OrderEvent, Verification, Witness
-from dedup.judgement.counts import Jump
+from dedup.history.histories import read_manifest
+from dedup.judgement.anomalies import MAX_EVENTS, MAX_WITNESSES, Verification, Witness
+from dedup_spark.plain_histories import (
+    ABORT,
+    ABORTED,
+    COMMITTED,
+    IN_DOUBT,
+    NOTHING_ASKED,
+    History,
+    Message,
+    Position,
+    Send,
+    Transaction,
+    read,
+)
 
-OK, FAIL, UNKNOWN = 0, 1, 2
-Message = tuple[int, int]  # stream, value
-Send = tuple[int, int]  # session, attempt; (0, 0) of all in a history of schema 1
-Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
-Lane = tuple[int, int]  # partition, stream
-
-
-@dataclass
-class History:
-    """The content of one run folder, without re-reads: rows read that repeat a position and its message."""
-
-    homes: dict[int, int]
-    """The partition that each stream is sent to, if the manifest names it."""
-    resent: dict[int, int]
-    """The same of attempts after the first, where the application sends them to another one."""
-    has_application: bool = False
-    tells_sends: bool = False
-    """Whether it says of which send a message read is: schema 2."""
-    sends: dict[Message, set[Send]] = field(default_factory=dict)
-    """The sends of each message."""
-    told: dict[Message, set[Send]] = field(default_factory=dict)
-    """Of these, or of others, those with an outcome."""
-    copies: dict[Message, list[Send]] = field(default_factory=dict)
-    """Of which send each copy is."""
-    processed: Counter[Message] = field(default_factory=Counter)
-    """How often the application processed each message."""
-    stored: dict[Position, set[tuple[Message, Send]]] = field(default_factory=dict)
-    """All that was read at each position."""
-    sent: dict[Message, int] = field(default_factory=dict)
-    """The row of the first send of each message."""
-    outcomes: dict[Message, int] = field(default_factory=dict)
-    """The outcome of each message that has one: ok if it ever was, fail if it always was and each send has one, else
-    unknown."""
-    outcome_at: dict[Message, int] = field(default_factory=dict)
-    """The row of its last outcome."""
-    acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
-    """The messages that were acknowledged at a position."""
-    at: dict[Position, Message] = field(default_factory=dict)
-    """The message that was first read at each position."""
-    conflicts: dict[Position, set[Message]] = field(default_factory=dict)
-    """The other messages that were read there."""
-    first: dict[Message, Position] = field(default_factory=dict)
-    """Where each message was first read."""
-    again: dict[Message, list[Position]] = field(default_factory=dict)
-    """Where it was read after that, in the order of arrival."""
-    lanes: dict[Lane, list[tuple[int, int]]] = field(default_factory=dict)
-    """The messages read in each partition and stream: arrival and value."""
-    re_reads: int = 0
-    falls: int = 0
-    """How many rows were read below the position read just before in their partition."""
-    ok: set[Message] = field(default_factory=set)
-    fail: set[Message] = field(default_factory=set)
-    lowest: dict[int, int] = field(default_factory=dict)
-    highest: dict[int, int] = field(default_factory=dict)
-    """The lowest and the highest value sent in each stream."""
-    events: list[OrderEvent] = field(default_factory=list)
-    blocks: Counter[int] = field(default_factory=Counter)
-    """The duplicate blocks by their length."""
+Messages = Callable[[History], Set[Message]]
+VALUES: Final[dict[str, Messages]] = {}
 
 
 def judge(folder: Path) -> Verification:
     """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
-    history = _history(folder)
+    history = read(folder)
     found = {name: rule(history) for name, rule in VALUES.items()}
     numbers = {name: len(messages) for name, messages in found.items()}
     numbers |= {name: rule(history) for name, rule in NUMBERS.items()}
@@ -100,9 +54,6 @@ def judge(folder: Path) -> Verification:
 
 # The counts of messages: each function returns the messages that it counts; the lowest of them are its witnesses.
 
-Messages = Callable[[History], Set[Message]]
-VALUES: Final[dict[str, Messages]] = {}
-
 
 def counts_messages(rule: Messages) -> Messages:
     VALUES[rule.__name__] = rule
@@ -111,8 +62,8 @@ def counts_messages(rule: Messages) -> Messages:
 
 @counts_messages
 def not_received(history: History) -> Set[Message]:
-    """Acknowledged ok and never read."""
-    return history.ok - history.first.keys()
+    """Acknowledged ok and never read; of a transaction, if its commit was confirmed."""
+    return {message for message in history.ok - history.first.keys() if _ending(message, history) in (None, COMMITTED)}
 
 
 @counts_messages
@@ -176,6 +127,42 @@ def never_processed(history: History) -> Set[Message]:
 def processed_unread(history: History) -> Set[Message]:
     """Processed, and never read."""
     return history.processed.keys() - history.first.keys()
+
+
+@counts_messages
+def aborted_read(history: History) -> Set[Message]:
+    """Read, of a transaction that was not to be read."""
+    return {message for message in history.first if _ending(message, history) == ABORTED}
+
+
+@counts_messages
+def torn_transaction(history: History) -> Set[Message]:
+    """Sent and not read, of a transaction of which something else was read, and that was not aborted."""
+    begun = {transaction for message, transaction in _in_transactions(history) if message in history.first}
+    found = set[Message]()
+    for message, transaction in _in_transactions(history):
+        lacks = message in history.sent and message not in history.first and message not in history.fail
+        if lacks and transaction in begun and _ending(message, history) != ABORTED:
+            found.add(message)
+    return found
+
+
+@counts_messages
+def in_aborted(history: History) -> Set[Message]:
+    """Acknowledged in a transaction that was not to be read."""
+    return {message for message in history.ok if _ending(message, history) == ABORTED}
+
+
+@counts_messages
+def in_unresolved(history: History) -> Set[Message]:
+    """Acknowledged in a transaction that may have been committed."""
+    return {message for message in history.ok if _ending(message, history) == IN_DOUBT}
+
+
+@counts_messages
+def sent_outside(history: History) -> Set[Message]:
+    """Sent in no transaction, where there are transactions."""
+    return set() if history.transactions is None else history.sent.keys() - history.transactions.keys()
 
 
 @counts_messages
@@ -333,111 +320,24 @@ def position_falls(history: History) -> int:
     return history.falls
 
 
-# How a history is read.
+def _in_transactions(history: History) -> Iterator[tuple[Message, Transaction]]:
+    yield from (history.transactions or {}).items()
 
 
-def _history(folder: Path) -> History:
-    manifest = read_manifest(folder)
-    homes, resent = (dict(enumerate(named or ())) for named in (manifest.stream_partitions, manifest.resent_partitions))
-    history = History(homes=homes, resent=resent, tells_sends=manifest.schema_version == 2)
-    for row, (stream, value, session, attempt) in enumerate(_rows(folder, "sent", history.tells_sends)):
-        history.sent.setdefault((stream, value), row)
-        history.sends.setdefault((stream, value), set()).add((session, attempt))
-    for row, each in enumerate(_rows(folder, "outcomes", history.tells_sends)):
-        stream, value, outcome, *position, session, attempt = each
-        _take_outcome(history, row, (stream, value), outcome, position)
-        history.told.setdefault((stream, value), set()).add((session, attempt))
-    latest = dict[int, Position]()
-    for row, each in enumerate(_rows(folder, "received", history.tells_sends)):
-        arrival, partition, ledger, entry, batch, stream, value, *send = each
-        assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
-        _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), (send[0], send[1]), latest)
-    history.has_application = manifest.consumer.application is not None
-    for _, _, _, _, _, stream, value, *_ in _rows(folder, "processed", history.tells_sends):
-        history.processed[stream, value] += 1
-    history.ok = {message for message, outcome in history.outcomes.items() if outcome == OK}
-    for message, outcome in history.outcomes.items():
-        if outcome == FAIL and history.sends.get(message, set()) <= history.told[message]:
-            history.fail.add(message)
-    for stream, value in history.sent:
-        history.lowest[stream] = min(value, history.lowest.get(stream, value))
-        history.highest[stream] = max(value, history.highest.get(stream, value))
-    for lane, rows in history.lanes.items():
-        history.events += _jumps(lane, rows, history.lowest.get(lane[1], 1) - 1)
-        history.blocks.update(_blocks([value for _, value in rows]))
-    return history
-
-
-def _rows(folder: Path, table: str, tells_sends: bool) -> Iterator[tuple[int, ...]]:
-    """Every row of a table, with session and attempt at its end."""
-    schema = (SCHEMAS_WITH_SESSIONS if tells_sends else SCHEMAS)[table]
-    for path in segments(folder, table):
-        read = pq.read_table(path, columns=schema.names).cast(schema)  # none may be missing
-        assert all(0 <= value < 1 << 48 for value in read["value"].to_pylist()), f"{path}: no such value is sent"
-        for row in zip(*(column.to_pylist() for column in read.columns), strict=True):
-            yield row if tells_sends else (*row, 0, 0)
+def _ending(message: Message, history: History) -> int | None:
+    """COMMITTED: all of its transaction is to be read; ABORTED: nothing; IN_DOUBT: either. None: it is in none."""
+    transaction = (history.transactions or {}).get(message)
+    if transaction is None:
+        return None
+    ((asked, outcome),) = history.asked[transaction]
+    if asked in (NOTHING_ASKED, ABORT) or outcome == ABORTED:
+        return ABORTED
+    return COMMITTED if outcome == COMMITTED else IN_DOUBT
 
 
 def _told_copies(history: History) -> Iterator[tuple[Message, list[Send]]]:
     """Each message that was read, with the sends of its copies, if the history tells them."""
     yield from history.copies.items() if history.tells_sends else ()
-
-
-def _take_outcome(history: History, row: int, message: Message, outcome: int, position: list[int]) -> None:
-    before = history.outcomes.get(message, outcome)
-    history.outcomes[message] = outcome if outcome == before else OK if OK in (outcome, before) else UNKNOWN
-    history.outcome_at[message] = row
-    partition, ledger, entry, batch = position
-    if outcome == OK and entry != -1:
-        history.acknowledged.append((message, (partition, ledger, entry, batch)))
-
-
-def _take_read(
-    history: History, arrival: int, position: Position, message: Message, send: Send, latest: dict[int, Position]
-) -> None:
-    """`latest`: where each partition was last read."""
-    stored = history.stored.setdefault(position, set())
-    if (message, send) in stored:
-        history.re_reads += 1
-        return
-    if stored:
-        history.conflicts.setdefault(position, set()).add(message)
-    stored.add((message, send))
-    history.at.setdefault(position, message)
-    history.copies.setdefault(message, []).append(send)
-    if message in history.first:
-        history.again.setdefault(message, []).append(position)
-    history.first.setdefault(message, position)
-    partition, (stream, value) = position[0], message
-    history.falls += position < latest.get(partition, position)
-    latest[partition] = position
-    history.lanes.setdefault((partition, stream), []).append((arrival, value))
-
-
-def _jumps(lane: Lane, rows: list[tuple[int, int]], last: int) -> Iterator[OrderEvent]:
-    """Where the messages of a partition and stream do not rise by one; `last` is the value before the first."""
-    seen = set[int]()
-    for arrival, value in rows:
-        if value != last + 1:
-            jump = Jump("D" * (value in seen) + ("JF" if value > last else "JB"))
-            yield OrderEvent(partition=lane[0], stream=lane[1], jump=jump, last=last, value=value, arrival=arrival)
-        seen.add(value)
-        last = value
-
-
-def _blocks(values: list[int]) -> Iterator[int]:
-    """The lengths of the stretches of a partition and stream that repeat an earlier stretch, value by value."""
-    first = dict[int, int]()  # the place of the first copy of each value
-    length = 0
-    for place, value in enumerate(values):
-        again = first.setdefault(value, place) < place
-        last = values[place - 1]
-        if length and not (again and value == last + 1 and first[value] == first[last] + 1):
-            yield length
-            length = 0
-        length += again
-    if length:
-        yield length
 
 
 # The parts of the answer other than counts.
@@ -484,15 +384,34 @@ def _gaps(folder: Path, history: History) -> list[str]:
     places: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for partition, ledger, entry, batch in sorted(history.at):
         places.setdefault((partition, ledger), []).append((entry, batch))
+    empty: dict[tuple[int, int], set[int]] = {}
+    for each in read_manifest(folder).consumer.end:
+        for hole in each.holes:
+            empty.setdefault((each.partition, hole.ledger), set()).update(range(hole.first, hole.last + 1))
     gaps = []
     for (partition, ledger), end in {(partition, ledger): end for partition, ledger, end in ends}.items():
         where, last, last_batch = f"partition {partition}, ledger {ledger}", -1, -1
         for entry, batch in [*(place for place in places.get((partition, ledger), ()) if place[0] < end), (end, 0)]:
             if entry > last and (top := stored.get((partition, ledger, last), -1)) > last_batch:
                 gaps.append(f"{where}, entry {last}: batch indexes {last_batch + 1} to {top} were not read")
-            if entry > last + 1:
-                gaps.append(f"{where}: entries {last + 1} to {entry - 1} were not read")
+            for first, final in _runs(last + 1, entry, empty.get((partition, ledger), set())):
+                gaps.append(f"{where}: entries {first} to {final} were not read")
             if batch > (expected := last_batch + 1 if entry == last else 0):
                 gaps.append(f"{where}, entry {entry}: batch indexes {expected} to {batch - 1} were not read")
             last, last_batch = entry, batch
     return gaps[:MAX_WITNESSES] + [f"and {len(gaps) - MAX_WITNESSES} more"] * (len(gaps) > MAX_WITNESSES)
+
+
+def _runs(begin: int, end: int, without: set[int]) -> list[tuple[int, int]]:
+    """The entries from `begin` to before `end`, but for those of a set, as runs: (first, last)."""
+    if not without:
+        return [(begin, end - 1)] if begin < end else []
+    runs: list[tuple[int, int]] = []
+    for entry in range(begin, end):
+        if entry in without:
+            continue
+        if runs and runs[-1][1] == entry - 1:
+            runs[-1] = (runs[-1][0], entry)
+        else:
+            runs.append((entry, entry))
+    return runs

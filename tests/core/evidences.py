@@ -29,6 +29,8 @@ WITNESSED: Final = (
     "send_backwards",
     "processed_twice",
     "never_processed",
+    "aborted_read",
+    "torn_transaction",
 )
 
 CUT: Final = FaultRecord(
@@ -68,6 +70,8 @@ ANOMALIES: dict[str, dict[str, int]] = {
     "misplaced": {"misplaced": 1},
     "send_backwards": {"send_backwards": 1},
     "processed_twice": {"processed_twice": 3},
+    "aborted_read": {"aborted_read": 1},
+    "torn_transaction": {"torn_transaction": 1},
     "jump_backward": {"jump_backward": 1},
     "duplicate_jump_backward": {"duplicate_jump_backward": 1},
 }

@@ -16,7 +16,8 @@ from dedup.errors import SpecificationError
 from dedup.experiment.spec import parse
 
 WORKLOAD: Final = (
-    "messages, inFlight, partitions, messagesPerSecond, payload, keys, restart, resend, producers, consumer"
+    "messages, inFlight, partitions, messagesPerSecond, payload, keys, restart, resend, producers, consumer, "
+    "transactions"
 )
 
 
@@ -120,7 +121,7 @@ def test_wrong_types(place: str, value: object, said: str) -> None:
             "spec/variants/1/expect",
             "exactly-once",
             'got "exactly-once"; this must be one of '
-            "ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, None; did you mean ExactlyOnce?",
+            "ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, CommittedOnce, None; did you mean ExactlyOnce?",
         ),
         ("kind", "Experiment", 'got "Experiment"; only DedupExperiment is known here; write DedupExperiment'),
         ("apiVersion", "v1", 'got "v1"; only dedup.dev/v1alpha1 is known here; write dedup.dev/v1alpha1'),

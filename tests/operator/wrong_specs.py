@@ -832,7 +832,7 @@ ACROSS: Final = (
     Wrong(
         "two kinds of workload",
         (("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}), ("spec/workload/resend", {})),
-        "a workload has at most one of restart, resend, producers, consumer; keep one of them",
+        "a workload has at most one of restart, resend, producers, consumer, transactions; keep one of them",
     ),
     Wrong(
         "runs that would be called the same",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tests.builders import History
+from tests.builders import ENDS, History, rows_of_transaction
 
 BUCKET: Final = 1 << 17
 """Some streams begin just below this value, where islands are cut (dedup_spark/engine/islands.py)."""
@@ -50,8 +50,45 @@ def history_of(seed: int) -> History:
     received: list[tuple[int, ...]] = [(arrival, *row) for arrival, row in enumerate(read)]
     processed = _processed(dice, read)
     if dice.random() < 0.45:
-        return History(sent, outcomes, received, ends, processed=processed)
-    return replace(_with_sends(dice, sent, outcomes, received, ends), processed=processed)
+        history = History(sent, outcomes, received, ends, processed=processed)
+    else:
+        history = replace(_with_sends(dice, sent, outcomes, received, ends), processed=processed)
+    return with_transactions(dice, history) if dice.random() < 0.35 else history
+
+
+def transactional(seed: int) -> History:
+    """The history of that seed, with transactions in any case."""
+    history = history_of(seed)
+    return history if history.transactions is not None else with_transactions(random.Random(seed), history)
+
+
+def with_transactions(dice: random.Random, history: History) -> History:
+    """The same, sent in transactions of a few messages each; some entries hold no message, read or not.
+
+    Of a transaction that is not to be read some messages are mostly taken out of what was read, or all.
+    """
+    messages = list(dict.fromkeys(row[:2] for row in history.sent))
+    rows: list[tuple[int, ...]] = []
+    hidden = set[tuple[int, ...]]()
+    number = begin = 0
+    while begin < len(messages):
+        number, size = number + 1, dice.choice([1, 3, 4, 10])
+        part, begin = messages[begin : begin + size], begin + size
+        if dice.random() < 0.03:
+            continue
+        end = ENDS[dice.choice(["committed", "committed", *ENDS])]
+        rows += rows_of_transaction(number, [((0, stream), value) for stream, value in part], end)
+        if end != ENDS["committed"] or dice.random() < 0.1:
+            hidden |= set(dice.choice([part, part, part[1:], part[::2], []]))
+    dice.shuffle(rows)
+    kept = [row[1:] for row in history.received if row[5:7] not in hidden]
+    unread = {(row[1], row[3]) for row in history.received} - {(row[0], row[2]) for row in kept}
+    holes: dict[int, list[int]] = {}
+    for partition, entry in sorted(unread):
+        if dice.random() < 0.8:
+            holes.setdefault(partition, []).append(entry)
+    received = [(arrival, *row) for arrival, row in enumerate(kept)]
+    return replace(history, received=received, ends=history.ends, transactions=rows, holes=holes)
 
 
 def _processed(dice: random.Random, read: list[Read]) -> list[tuple[int, ...]] | None:

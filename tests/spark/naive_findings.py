@@ -64,7 +64,8 @@ class Naive:
         fail -= {message for message in fail if not sends.get(message, set()) <= ended[message]}
         self.anomalies = {
             **self._of_application(folder),
-            "not_received": ok - self.copies.keys(),
+            **self._of_transactions(folder, fail),
+            "not_received": {each for each in ok - self.copies.keys() if each not in self.uncommitted},
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
             "failed_but_received": fail & self.copies.keys(),
@@ -81,6 +82,24 @@ class Naive:
                 for message, places in acknowledged.items()
                 if message in self.copies and any(place not in self.copies[message] for place in places)
             },
+        }
+
+    def _of_transactions(self, folder: Path, fail: set[Message]) -> dict[str, set[Message]]:
+        """Also notes the messages of transactions whose commit was not confirmed."""
+        inside, never = dict[Message, Row](), set[Message]()
+        self.uncommitted = set[Message]()
+        for session, number, stream, first, last, asked, outcome, *_ in _rows(folder, "transactions", self.version):
+            for message in ((stream, value) for value in range(first, last + 1)):
+                inside[message] = session, number
+                if (asked, outcome) != (1, 0):
+                    self.uncommitted.add(message)
+                if asked != 1 or outcome == 1:
+                    never.add(message)
+        begun = {transaction for message, transaction in inside.items() if message in self.copies}
+        missing = (inside.keys() & self.sent.keys()) - self.copies.keys() - never - fail
+        return {
+            "aborted_read": never & self.copies.keys(),
+            "torn_transaction": {message for message in missing if inside[message] in begun},
         }
 
     def _of_application(self, folder: Path) -> dict[str, set[Message]]:

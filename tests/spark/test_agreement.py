@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.builders import History, write_history
 from tests.spark.conftest import Judge
-from tests.spark.generated import history_of
+from tests.spark.generated import history_of, transactional
 from tests.spark.test_job import assert_agree
 
 from dedup.judgement.anomalies import Verification
-from dedup.judgement.counts import Counts
+from dedup.judgement.counts import OF_TRANSACTIONS, Counts
 from dedup_spark import local, oracle
 from dedup_spark.engine.chunks import chunks_of
 from dedup_spark.engine.files import files_of, inspect
@@ -41,7 +41,16 @@ MOST_ROWS = 64
 EMPTY = 7
 """One of so many histories begins each table with a file without rows."""
 CORES = 2
-MORE = ("block_lengths", "gaps", "tails", "empty files", "files of one row", "with an application")
+MORE = (
+    "block_lengths",
+    "gaps",
+    "tails",
+    "empty files",
+    "files of one row",
+    "with an application",
+    "with transactions",
+    "with holes",
+)
 
 
 class Coverage:
@@ -63,6 +72,8 @@ class Coverage:
         self.found["in pieces"] += groups >= 3 and group_rows <= MOST_ROWS and len(lanes) > 1 and tasks >= 3
         self.found["empty files"] += empty
         self.found["with sessions"] += bool(history.sessions)
+        self.found["with transactions"] += history.transactions is not None
+        self.found["with holes"] += bool(history.holes)
         self.found["with an application"] += history.processed is not None
         self.found["files of one row"] += any(
             len(rows) % segment_rows == 1 for rows in (history.sent, history.outcomes, history.received)
@@ -148,3 +159,16 @@ def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
         write_history(folder, history_of(seed), row_group_rows=SIZES[seed % len(SIZES)][1], **places)
     for folder, said in zip(folders, local.verify(folders, chunk_rows=1).runs, strict=True):
         assert_agree(said, oracle.judge(folder), f"history_of({folder.name})")
+
+
+@pytest.mark.long
+def test_the_local_engine_says_what_the_oracle_says_of_transactions(tmp_path: Path) -> None:
+    """All of these have some; each anomaly of transactions is among them many times."""
+    folders = [tmp_path / str(seed) for seed in range(300)]
+    for seed, folder in enumerate(folders):
+        write_history(folder, transactional(seed), row_group_rows=SIZES[seed % len(SIZES)][1])
+    found = Counter[str]()
+    for folder, said in zip(folders, local.verify(folders, chunk_rows=1).runs, strict=True):
+        assert_agree(said, oracle.judge(folder), f"transactional({folder.name})")
+        found.update(name for name, number in said.counts if number)
+    assert all(found[name] >= 50 for name in (*OF_TRANSACTIONS, "in_aborted", "in_unresolved", "sent_outside"))

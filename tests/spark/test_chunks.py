@@ -12,6 +12,7 @@ from dedup.payloads import MAX_VALUE
 from dedup_spark.engine import chunks
 from dedup_spark.engine.chunks import MAX_BATCH, MAX_ENTRY
 from dedup_spark.engine.islands import OUTCOME, PORTION, READ, SENT
+from dedup_spark.engine.positions import Ends
 from dedup_spark.job import shares
 
 ROWS = 24
@@ -90,7 +91,7 @@ def test_sends_and_outcomes_read_as_they_were_written(tmp_path: Path, kind: int,
 def test_a_footer_that_tells_of_fewer_row_groups_is_a_problem_of_its_run(tmp_path: Path) -> None:
     path = tmp_path / "00000.parquet"
     groups = written(path, received(), 5)
-    _, note = chunks.reduce(chunks.Chunk(0, 0, READ, str(path), 0, groups, 0), {0: {}})
+    _, note = chunks.reduce(chunks.Chunk(0, 0, READ, str(path), 0, groups, 0), {0: Ends()})
     assert note.problem is not None and "00000.parquet" in note.problem
 
 
@@ -122,7 +123,7 @@ def test_numbers_out_of_bounds_are_refused_though_they_look_like_neighbours(
     """Of the last three, only the last rows are."""
     path = tmp_path / "00000.parquet"
     written(path, received(**columns), ROWS)
-    found, note = chunks.reduce(chunks.Chunk(0, 0, READ, str(path), 0, 0, 0), {0: {}})
+    found, note = chunks.reduce(chunks.Chunk(0, 0, READ, str(path), 0, 0, 0), {0: Ends()})
     assert note.problem is not None and f"it holds {words} outside" in note.problem
     assert len(found["value"]) == 0
 

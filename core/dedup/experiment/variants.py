@@ -26,12 +26,13 @@ class Expectation(StrEnum):
     AT_LEAST_ONCE = "AtLeastOnce"
     AT_MOST_ONCE = "AtMostOnce"
     DUPLICATES = "Duplicates"
+    COMMITTED_ONCE = "CommittedOnce"
     NONE = "None"
 
     @property
     def forbids_copies(self) -> bool:
         """Whether a message that is read twice breaks the promise."""
-        return self in (Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE)
+        return self in (Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE, Expectation.COMMITTED_ONCE)
 
 
 class Switch(StrEnum):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from pydantic import Field, create_model, model_validator
 
 from dedup.experiment.clients import Library, is_program
-from dedup.experiment.variants import Variant
+from dedup.experiment.variants import Expectation, Switch, Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
 from dedup.workloads.keys import Keys
@@ -15,6 +15,8 @@ from dedup.workloads.partitioners import TRIED
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 
+OF_COMMITS: Final = (Expectation.COMMITTED_ONCE, Expectation.DUPLICATES, Expectation.NONE)
+"""What variants of a workload with transactions may expect; `Duplicates` is the control, which shows its subject."""
 ONE_KIND: Final = f"a workload has at most one of {', '.join(kind.key for kind in KINDS)}"
 
 
@@ -106,7 +108,8 @@ class Tested(NamedTuple):
 
 
 def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[Tested]) -> None:
-    """Raise a refusal if a variant's workload cannot be done with one of the systems."""
+    """Raise a refusal if a variant's workload cannot be done with one of the systems, or does not fit its promise."""
+    check_promises(workload, variants)
     for index, variant in enumerate(variants):
         for kind in KINDS:
             if getattr(variant.workload, kind.key, None) is not None and getattr(workload, kind.key) is None:
@@ -122,6 +125,35 @@ def check_workload(workload: Workload, variants: Sequence[Variant], systems: Seq
             own = getattr(getattr(variant.workload, key, None), field, None) is not None
             where = f"variants[{index}].workload" if own else "workload"
             raise refusal(f"{where}.{wrong.field}", wrong.got, wrong.rule, wrong.todo)
+
+
+def check_promises(workload: Workload, variants: Sequence[Variant]) -> None:
+    """Raise a refusal if a variant promises something about commits that its workload does not make, or the reverse."""
+    given = workload.given
+    for index, variant in enumerate(variants):
+        if given is None or not given.in_transactions:
+            if variant.expect is Expectation.COMMITTED_ONCE:
+                raise refusal(
+                    f"variants[{index}].expect",
+                    variant.expect,
+                    "nothing is committed without transactions",
+                    "write ExactlyOnce, or give workload.transactions",
+                )
+            continue
+        if variant.deduplication is not Switch.ENABLED:
+            raise refusal(
+                f"variants[{index}].deduplication",
+                variant.deduplication,
+                "a transactional producer is idempotent",
+                "write Enabled; a control reads what is not committed (workload.transactions.read: Uncommitted)",
+            )
+        if variant.expect not in OF_COMMITS:
+            raise refusal(
+                f"variants[{index}].expect",
+                variant.expect,
+                "of transactions it is promised that what was committed is read once, and nothing else",
+                f"write one of {', '.join(OF_COMMITS)}",
+            )
 
 
 def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence[Tested]) -> Impossible | None:

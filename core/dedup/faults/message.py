@@ -16,6 +16,10 @@ class Api(StrEnum):
 
     PRODUCE = "Produce"
     INIT_PRODUCER_ID = "InitProducerId"
+    ADD_PARTITIONS_TO_TXN = "AddPartitionsToTxn"
+    ADD_OFFSETS_TO_TXN = "AddOffsetsToTxn"
+    TXN_OFFSET_COMMIT = "TxnOffsetCommit"
+    END_TXN = "EndTxn"
     METADATA = "Metadata"
     API_VERSIONS = "ApiVersions"
     SEND = "SEND"
@@ -43,9 +47,13 @@ class Until(StrEnum):
     """An event that ends a stall."""
 
     RETRY = "Retry"
+    NEXT_PRODUCE = "NextProduce"
 
 
-OF_KAFKA: Final = (Api.PRODUCE, Api.INIT_PRODUCER_ID, Api.METADATA, Api.API_VERSIONS)
+OF_KAFKA: Final = (
+    *(Api.PRODUCE, Api.INIT_PRODUCER_ID, Api.METADATA, Api.API_VERSIONS),
+    *(Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN),
+)
 OF_PULSAR: Final = (Api.SEND, Api.PRODUCER, Api.LOOKUP, Api.PARTITIONED_METADATA, Api.CONNECT)
 OF_STALLS: Final = "a stall ends at an event or a deadline, and nothing else does"
 
@@ -78,7 +86,9 @@ class Message(FaultKind):
         None, ge=1, le=1000, description="match only the n-th time that a batch is sent; any if left out"
     )
     until: Until | None = Field(
-        None, description="a stall ends when the client has sent it again and got an answer without an error"
+        None,
+        description="a stall ends when the client has sent it again and got an answer without an error (Retry), or "
+        "when brokers have stored messages after that (NextProduce): of an EndTxn, those of the next transaction",
     )
     deadline_s: Annotated[Seconds, Field(gt=0, le=600)] | None = Field(
         None, alias="deadline", description="a stall ends at the latest after this time, at most 10m"

@@ -5,7 +5,8 @@ folder of closed Parquet segments and a manifest that is written last. This file
 check that decides whether a folder may be judged: every segment that the manifest names is there, with the recorded
 bytes and rows, and nothing else is there.
 
-A history may have a fourth table, `processed`: what an application did with the messages of the topic.
+A history may have two more tables. `processed`: what an application did with the messages of the topic.
+`transactions`: which messages were sent in which transaction, and what became of it.
 
 Schema 2 adds `session` and `attempt` to the three tables: which life of the producer sent the message, and which of the
 application's own sends of it this was. Schema 1 is read for ever; it has one send of each message. A manifest says
@@ -41,7 +42,9 @@ VERIFICATION: Final = "verification.json"
 TABLES: Final = ("sent", "outcomes", "received")
 PROCESSED: Final = "processed"
 """A table of histories with an application; others have no such folder."""
-ALL_TABLES: Final = (*TABLES, PROCESSED)
+TRANSACTIONS: Final = "transactions"
+"""A table of histories whose producer sends in transactions; others have no such folder."""
+ALL_TABLES: Final = (*TABLES, PROCESSED, TRANSACTIONS)
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -55,12 +58,33 @@ OUTCOMES: Final = _schema(stream=pa.int32(), value=pa.int64(), outcome=pa.int8()
 RECEIVED: Final = _schema(arrival=pa.int64(), **_POSITION, stream=pa.int32(), value=pa.int64())
 PROCESSINGS: Final = _schema(life=pa.int32(), **_POSITION, stream=pa.int32(), value=pa.int64())
 """In the order of processing; `life`: of the application, from 0."""
+IN_TRANSACTIONS: Final = _schema(
+    session=pa.int32(),
+    number=pa.int64(),
+    stream=pa.int32(),
+    first=pa.int64(),
+    last=pa.int64(),
+    asked=pa.int8(),
+    outcome=pa.int8(),
+    begun_ns=pa.int64(),
+    asked_ns=pa.int64(),
+    ended_ns=pa.int64(),
+)
+"""A row for each transaction and stream: the values `first` to `last` were sent in transaction `number` of `session`.
+What the producer asked for, and what became of it: `Asked` and `Ended` (dedup.wire.manifests)."""
 CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
 LATENCY: Final = _schema(
     second=pa.int32(), outcome=pa.int8(), lower_ns=pa.int64(), upper_ns=pa.int64(), count=pa.int64()
 )
 """Of an optional file beside the tables, which no judge reads (dedup.history.latencies)."""
-SCHEMAS: Final = {"sent": SENT, "outcomes": OUTCOMES, "received": RECEIVED, PROCESSED: PROCESSINGS, "clock": CLOCK}
+SCHEMAS: Final = {
+    "sent": SENT,
+    "outcomes": OUTCOMES,
+    "received": RECEIVED,
+    "clock": CLOCK,
+    PROCESSED: PROCESSINGS,
+    TRANSACTIONS: IN_TRANSACTIONS,
+}
 SEND: Final = {"session": pa.int32(), "attempt": pa.int32()}
 """Schema 2: the producer's session, from 0, and the application's attempt, from 0. Of a message read it is the send
 that its payload names."""

@@ -9,7 +9,7 @@ So a new count is a field here, a rule in the engine (dedup_spark/engine/values.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
@@ -20,7 +20,10 @@ from dedup.experiment.variants import Expectation
 from dedup.pages import filled
 
 EXACTLY_ONCE, AT_MOST_ONCE = Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE
-LOSSLESS: Final = (EXACTLY_ONCE, Expectation.AT_LEAST_ONCE, Expectation.DUPLICATES)
+COMMITTED_ONCE: Final = Expectation.COMMITTED_ONCE
+ONCE: Final = (EXACTLY_ONCE, AT_MOST_ONCE, COMMITTED_ONCE)
+IN_ORDER: Final = (EXACTLY_ONCE, COMMITTED_ONCE)
+LOSSLESS: Final = (EXACTLY_ONCE, Expectation.AT_LEAST_ONCE, Expectation.DUPLICATES, COMMITTED_ONCE)
 EVERY: Final = (*LOSSLESS, AT_MOST_ONCE)
 
 
@@ -126,7 +129,8 @@ class Counts(BaseModel):
     not_received: Annotated[
         int,
         Count(
-            definition="acknowledged ok and never read: **lost**",
+            definition="acknowledged ok and never read: **lost**; of a [transaction](history.md#transactions) only if "
+            "its commit was confirmed",
             words="acknowledged and lost",
             forbidden_by=LOSSLESS,
             rests_on=(Basis.END, Basis.OUTCOMES),
@@ -149,7 +153,7 @@ class Counts(BaseModel):
         Count(
             definition="read more than once, over all partitions: **duplicated**",
             words="read more than once",
-            forbidden_by=(EXACTLY_ONCE, AT_MOST_ONCE),
+            forbidden_by=ONCE,
             status="values read more than once",
             heading="duplicates",
             run_heading="dups",
@@ -190,7 +194,7 @@ class Counts(BaseModel):
             definition="the application processed it more often than it lies in the log, at least twice; counted if "
             "the history has an [application](history.md#an-application)",
             words="processed twice",
-            forbidden_by=(EXACTLY_ONCE, AT_MOST_ONCE),
+            forbidden_by=ONCE,
             rests_on=(Basis.END,),
             status="values that the application processed more often than they were stored",
             added=True,
@@ -205,6 +209,43 @@ class Counts(BaseModel):
             rests_on=(Basis.PROCESSED,),
             status="values that the application never processed",
             added=True,
+        ),
+    ] = 0
+    aborted_read: Annotated[
+        int,
+        Count(
+            definition="read, though the abort of its transaction was confirmed, or its commit never asked for; "
+            "counted if the history has [transactions](history.md#transactions), like the next three",
+            words="read, of a transaction that was not committed",
+            forbidden_by=ONCE,
+            status="values read of transactions that were not committed",
+            added=True,
+        ),
+    ] = 0
+    torn_transaction: Annotated[
+        int,
+        Count(
+            definition="not read, though the commit of its transaction was asked for and its abort not confirmed, and "
+            "other values of that transaction were read: **torn**",
+            words="not read, of a transaction of which others were",
+            forbidden_by=IN_ORDER,
+            rests_on=(Basis.END,),
+            status="values missing of transactions of which others were read",
+            added=True,
+        ),
+    ] = 0
+    in_aborted: Annotated[
+        int,
+        Count(
+            definition="acknowledged ok in a transaction whose abort was confirmed or whose commit was never asked "
+            "for: nobody is to read it",
+        ),
+    ] = 0
+    in_unresolved: Annotated[
+        int,
+        Count(
+            definition="acknowledged ok in a transaction whose commit was asked for, and of which neither commit nor "
+            "abort was confirmed: all of it may be read, or nothing",
         ),
     ] = 0
     phantom: Annotated[
@@ -256,7 +297,7 @@ class Counts(BaseModel):
             definition="the first copy in a partition was read after a higher value of its stream: **stored in another "
             "order** than sent",
             words="stored after a later one",
-            forbidden_by=(EXACTLY_ONCE,),
+            forbidden_by=IN_ORDER,
             rests_on=(Basis.ALL_SENT, Basis.ONCE),
         ),
     ] = 0
@@ -278,7 +319,7 @@ class Counts(BaseModel):
             definition="jumps back, onto a value not read before ([JB](#order))",
             words="read after a later one",
             jump=Jump.BACKWARD,
-            forbidden_by=(EXACTLY_ONCE,),
+            forbidden_by=IN_ORDER,
             rests_on=(Basis.ALL_SENT, Basis.ONCE),
             finding="jumps backward",
             status="jumps back, onto values not read before",
@@ -305,7 +346,7 @@ class Counts(BaseModel):
             definition="jumps back, onto a value read before ([DJB](#order))",
             words="read again after a later one",
             jump=Jump.DUPLICATE_BACKWARD,
-            forbidden_by=(EXACTLY_ONCE,),
+            forbidden_by=IN_ORDER,
             rests_on=(Basis.ALL_SENT, Basis.ONCE),
             finding="jumps backward onto values read before",
             status="jumps back, onto values read before",
@@ -347,6 +388,13 @@ class Counts(BaseModel):
             contradiction="values that the application processed, and that the audit did not read",
         ),
     ] = 0
+    sent_outside: Annotated[
+        int,
+        Count(
+            definition="sent in no transaction, though the history has transactions: the tester's error if the "
+            "producer finished"
+        ),
+    ] = 0
     unsent_copies: Annotated[
         int,
         Count(
@@ -370,6 +418,9 @@ CAUSES: Final = ("copied_by_retry", "copied_by_resend", "copied_by_session")
 OF_APPLICATIONS: Final = ("processed_twice", "never_processed")
 """What is forbidden and can be told only of histories with an application: without one they are 0 and say nothing."""
 
+OF_TRANSACTIONS: Final = ("aborted_read", "torn_transaction")
+"""What is forbidden and can be told only of histories with transactions."""
+
 COPIES: Final = "values_with_duplicates"
 LOSS: Final = "not_received"
 
@@ -384,9 +435,8 @@ FORBIDDEN: Final[Mapping[Expectation, tuple[str, ...]]] = {each: _forbidden_by(e
 shows in `not_received`, a reordering as a jump backward."""
 
 
-def promises(expectation: Expectation, *, processed: bool) -> str:
-    """What a run that keeps to it has none of, in words; of processing only if it was `processed` by an application."""
-    untold = () if processed else OF_APPLICATIONS
+def promises(expectation: Expectation, untold: Collection[str]) -> str:
+    """What a run that keeps to it has none of, in words, but for counts of which its history says nothing."""
     return ", ".join(COUNTS[name].words for name in FORBIDDEN[expectation] if name not in untold)
 
 
@@ -400,14 +450,16 @@ S0_COUNTS: Final[Mapping[str, str]] = dict(
 
 
 def uncertain(counts: Counts) -> int:
-    """The sends that cannot be lost: without an acknowledgement nothing was promised."""
-    return counts.unknown + counts.negative_ack
+    """The sends that cannot be lost: without an acknowledgement, and without a commit, nothing was promised."""
+    return counts.unknown + counts.negative_ack + counts.in_unresolved
 
 
 def uncertainty(counts: Counts) -> str:
     """The number of uncertain sends, in words."""
     share = uncertain(counts) / max(counts.send, 1)
-    return f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed, {100 * share:.2g} % of all"
+    unresolved = f", {counts.in_unresolved:,} are of transactions in doubt" if counts.in_unresolved else ""
+    ended = f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed"
+    return f"{ended}{unresolved}, {100 * share:.2g} % of all"
 
 
 def definitions() -> str:

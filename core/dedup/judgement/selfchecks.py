@@ -54,6 +54,8 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
         yield f"the consumer says that it reached the end, but {unread[0]} (gaps: {len(unread):,})"
     if producer.complete and counts.outcomes_missing:
         yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"
+    if producer.complete and counts.sent_outside:
+        yield f"the producer says that it is complete, but values sent in no transaction: {counts.sent_outside:,}"
     if producer.complete and counts.send != manifest.messages:
         yield f"the producer says that it is complete, but {counts.send:,} of {manifest.messages:,} values were sent"
     if producer.sent > manifest.rows("sent"):

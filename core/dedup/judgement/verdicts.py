@@ -31,6 +31,7 @@ from dedup.judgement.counts import (
     FORBIDDEN,
     LOSS,
     OF_APPLICATIONS,
+    OF_TRANSACTIONS,
     Basis,
     Counts,
     promises,
@@ -49,7 +50,7 @@ from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import Application, FaultRecord, Manifest, Record
 from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, unended
-from dedup.workloads.subjects import COPIES_IN_LOG, REPEATED_PROCESSING
+from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG, REPEATED_PROCESSING, Subject
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -189,15 +190,14 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
 
 def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool = False) -> RunVerdict:
     """The verdict on a history without its experiment; with `Duplicates`, this one run must show them: copies in the
-    log or, if it has an application, messages processed twice.
+    log or, if it has an application, messages processed twice; with transactions, messages read that were aborted.
 
     `trusted`: a history without a manifest may pass.
     """
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    is_processed = evidence.manifest is not None and evidence.manifest.consumer.application is not None
-    subject = REPEATED_PROCESSING if is_processed else COPIES_IN_LOG
+    subject = COPIES_IN_LOG if evidence.manifest is None else _subject_seen(evidence.manifest)
     without = [fault for fault in judged.copies_during if not subject.by_fault or not judged.with_copies_during(fault)]
     if judged.shows(subject.count) and not without:
         return judged
@@ -206,6 +206,13 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
         code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, {subject.but} in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
     return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
+
+
+def _subject_seen(manifest: Manifest) -> Subject:
+    """What a control must show, by what its history has."""
+    if manifest.consumer.application is not None:
+        return REPEATED_PROCESSING
+    return COPIES_IN_LOG if manifest.producer.transactions is None else ABORTED_READS
 
 
 def _claimed(manifest: Manifest | None, run_id: str) -> Run:
@@ -412,6 +419,10 @@ def _doubts(
         yield _inconclusive(Code.NOTHING_SENT, "nothing was sent: a run that did nothing proves nothing")
     if counts.received == 0:
         yield _inconclusive(Code.NOTHING_RECEIVED, "nothing was read: a run that did nothing proves nothing")
+    told = manifest.producer.transactions
+    none_committed = counts.send and not witnessed and (told is None or not told.committed)
+    if demand.expectation is Expectation.COMMITTED_ONCE and none_committed:
+        yield _inconclusive(Code.WORKLOAD_VACUOUS, "no transaction was committed, as far as the producer was told")
     claims_no_loss = is_treatment(demand.expectation) and LOSS in FORBIDDEN[demand.expectation]
     too_many = uncertain(counts) >= UNCERTAIN_SHARE * counts.send > 0
     if claims_no_loss and too_many and not witnessed:
@@ -453,8 +464,12 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    none_of = promises(demand.expectation, processed=manifest.consumer.application is not None)
-    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_APPLICATIONS))
+    untold = {
+        *(OF_APPLICATIONS if manifest.consumer.application is None else ()),
+        *(OF_TRANSACTIONS if manifest.producer.transactions is None else ()),
+    }
+    none_of = promises(demand.expectation, untold)
+    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_APPLICATIONS, *OF_TRANSACTIONS))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
         Code.CLEAN,

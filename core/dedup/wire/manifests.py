@@ -4,6 +4,7 @@ A runner writes its report last; the platform writes the manifest after both. So
 everything before it is complete, and its checksums say that it still is what was recorded.
 """
 
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +33,41 @@ MOST_ENTRIES: Final = 10**18
 Entries = Annotated[int, Field(ge=0, le=MOST_ENTRIES)]
 
 
+class Asked(IntEnum):
+    """What the producer last asked for, of a transaction, before anything else became of it (`asked`)."""
+
+    NOTHING = 0
+    COMMIT = 1
+    ABORT = 2
+
+
+class Ended(IntEnum):
+    """What the producer was told of a transaction's end (`outcome`)."""
+
+    COMMITTED = 0
+    ABORTED = 1
+    UNKNOWN = 2
+
+
+class Proof(StrEnum):
+    """Why a position holds no message for the reader that did not read it, as the log itself shows."""
+
+    MARKER = "marker"
+    ABORTED = "aborted"
+
+
+class Hole(Record):
+    """Entries below the end that hold no message for the audit, by what a second client saw of the stored batches.
+
+    A *marker* ends a transaction. *Aborted* messages lie before their producer's marker of an abort.
+    """
+
+    ledger: Entries
+    first: Entries
+    last: Entries
+    proof: Proof
+
+
 class EndPosition(Record):
     """How far one partition reached when it was asked.
 
@@ -41,6 +77,8 @@ class EndPosition(Record):
 
     partition: int = Field(ge=0, lt=1 << 31)
     extents: tuple[tuple[Entries, Entries], ...] = ()
+    holes: tuple[Hole, ...] = Field((), description="in order; within the extents, and never at what was read")
+    stable: int | None = Field(None, ge=0, description="Kafka's last stable offset; None: not asked")
 
     @property
     def entries(self) -> int:
@@ -58,6 +96,16 @@ class Session(Record):
     open_sends: int | None = Field(None, description="sends without an outcome when it ended; None: it does not say")
 
 
+class Transactions(Record):
+    """The transactions of a producer: how many rows of `transactions` they have, and how they ended."""
+
+    rows: int = Field(ge=0)
+    number: int = Field(ge=0)
+    committed: int = Field(ge=0)
+    aborted: int = Field(ge=0)
+    unknown: int = Field(ge=0)
+
+
 class ProducerReport(Record):
     """What the producer says it did. `complete` is False unless every planned value has exactly one final outcome."""
 
@@ -71,6 +119,7 @@ class ProducerReport(Record):
     sessions: tuple[Session, ...] = Field(
         (), description="schema 2: all that may have sent, in their order; schema 1: none, for there was one"
     )
+    transactions: Transactions | None = Field(None, description="None: it did not send in transactions")
     intended: int | None = Field(
         None, description="rows of `sent`, each on the disk before its send; None: an older history, written after it"
     )
@@ -256,8 +305,13 @@ class Manifest(Record):
         outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
         sent = self.producer.sent if self.producer.intended is None else self.producer.intended
         processed = self.consumer.application.processed if self.consumer.application is not None else 0
-        received = self.consumer.received
-        return {"sent": sent, "outcomes": outcomes, "received": received, "processed": processed}[table]
+        return {
+            "sent": sent,
+            "outcomes": outcomes,
+            "received": self.consumer.received,
+            "processed": processed,
+            "transactions": 0 if self.producer.transactions is None else self.producer.transactions.rows,
+        }[table]
 
     def planned(self, stream: int) -> int:
         """The last value that `stream` was to send; the first is 1."""

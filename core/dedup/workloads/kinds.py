@@ -18,6 +18,8 @@ MOST_STREAMS: Final = 1024
 """Of a topic's partitions, of keys, and of several producers' sequences in all partitions."""
 CLOSED: Final = "closed"
 KILLED: Final = "killed"
+FAILED: Final = "failed"
+"""The client gave up, in words of its own, and the application opened it again."""
 
 
 def homes_of(partitions: int) -> tuple[int, ...]:
@@ -55,6 +57,8 @@ class WorkloadPart(Part):
     """The description of that key, in a phrase."""
     of_programs: ClassVar[str]
     """What a client that is a program does instead, after "which"."""
+    of_pods: ClassVar[str] = ""
+    """What producers in pods do instead, so that the operator refuses it; empty: they do it."""
     varies: ClassVar[tuple[str, ...]] = ()
     """The settings that a variant may change, so that control and treatment differ in them."""
     cause: ClassVar[str] = ""
@@ -92,6 +96,8 @@ class WorkloadKind(WorkloadPart):
     of_programs = "sends each message once, in one session"
     names_sends: ClassVar[bool] = True
     """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
+    in_transactions: ClassVar[bool] = False
+    """Whether its producer sends in transactions: then deduplication is on, and what is promised is `CommittedOnce`."""
     in_every_digest: ClassVar[bool] = False
     """Each digest in which a variant changes the workload has its key: it is as old as such changes."""
     subject: ClassVar[Subject] = COPIES_IN_LOG

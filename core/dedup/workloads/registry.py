@@ -17,8 +17,9 @@ from dedup.workloads.payload import Payload
 from dedup.workloads.producers import Producers
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
+from dedup.workloads.transactions import Transactions
 
-KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers, Consumer)
+KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers, Consumer, Transactions)
 OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
 PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 

@@ -28,4 +28,7 @@ class Subject:
 
 
 REPEATED_PROCESSING: Final = Subject("processed_twice", "messages processed twice", "no message was processed twice")
+ABORTED_READS: Final = Subject(
+    "aborted_read", "messages read that were not committed", "no message was read that was not committed"
+)
 COPIES_IN_LOG: Final = Subject("values_with_duplicates", "copies", "no value was read twice", by_fault=True)

@@ -23,6 +23,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from kafka.record.default_records import DefaultRecordBatch
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints, Security
@@ -196,6 +197,15 @@ class KafkaAdmin(Closing):
                 return None
         return answers[0]
 
+    def stable_offsets(self, topic: str) -> dict[int, int]:
+        """Below which offset every transaction of a partition has ended (admins/transactions.py)."""
+        return persistently(lambda: self._ends(topic, stable=True), ANSWERED_S, f"the last stable offsets of {topic}")
+
+    def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
+        """All stored batches of a partition below an offset."""
+        leader, _ = self._leaders(topic)[partition]
+        return list(stored_batches(leader, topic, partition, end, CENSUS_TIMEOUT_S, self._security))
+
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         def ask() -> list[str]:
             leader, epoch = self._leaders(topic)[partition]
@@ -271,9 +281,9 @@ class KafkaAdmin(Closing):
         brokers = views[0].brokers
         return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(views, topic).items())}
 
-    def _ends(self, topic: str) -> dict[int, int]:
+    def _ends(self, topic: str, *, stable: bool = False) -> dict[int, int]:
         return {
-            number: end_offset(leader, topic, number, epoch, self._security)
+            number: end_offset(leader, topic, number, epoch, self._security, stable=stable)
             for number, (leader, epoch) in self._leaders(topic).items()
         }
 

@@ -113,8 +113,18 @@ def agreed(views: Sequence[View], topic: str) -> dict[int, Partition]:
     return first
 
 
-def end_offset(leader: tuple[str, int], topic: str, partition: int, epoch: int, security: Security = OPEN) -> int:
+def end_offset(
+    leader: tuple[str, int],
+    topic: str,
+    partition: int,
+    epoch: int,
+    security: Security = OPEN,
+    *,
+    stable: bool = False,
+) -> int:
     """The partition's high watermark, which only its leader knows: everything below is replicated and readable.
+
+    `stable`: its last stable offset, up to which every transaction has ended.
 
     OSError or PlatformError if the broker at `leader` does not lead it in this epoch or does not answer. Nothing is
     cached here: a client library that asks with an old leader epoch is refused after every move.
@@ -122,7 +132,7 @@ def end_offset(leader: tuple[str, int], topic: str, partition: int, epoch: int, 
     asked = ListOffsetsRequest.ListOffsetsTopic
     place = asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST)
     request = ListOffsetsRequest(
-        version=4, replica_id=CLIENT, isolation_level=0, topics=[asked(name=topic, partitions=[place])]
+        version=4, replica_id=CLIENT, isolation_level=int(stable), topics=[asked(name=topic, partitions=[place])]
     )
     with Line(leader, security=security) as line:
         (answer,) = line.ask(request).topics[0].partitions

@@ -27,6 +27,7 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import EndPosition
 from dedup.workloads.keys import key_of
+from dedup.workloads.transactions import Isolation, Transactions
 from dedup_runners import credentials
 from dedup_runners.clients import (
     Chunk,
@@ -146,6 +147,7 @@ class Producer:
         asked = settings(config.properties, config.deduplication, config.in_flight, config.delivery_timeout_s)
         asked["bootstrap.servers"] = config.endpoints.client_bootstrap
         asked["client.id"] = config.properties.get("client.id", config.producer_name)
+        asked |= self._more(config)
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._partitions = config.topic, config.topic_partitions
@@ -165,6 +167,10 @@ class Producer:
         self._client = _built(
             ck.Producer, {**asked, **watch.callbacks(), "on_delivery": _delivery(self._reported, self._failed)}
         )
+
+    def _more(self, config: ProducerConfig) -> dict[str, str]:
+        """Settings of a special producer."""
+        return {}
 
     def connect(self, timeout_s: float) -> None:
         _await_topic(self._client, self._topic, self._partitions, timeout_s)
@@ -318,6 +324,7 @@ class Consumer:
             "auto.offset.reset": "error",
             "isolation.level": "read_uncommitted",
             "check.crcs": "true",
+            **_isolation(config.transactions),
             # A full local queue makes librdkafka pause for a second by default: that would be most of the reading.
             "queued.min.messages": "200000",
             "fetch.queue.backoff.ms": "5",
@@ -339,7 +346,10 @@ class Consumer:
         messages = self._client.consume(READ_MESSAGES, timeout_s)
         if any(map(_ERROR, messages)):
             for error in filter(None, map(_ERROR, messages)):
+                if error.code() == ck.KafkaError._PARTITION_EOF:
+                    continue
                 self._witnesses.disturbed(Noticed.ERROR, f"{error.name()}: {error.str()}")
+            self._pass_ends(messages)
             messages = [message for message in messages if message.error() is None]
         if not messages:
             self._next.update(self._positions())
@@ -384,10 +394,25 @@ class Consumer:
         )
         return True
 
+    def _pass_ends(self, messages: list[Any]) -> None:
+        """The end of a partition is told as an error with its offset, which lies beyond markers without a message."""
+        for message in messages:
+            if message.error() is not None and message.error().code() == ck.KafkaError._PARTITION_EOF:
+                partition = message.partition()
+                self._next[partition] = max(self._next[partition], message.offset())
+
     def _positions(self) -> dict[int, int]:
         asked = [ck.TopicPartition(self._topic, partition) for partition in self._next]
         found = {at.partition: at.offset for at in self._client.position(asked) if at.offset >= 0}
         return {partition: max(offset, self._next[partition]) for partition, offset in found.items()}
+
+
+def _isolation(transactions: Transactions | None) -> dict[str, str]:
+    """What the reader of transactions asks for besides."""
+    if transactions is None:
+        return {}
+    committed = transactions.read is Isolation.COMMITTED
+    return {"isolation.level": "read_committed" if committed else "read_uncommitted", "enable.partition.eof": "true"}
 
 
 def _silent_logger() -> logging.Logger:

@@ -22,10 +22,12 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 from kafka.protocol.producer import (
     AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
     EndTxnResponse,
     InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
+    TxnOffsetCommitResponse,
 )
 from kafka.protocol.sasl import SaslHandshakeRequest
 from kafka.record.default_records import DefaultRecordBatch
@@ -56,12 +58,18 @@ APIS: Final[Mapping[int, Api]] = {
     ApiKey.FindCoordinator: Api(FindCoordinatorResponse, 0),
     ApiKey.DescribeCluster: Api(DescribeClusterResponse, 0),
     ApiKey.InitProducerId: Api(InitProducerIdResponse),
+    ApiKey.AddPartitionsToTxn: Api(AddPartitionsToTxnResponse),
     ApiKey.AddOffsetsToTxn: Api(AddOffsetsToTxnResponse),
+    ApiKey.TxnOffsetCommit: Api(TxnOffsetCommitResponse),
     ApiKey.EndTxn: Api(EndTxnResponse),
 }
 NO_SCHEMA: Final = {78: "ShareFetch", 79: "ShareAcknowledge"}
 """APIs whose replies have addresses (KIP-932), and which kafka-python cannot decode."""
 AUTHENTICATION: Final = frozenset({ApiKey.SaslHandshake, ApiKey.SaslAuthenticate})
+
+
+BY_PARTITION: Final = frozenset({ApiKey.AddPartitionsToTxn, ApiKey.TxnOffsetCommit})
+"""APIs whose replies have an error for each partition; the first that is one is the reply's."""
 
 
 class Asked(NamedTuple):
@@ -173,6 +181,8 @@ class KafkaDialogue:
         if key == ApiKey.InitProducerId:
             part = Part(producer_id=fields["ProducerId"].value, epoch=fields["ProducerEpoch"].value)
             frame = frame._replace(parts=(part,))
+        if key in BY_PARTITION:
+            return frame._replace(error_code=next(filter(None, _errors(fields)), 0))
         error = fields.value.get("ErrorCode")
         return frame if error is None else frame._replace(error_code=error.value)
 
@@ -195,6 +205,20 @@ class KafkaDialogue:
             return str(topic["Name"].value)
         id: uuid.UUID = topic["TopicId"].value
         return self._topics.get(id) or str(id)
+
+
+def _errors(value: schemas.Value) -> Iterator[int]:
+    """All error codes in a part of a message."""
+    within = value.value
+    if isinstance(within, dict):
+        for name, each in within.items():
+            if name.endswith("ErrorCode"):
+                yield each.value
+            else:
+                yield from _errors(each)
+    elif isinstance(within, list | tuple):
+        for each in within:
+            yield from _errors(each)
 
 
 def name_of(key: int) -> str:

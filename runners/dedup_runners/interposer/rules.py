@@ -103,6 +103,11 @@ class Rule:
     def retried(self) -> str:
         return f"{self.name}: retried"
 
+    @property
+    def followed(self) -> str:
+        """The event that brokers have stored messages after that: of the next transaction, if it had ended one."""
+        return f"{self.name}: followed"
+
 
 class Decision(NamedTuple):
     """What is known of a request as it comes: its counted parts, and the rule that strikes it, if one does."""
@@ -144,6 +149,9 @@ class Rules:
             return
         for rule in self._rules:
             said, struck = self._last.get(rule.name, (None, UNASKED))
+            carried = any(place.part.batch is not None for place in places)
+            if said is not None and carried and rule.retried in self.happened:
+                yield rule.followed
             if said == (session, reply.api) and any(_again(place, struck) for place in places):
                 yield rule.retried
 

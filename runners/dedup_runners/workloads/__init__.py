@@ -7,11 +7,13 @@ from dedup_runners.production import Production
 from dedup_runners.workloads.producers import SideBySide
 from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.restart import Restarting
+from dedup_runners.workloads.transactions import Transacting
 
 PRODUCTIONS: Final[dict[str, type[Production]]] = {
     "restart": Restarting,
     "resend": Resending,
     "producers": SideBySide,
+    "transactions": Transacting,
 }
 
 

@@ -16,8 +16,10 @@ from dedup_spark.engine.chunks import Note
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, highest_before, joined, since, size, taken
 from dedup_spark.engine.islands import NOTHING_BEFORE, READ
 from dedup_spark.engine.positions import EDGE, GAP, SPAN, Ends, above, gaps_around, lowest, rises
+from dedup_spark.engine.transactions import Seen
 
 NO_HOMES: Final[Mapping[int, Sequence[int]]] = {}
+NOTHING_SEEN: Final[Mapping[int, Seen]] = {}
 
 
 class Carry(NamedTuple):
@@ -25,7 +27,8 @@ class Carry(NamedTuple):
 
     `homes`: by run, the partition that each stream is sent to, if the manifest names it. `resent`: likewise, those to
     which it is sent again by the application, where they are others. `recorded`: the runs whose
-    history says which send each message was (schema 2). `processed`: the runs that have an application.
+    history says which send each message was (schema 2). `processed`: the runs that have an application. `seen`: by run,
+    its transactions.
     """
 
     start: Column
@@ -36,6 +39,7 @@ class Carry(NamedTuple):
     recorded: tuple[int, ...] = ()
     resent: Mapping[int, Sequence[int]] = NO_HOMES
     processed: tuple[int, ...] = ()
+    seen: Mapping[int, Seen] = NOTHING_SEEN
 
     def misplaced(self, reads: Columns) -> Mask:
         """Which of the messages read lie in another partition than the one that their stream is sent to."""
@@ -66,8 +70,9 @@ def carry(
     recorded: tuple[int, ...] = (),
     resent: Mapping[int, Sequence[int]] = NO_HOMES,
     processed: tuple[int, ...] = (),
+    seen: Mapping[int, Seen] = NOTHING_SEEN,
 ) -> Carry:
-    """The state before every chunk; `homes`, `recorded`, `resent` and `processed`: see Carry.
+    """The state before every chunk; `homes`, `recorded`, `resent`, `processed` and `seen`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -88,7 +93,7 @@ def carry(
     placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
-    return Carry(start, placed, before, highest, homes, recorded, resent, processed)
+    return Carry(start, placed, before, highest, homes, recorded, resent, processed, seen)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

@@ -26,6 +26,7 @@ from dedup.history.histories import (
 from dedup.history.stores import parquet, place, reached
 from dedup.payloads import MAX_VALUE
 from dedup.wire.manifests import Manifest
+from dedup_spark.engine import transactions
 from dedup_spark.engine.clocks import Borders
 from dedup_spark.engine.columns import Column, Columns, firsts
 from dedup_spark.engine.files import DAMAGED, Inspected, damage
@@ -36,14 +37,22 @@ from dedup_spark.engine.islands import (
     PROCESSED,
     READ,
     SENT,
+    TRANSACTION,
     cut_at_buckets,
     final_positions,
     find,
     lanes,
 )
 from dedup_spark.engine.positions import Ends, edges_of, gaps_within, rises, spans_of
+from dedup_spark.engine.transactions import Known
 
-KINDS: Final = {"sent": SENT, "outcomes": OUTCOME, "received": READ, "processed": PROCESSED}
+KINDS: Final = {
+    "sent": SENT,
+    "outcomes": OUTCOME,
+    "received": READ,
+    "processed": PROCESSED,
+    "transactions": TRANSACTION,
+}
 NAMES: Final = {kind: table for table, kind in KINDS.items()}
 BORDER: Final = {SENT: "sent", OUTCOME: "outcomes"}
 NO_BORDERS: Final[Mapping[int, Sequence[Borders]]] = {}
@@ -75,7 +84,7 @@ class Chunk(NamedTuple):
 @dataclass
 class Note:
     """The facts on a chunk besides its islands. `sent`: of sends, the lowest and the highest value of each stream.
-    `sessions`: one more than the highest session of its rows.
+    `sessions`: one more than the highest session of its rows. `seen`: the transactions of messages read.
 
     `edges` and `falls`: of positions that do not rise (dedup_spark/engine/positions.py), without re-reads.
     """
@@ -87,6 +96,7 @@ class Note:
     problem: str | None = None
     sent: dict[int, tuple[int, int]] = field(default_factory=dict)
     sessions: int = 0
+    seen: Column = field(default_factory=lambda: np.empty(0, np.int64))
     lanes: Columns = field(default_factory=dict)
     spans: Columns = field(default_factory=dict)
     gaps: tuple[Columns, int] = field(default_factory=lambda: ({}, 0))
@@ -131,11 +141,14 @@ def _parts(files: Sequence[Inspected], chunk_rows: int) -> Iterator[tuple[str, i
 
 
 def ends_of(manifest: Manifest) -> Ends:
-    """How many entries each ledger held when the end was taken."""
-    ends: dict[tuple[int, int], int] = {}
+    """How many entries each ledger held when the end was taken, and which of them hold no message."""
+    ends = Ends()
     for end in manifest.consumer.end:
         for ledger, entries in end.extents:
             ends[end.partition, ledger] = max(entries, ends.get((end.partition, ledger), 0))
+        for ledger in {hole.ledger for hole in end.holes}:
+            own = np.array([(hole.first, hole.last) for hole in end.holes if hole.ledger == ledger], np.int64)
+            ends.holes[end.partition, ledger] = own[:, 0], own[:, 1]
     return ends
 
 
@@ -188,18 +201,27 @@ def _rises_by_one(column: Column, start: int) -> bool:
     return all((part == np.arange(first, first + len(part))).all() for first, part in parts)
 
 
-def reduce(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
-    """The islands of a chunk, and its note."""
+def reduce(
+    chunk: Chunk, ends: Mapping[int, Ends], known: Mapping[int, Known] = transactions.NONE
+) -> tuple[Columns, Note]:
+    """The islands of a chunk, and its note; `known`: the transactions of each run."""
     try:
-        return _reduced(chunk, ends)
+        return _reduced(chunk, ends, known)
     except DAMAGED as error:  # the message names the row groups
         problem = f"{chunk.path}, row groups {chunk.first} to {chunk.final}: {damage(error)}"
         nothing, _ = find({name: np.empty(0, np.int64) for name in ("stream", "value")}, SENT)
         return cut_at_buckets(nothing), Note(chunk.run, chunk.number, chunk.kind, problem=problem)
 
 
-def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
+def _reduced(chunk: Chunk, ends: Mapping[int, Ends], known: Mapping[int, Known]) -> tuple[Columns, Note]:
     rows = read(chunk)
+    if chunk.kind == TRANSACTION:
+        found = transactions.islands_of(rows)
+        for name, number in (("run", chunk.run), ("chunk", chunk.number)):
+            found[name] = found[name] + number
+        sessions = int(found["session"].max(initial=-1)) + 1
+        note = Note(chunk.run, chunk.number, chunk.kind, rows=len(rows["first"]), sessions=sessions)
+        return cut_at_buckets(found), note
     if chunk.kind == OUTCOME:
         _check_places(rows)
     if chunk.kind == PROCESSED:
@@ -215,6 +237,7 @@ def _reduced(chunk: Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, Note]:
     if chunk.kind == SENT:
         note.sent = _bounds(found)
     if chunk.kind == READ:
+        note.seen = transactions.seen_in(found, known[chunk.run]) if chunk.run in known else note.seen
         note.lanes = lanes(found)
         note.rises = bool(rises(laid).all())
         note.spans = spans_of(laid)

@@ -35,9 +35,10 @@ from dedup_spark.engine.columns import (
     taken,
 )
 
-SENT, OUTCOME, READ, DISPUTED, PROCESSED = 0, 1, 2, 3, 4
+SENT, OUTCOME, READ, DISPUTED, PROCESSED, TRANSACTION = 0, 1, 2, 3, 4, 5
 """The kinds of an island: values sent, outcomes, messages read; a second time messages that were read at the same
-position as another one (dedup_spark/engine/rereads.py); and values that an application processed."""
+position as another one (dedup_spark/engine/rereads.py); values that an application processed; and values that were sent
+in one transaction (dedup_spark/engine/transactions.py)."""
 
 BUCKET: Final = 1 << 17
 PORTION: Final = 1 << 16

@@ -16,11 +16,23 @@ from typing import Final
 import numpy as np
 
 from dedup.judgement.anomalies import MAX_WITNESSES
-from dedup_spark.engine.columns import Column, Columns, Mask, finals, firsts, joined, size, taken
+from dedup_spark.engine.columns import Column, Columns, Mask, finals, firsts, joined, repeated, size, taken
 from dedup_spark.engine.islands import final_positions
 
-Ends = Mapping[tuple[int, int], int]
-"""(partition, ledger) -> how many entries it holds up to the end position."""
+Log = tuple[int, int]
+"""partition, ledger"""
+
+
+class Ends(dict[Log, int]):
+    """(partition, ledger) -> how many entries it holds up to the end position.
+
+    `holes`: the first and the last of the entries that hold no message, in order and apart, where there are any.
+    """
+
+    def __init__(self, ends: Mapping[Log, int] | None = None, holes: Mapping[Log, tuple[Column, Column]] | None = None):
+        super().__init__(ends or {})
+        self.holes = dict(holes or {})
+
 
 Place = tuple[Column, Column, Column]
 """ledger, entry, batch"""
@@ -131,6 +143,34 @@ def gaps_between(pairs: Columns, ends: Ends) -> Columns:
     }
     where = {name: pairs[name] for name in ("partition", "ledger")}
     found = joined((where | entries, where | batches), GAP)
+    return _without_holes(taken(found, found["first"] <= found["final"]), ends)
+
+
+def _without_holes(gaps: Columns, ends: Ends) -> Columns:
+    """What is left of gaps in which some entries hold no message."""
+    left = [gaps]
+    for (partition, ledger), (first, last) in ends.holes.items():
+        own = (left[0]["partition"] == partition) & (left[0]["ledger"] == ledger) & (left[0]["kind"] == OF_ENTRIES)
+        if own.any():
+            left.append(_parts(taken(left[0], own), first, last))
+            left[0] = taken(left[0], ~own)
+    return joined(left, GAP)
+
+
+def _parts(gaps: Columns, first: Column, last: Column) -> Columns:
+    """The parts of gaps of entries between holes: what lies before the first hole, between two, and behind the last."""
+    begins, ends = np.append(-1, last) + 1, np.append(first, np.iinfo(np.int64).max) - 1
+    low = np.searchsorted(ends, gaps["first"], "left")
+    high = np.searchsorted(begins, gaps["final"], "right")
+    owner, part = repeated(np.maximum(high - low, 0))
+    found, between = taken(gaps, owner), (low[owner] + part)
+    cut = found["final"] > ends[between]
+    found |= {
+        "first": np.maximum(found["first"], begins[between]),
+        "final": np.minimum(found["final"], ends[between]),
+        "entry": np.where(cut, ends[between] + 1, found["entry"]),
+        "batch": np.where(cut, 0, found["batch"]),
+    }
     return taken(found, found["first"] <= found["final"])
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dedup.judgement.anomalies import MAX_WITNESSES
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES
-from dedup_spark.engine import sends, tails
+from dedup_spark.engine import sends, tails, transactions
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
@@ -44,6 +44,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     reads["windows"] = intervals["windows"][reads["interval"]]
     states = _states(pieces, reads, intervals) | sends.states(pieces, reads, intervals, carry.recorded)
     states["fail"] &= ~states["open"]
+    states |= transactions.states(pieces, intervals, carry.seen)
     states["has_application"] = np.isin(intervals["run"], carry.processed)
     # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
@@ -182,10 +183,11 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
     return {
         "ack_mismatch": state["elsewhere"],
         **{name: state[name] for name in sends.CAUSES},
+        **transactions.anomalies(state),
         "failed_but_received": fail & (copies > 0),
         "misplaced": state["misplaced"],
         "never_processed": state["has_application"] & (copies > 0) & (processed == 0),
-        "not_received": ok & (copies == 0),
+        "not_received": ok & (copies == 0) & ~state["doomed"] & ~state["unresolved"],
         "outcomes_missing": sent & ~ended,
         "outcomes_unsent": state["outcomes_unsent"],
         "phantom": (copies > 0) & ~sent,

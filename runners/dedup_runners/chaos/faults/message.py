@@ -57,7 +57,7 @@ def rule_of(name: str, settings: dict[str, Any], carrier: str, topic: str, parti
     )
     if settings["action"] == Action.LOSE:
         return rule
-    event = rule.retried if settings.get("until") == Until.RETRY else None
+    event = {Until.RETRY: rule.retried, Until.NEXT_PRODUCE: rule.followed}.get(settings.get("until", ""))
     return replace(rule, until=event, deadline_s=settings["deadline_s"])
 
 

@@ -1,0 +1,112 @@
+"""Transactions: what an experiment may ask for, what its promise is, and when a run of it counts."""
+
+from typing import Any, Final
+
+import pytest
+from tests.core.evidences import MESSAGES, RUN, codes, evidence
+from tests.core.test_workloads import asked, refused
+
+from dedup.experiment.spec import Expectation
+from dedup.judgement.verdicts import Code, Demand, RunVerdict, Verdict, judge_alone, judge_run
+from dedup.wire.manifests import Session, Transactions
+from dedup.workloads.kinds import CLOSED, FAILED
+
+KAFKA: Final = [{"name": "kafka", "kafka": {}}]
+SOME: Final = {"transactions": {"size": 100, "abort": {"every": 5}}}
+UNCOMMITTED: Final = {"workload": {"transactions": {"read": "Uncommitted"}}}
+TOLD: Final = Transactions(rows=10, number=10, committed=8, aborted=2, unknown=0)
+
+
+def variant(name: str = "committed", expect: str = "CommittedOnce", **more: Any) -> dict[str, Any]:
+    return {"name": name, "deduplication": "Enabled", "expect": expect, **more}
+
+
+def test_a_reader_of_what_is_not_committed_is_the_control() -> None:
+    made = asked(SOME, variant("control", "Duplicates", **UNCOMMITTED), variant(), systems=KAFKA)
+    control, treatment = (made.spec.workload.of(each) for each in made.spec.variants)
+    assert control is not None and treatment is not None
+    assert (control.read, treatment.read) == ("Uncommitted", "Committed")  # type: ignore[attr-defined]
+    assert control.subject.count == "aborted_read"
+
+
+@pytest.mark.parametrize(
+    ("workload", "variants", "said"),
+    [
+        ({}, [variant()], "variants[0].expect: got CommittedOnce; nothing is committed without transactions"),
+        (SOME, [variant(expect="ExactlyOnce")], "write one of CommittedOnce, Duplicates, None"),
+        (SOME, [variant(deduplication="Disabled")], "a transactional producer is idempotent"),
+        ({"transactions": {"size": MESSAGES}}, [variant()], "that makes 1 transaction(s); it takes 2"),
+        ({"transactions": {"size": 100, "abort": {"every": 11}}}, [variant()], "that makes 10 transaction(s)"),
+        (
+            {"transactions": {"size": 1}, "messages": 6000},
+            [variant()],
+            "6,000 transactions, and with 1 partition(s)",
+        ),
+        ({"transactions": {"size": 1}, "partitions": 100}, [variant()], "with 100 partition(s) at most 500 can be"),
+    ],
+)
+def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
+    assert said in refused(workload, *variants, systems=KAFKA)
+
+
+def test_only_kafkas_transactions_are_known() -> None:
+    assert "only Kafka's transactions are known here" in refused(SOME, variant())
+
+
+# When a run counts.
+
+
+def demand() -> Demand:
+    made = asked(SOME, variant(), systems=KAFKA)
+    workload = made.spec.workload.of(made.spec.variants[0])
+    return Demand(expectation=Expectation.COMMITTED_ONCE, planned=RUN, deduplication=True, faults=(), workload=workload)
+
+
+def judged(told: Transactions | None = TOLD, endings: tuple[str, ...] = (CLOSED,), **counts: int) -> RunVerdict:
+    sessions = tuple(Session(identity="p", began="started", ended=each) for each in endings)
+    found = evidence(RUN, counts, faults=(), schema_version=2)
+    assert found.manifest is not None
+    producer = found.manifest.producer.model_copy(update={"transactions": told, "sessions": sessions})
+    manifest = found.manifest.model_copy(update={"producer": producer})
+    return judge_run(found.model_copy(update={"manifest": manifest, "vacuous": {}}), demand())
+
+
+def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_read() -> None:
+    verdict = judged()
+    assert verdict.verdict is Verdict.PASS, verdict.reasons
+    assert "read, of a transaction that was not committed" in verdict.reasons[0].text
+
+
+@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction"])
+def test_what_is_promised_of_transactions_fails(anomaly: str) -> None:
+    verdict = judged(**{anomaly: 3})
+    assert (verdict.verdict, codes(verdict)[0]) == (Verdict.FAIL, anomaly)
+
+
+@pytest.mark.parametrize(
+    ("told", "endings", "code"),
+    [
+        (TOLD, (FAILED, CLOSED), None),
+        (TOLD, (CLOSED, CLOSED), Code.WORKLOAD_BROKEN),
+        (TOLD, (FAILED,), Code.WORKLOAD_BROKEN),
+        (None, (CLOSED,), Code.WORKLOAD_BROKEN),
+        (TOLD.model_copy(update={"committed": 0, "aborted": 10}), (CLOSED,), Code.WORKLOAD_VACUOUS),
+        (TOLD.model_copy(update={"committed": 10, "aborted": 0}), (CLOSED,), Code.WORKLOAD_VACUOUS),
+    ],
+)
+def test_a_run_that_is_not_as_asked_or_has_ended_nothing_cannot_pass(
+    told: Transactions | None, endings: tuple[str, ...], code: Code | None
+) -> None:
+    verdict = judged(told, endings)
+    assert (code is None) == (verdict.verdict is Verdict.PASS)
+    assert code is None or code in codes(verdict)
+
+
+def test_transactions_in_doubt_weaken_the_claim_that_nothing_is_lost() -> None:
+    assert Code.UNCERTAIN_SENDS in codes(judged(in_unresolved=MESSAGES // 10))
+    assert judged(in_unresolved=MESSAGES // 200).verdict is Verdict.PASS
+
+
+def test_a_history_without_transactions_shows_no_commits() -> None:
+    verdict = judge_alone(evidence(RUN, faults=()).model_copy(update={"vacuous": {}}), Expectation.COMMITTED_ONCE)
+    assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.WORKLOAD_VACUOUS])

@@ -1,0 +1,199 @@
+"""Sending in transactions, and what of a log holds no message: no broker but librdkafka's own mock."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from tests.runners.mock_brokers import STREAMS, mock_cluster
+from tests.runners.productions import config_of, report_of, rows
+from tests.runners.test_interposer_rules import reply, sent
+
+from dedup.errors import PlatformError
+from dedup.wire.manifests import Asked, Ended, EndPosition, Hole, Proof
+from dedup.workloads.kinds import CLOSED, FAILED
+from dedup_runners import admins
+from dedup_runners.admins.transactions import Range, holes_in, proven, type_of
+from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, no_position
+from dedup_runners.configs import ProducerConfig
+from dedup_runners.interposer.protocols import Direction, Frame
+from dedup_runners.interposer.rules import Act, Match, Rule, Rules
+from dedup_runners.producer import produce
+from dedup_runners.workloads import transactions
+
+MESSAGES: Final = 40
+SIZE: Final = 10
+
+
+def told(folder: Path, bootstrap: str, **more: Any) -> ProducerConfig:
+    given = {"messages": MESSAGES, "streams": STREAMS, "sends": True, "transactions": {"size": SIZE, **more}}
+    return config_of(bootstrap, folder, **given)
+
+
+def ends(folder: Path) -> list[tuple[int, int, int, int]]:
+    """(session, number, asked, outcome) of each transaction."""
+    found = [(row["session"], row["number"], row["asked"], row["outcome"]) for row in rows(folder, "transactions")]
+    return sorted(set(found))
+
+
+def test_each_transaction_is_a_row_of_each_stream_with_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "topic"
+    folder.mkdir()
+    with mock_cluster() as endpoints:
+        produce(told(folder, endpoints.client_bootstrap, abort={"every": 2}))
+    report = report_of(folder)
+    assert report.complete, report.problems
+    assert report.transactions is not None
+    assert (report.transactions.number, report.transactions.committed, report.transactions.aborted) == (4, 2, 2)
+    commit, abort = (Asked.COMMIT, Ended.COMMITTED), (Asked.ABORT, Ended.ABORTED)
+    assert ends(folder) == [(0, number, *(abort if number % 2 == 0 else commit)) for number in range(1, 5)]
+    table = rows(folder, "transactions")
+    assert len(table) == report.transactions.rows == 4 * STREAMS
+    values = {(row["stream"], value) for row in table for value in range(row["first"], row["last"] + 1)}
+    assert values == {(row["stream"], row["value"]) for row in rows(folder, "sent")} and len(values) == MESSAGES
+    assert all(0 < row["begun_ns"] <= row["asked_ns"] <= row["ended_ns"] for row in table)
+
+
+class Client:
+    """A client that acknowledges everything, and gives up at the end of its second transaction."""
+
+    library_version, problem, failed = "a stand-in", "", ""
+
+    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> None:
+        self._record, self._sent, self._begun = record, 0, 0
+        self._life = config.life.session
+        self.effective_config: dict[str, str] = {}
+
+    finish = close = stop = lambda self: None
+
+    def connect(self, timeout_s: float) -> None:
+        """There is nothing to connect to."""
+
+    def begin(self) -> None:
+        self._begun += 1
+
+    def end(self, asked: Asked, timeout_s: float) -> Ended:
+        if not self._life and self._begun == 2:
+            self.failed = "a stand-in gives up"
+            return Ended.UNKNOWN
+        return Ended.COMMITTED
+
+    def progress(self) -> Progress:
+        return Progress(self._sent, self._sent)
+
+    def in_flight(self, partition: int | None) -> int:
+        return 0
+
+    def send(self, chunk: Chunk) -> int:
+        count = len(chunk.payloads)
+        self._sent += count
+        if count:
+            self._record(no_position(chunk.streams, chunk.values, Outcome.OK))
+        return count
+
+
+def test_a_client_that_gives_up_is_opened_again_and_its_last_end_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "TransactionalProducer", Client)
+    folder = tmp_path / "topic"
+    folder.mkdir()
+    produce(told(folder, "nowhere:1"))
+    report = report_of(folder)
+    assert report.complete, report.problems
+    assert [session.ended for session in report.sessions] == [FAILED, CLOSED]
+    unknown, committed = (Asked.COMMIT, Ended.UNKNOWN), (Asked.COMMIT, Ended.COMMITTED)
+    assert ends(folder) == [(0, 1, *committed), (0, 2, *unknown), (1, 3, *committed), (1, 4, *committed)]
+    assert [row["session"] for row in rows(folder, "sent")] == [0] * 20 + [1] * 20
+    assert report.transactions is not None and report.transactions.unknown == 1
+
+
+# What of a log holds no message.
+
+
+def batch(offset: int, producer: int, values: int, marker: int | None = None) -> DefaultRecordBatch:
+    """A transactional batch of so many messages; a marker (0: abort, 1: commit) is a control batch of one."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=1, producer_id=producer, producer_epoch=0, base_sequence=0,
+        batch_size=1 << 20,
+    )  # fmt: skip
+    for number in range(values):
+        key = None if marker is None else bytes([0, 0, 0, marker])
+        builder.append(number, timestamp=1, key=key, value=b"v", headers=[])
+    raw = bytearray(builder.build())
+    raw[:8] = offset.to_bytes(8, "big")
+    if marker is not None:
+        raw[22] |= 0x20  # attributes, two bytes from 21 on: the control bit
+    return DefaultRecordBatch(bytes(raw))
+
+
+def log() -> list[DefaultRecordBatch]:
+    """7 commits 0 to 2; 8 aborts 3, 4 and 6; what 7 has sent at last is open. A batch can be read once."""
+    return [
+        *(batch(0, 7, 3), batch(3, 8, 2), batch(5, 7, 1, marker=1)),
+        *(batch(6, 8, 1), batch(7, 8, 1, marker=0), batch(8, 7, 2)),
+    ]
+
+
+def holes(*unread: tuple[int, int], committed: bool = True) -> list[tuple[int, int, Proof]]:
+    found = holes_in(log(), list(map(Range._make, unread)), committed=committed)
+    return [(each.first, each.last, each.proof) for each in found]
+
+
+def test_markers_and_what_was_aborted_hold_no_message() -> None:
+    aborted, marker = Proof.ABORTED, Proof.MARKER
+    assert holes((3, 7)) == [(3, 4, aborted), (5, 5, marker), (6, 6, aborted), (7, 7, marker)]
+    assert holes((4, 5)) == [(4, 4, aborted), (5, 5, marker)]
+
+
+def test_what_was_committed_or_is_open_or_aborted_for_a_reader_of_all_is_no_hole() -> None:
+    assert holes((0, 2), (8, 9)) == []
+    assert holes((2, 3)) == [(3, 3, Proof.ABORTED)]
+    assert holes((3, 7), committed=False) == [(5, 5, Proof.MARKER), (7, 7, Proof.MARKER)]
+
+
+def test_another_control_batch_is_no_marker() -> None:
+    with pytest.raises(PlatformError, match="control batch at offset 4"):
+        type_of(batch(4, 7, 1, marker=2))
+
+
+class Admin:
+    def stable_offsets(self, topic: str) -> dict[int, int]:
+        return {0: 8, 1: 4}
+
+    def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
+        assert (partition, end) == (0, 10), "a partition that was read whole is not read again"
+        return log()
+
+
+def test_the_end_names_what_was_not_read_and_how_far_all_transactions_have_ended() -> None:
+    taken = [EndPosition(partition=0, extents=((0, 10),)), EndPosition(partition=1, extents=((0, 4),))]
+    unread = [admins.Hole(0, 0, 5, 5, ())]
+    first, second = proven(Admin(), "t", taken, unread, committed=True)
+    assert first.holes == (Hole(ledger=0, first=5, last=5, proof=Proof.MARKER),)
+    assert (first.stable, second.stable, second.holes) == (8, 4, ())
+
+
+# The event that releases a request to commit into the next transaction.
+
+
+def test_messages_that_are_stored_after_the_retry_are_an_event() -> None:
+    """KAFKA-17754 needs it: not those before the retry, and none that was refused."""
+    rule = Rule("late", Match("EndTxn"), Act.STALL_REQUEST)
+    rules, asked = Rules([rule]), Frame(b"", Direction.REQUEST, "EndTxn")
+    rules = Rules([replace(rule, until=rule.followed)])
+
+    def answered(frame: Frame, request: Frame) -> Iterator[str]:
+        for event in list(rules.answered("s", frame, rules.decide("s", request).places)):
+            rules.happened.add(event)
+            yield event
+
+    said = asked._replace(direction=Direction.REPLY)
+    rules.decide("s", asked)
+    assert list(answered(reply(10), sent(10))) == []
+    assert list(answered(said._replace(error_code=51), asked)) == []
+    assert list(answered(said, asked)) == [rule.retried]
+    assert list(answered(reply(20, error=7), sent(20))) == []
+    assert list(answered(reply(30), sent(30))) == [rule.followed]

@@ -1,0 +1,102 @@
+"""Seeded anomalies of transactions, and what is innocent (test_mutations.py)."""
+
+from tests.spark.seeded import Clean, Found, Message
+
+
+def committed_in_order(it: Clean) -> Found:
+    """Every transaction takes some messages of each stream, and all were committed."""
+    size = it.dice.randint(2, 5)
+    it.transactions = []
+    for at in range(0, max(map(len, it.logs)), size):
+        it.transactions.append(("committed", [message for log in it.logs for message in log[at : at + size]]))
+    return {}
+
+
+def one_that_ends(it: Clean, end: str) -> list[Message]:
+    """Some transaction with neighbours on both sides ends that way; its messages."""
+    committed_in_order(it)
+    assert it.transactions is not None
+    at = it.dice.randrange(1, min(map(len, it.logs)) // 5)
+    messages = it.transactions[at][1]
+    it.transactions[at] = (end, messages)
+    return messages
+
+
+def hide(it: Clean, messages: list[Message]) -> Found:
+    """They are not read; what is read after them in their streams is a jump."""
+    it.hidden |= set(messages)
+    jumps = sum(any(message in it.hidden for message in log) and log[-1] not in it.hidden for log in it.logs)
+    return {"received": -len(messages), "jump_forward": jumps}
+
+
+def aborted(it: Clean) -> Found:
+    messages = one_that_ends(it, "aborted")
+    return hide(it, messages) | {"in_aborted": len(messages)}
+
+
+def refused(it: Clean) -> Found:
+    """Its commit was asked for, and then it was aborted."""
+    messages = one_that_ends(it, "refused")
+    return hide(it, messages) | {"in_aborted": len(messages)}
+
+
+def aborted_and_the_first_half_read(it: Clean) -> Found:
+    """KAFKA-17754."""
+    messages = one_that_ends(it, it.dice.choice(["aborted", "abort-in-doubt", "open", "refused"]))
+    seen = max(1, len(messages) // 2)
+    return hide(it, messages[seen:]) | {"in_aborted": len(messages), "aborted_read": seen}
+
+
+def in_doubt_and_read(it: Clean) -> Found:
+    return {"in_unresolved": len(one_that_ends(it, "in-doubt"))}
+
+
+def in_doubt_and_not_read(it: Clean) -> Found:
+    messages = one_that_ends(it, "in-doubt")
+    return hide(it, messages) | {"in_unresolved": len(messages)}
+
+
+def in_doubt_and_torn(it: Clean) -> Found:
+    messages = one_that_ends(it, "in-doubt")
+    missing = messages[it.dice.randrange(1, len(messages)) :]
+    return hide(it, missing) | {"in_unresolved": len(messages), "torn_transaction": len(missing)}
+
+
+def committed_and_torn(it: Clean) -> Found:
+    messages = one_that_ends(it, "committed")
+    missing = messages[it.dice.randrange(1, len(messages)) :]
+    return hide(it, missing) | {"not_received": len(missing), "torn_transaction": len(missing)}
+
+
+def committed_and_lost(it: Clean) -> Found:
+    messages = one_that_ends(it, "committed")
+    return hide(it, messages) | {"not_received": len(messages)}
+
+
+def sent_in_no_transaction(it: Clean) -> Found:
+    committed_in_order(it)
+    assert it.transactions is not None
+    return {"sent_outside": len(it.transactions.pop(1)[1])}
+
+
+def not_read_and_no_marker(it: Clean) -> Found:
+    """A hole that nobody has proven, among those that somebody has."""
+    found = aborted(it)
+    log, i = it.pick()
+    message = next(each for each in log if each not in it.hidden)
+    assert i and it.transactions is not None
+    it.unread.add(message)
+    whole = next(part for _, part in it.transactions if message in part)
+    return found | {
+        "received": found["received"] - 1,
+        "not_received": 1,
+        "torn_transaction": 1 if len(whole) > 1 else 0,
+        "jump_forward": found["jump_forward"] + 1,
+        "gaps": 1,
+    }
+
+
+OF_TRANSACTIONS = (
+    *(committed_in_order, aborted, refused, aborted_and_the_first_half_read, in_doubt_and_read, in_doubt_and_not_read),
+    *(in_doubt_and_torn, committed_and_torn, committed_and_lost, sent_in_no_transaction, not_read_and_no_marker),
+)
