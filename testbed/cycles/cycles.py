@@ -47,6 +47,7 @@ def kinds(system: str) -> dict[str, dict[str, Any] | None]:
         "killTCP": {"killTCP": {"duration": "1s"}},
         **{f"dropTCP {way}": {"dropTCP": {"direction": way, "duration": "2s"}} for way in ("Both", "ToBrokers")},
         "dropTCP ToClients": {"dropTCP": {"direction": "ToClients", "duration": "2s"}},
+        "delayTCP": {"delayTCP": {"delay": "500ms", "duration": "2s"}},
         "kill Leader": {"kill": {"restartAfter": "1s"}},
         "moveLeader": {"moveLeader": {}},
         "pause": {"pause": {"duration": "1s"}},

@@ -291,7 +291,7 @@ NAME: Final = "a name is lower-case letters, digits and dashes, begins with a le
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = (
-    "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause, "
+    "a fault is exactly one of killTCP, dropTCP, delayTCP, kill, moveLeader, podDelete, partition, pause, "
     "rollingRestart and message"
 )
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
@@ -461,7 +461,7 @@ WORDS: Final = (
     Wrong(
         "an expectation of another language",
         (("spec/variants/1/expect", "exactly-once"),),
-        "one of ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, None",
+        "one of ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, CommittedOnce, None",
         'supported values: "ExactlyOnce", "AtLeastOnce", "AtMostOnce", "Duplicates", "None"',
     ),
     Wrong("five brokers", ((f"{KAFKA}/kafka", {"brokers": 5}),), "only 3", ENUM.format(3)),

@@ -1,15 +1,21 @@
-"""Lost bytes are believed by silence: brokers here are sockets that answer, keep silent, hang up, or are not there."""
+"""Lost bytes are believed by silence, and late ones by pings.
+
+Brokers here are sockets that answer, soon or late, keep silent, hang up, or are not there.
+"""
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from dedup_runners.chaos.faults.delay_tcp import late
 from dedup_runners.chaos.faults.drop_tcp import Address, direct_addresses, unheard
 
 SILENCE_S = 2.0
+LATE_S, LEAST_S, BOUND_S = 0.2, 0.15, 10.0
 
 
 class Brokers:
@@ -39,7 +45,9 @@ class Brokers:
                 connection.close()
                 continue
             self._stack.push(connection)
-            if manner == "answers":
+            if manner == "is late":
+                time.sleep(LATE_S)
+            if manner in ("answers", "is late"):
                 connection.sendall(b"x")
 
 
@@ -70,6 +78,25 @@ def test_a_broker_that_answers_nobody_shows_no_lost_bytes(brokers: Brokers) -> N
 def test_a_connection_that_is_cut_is_not_silence(manner: str | None, brokers: Brokers) -> None:
     proxied = {"1": brokers.one(manner) if manner else brokers.nobody()}
     assert unheard("kafka", [brokers.one("answers")], proxied, SILENCE_S) == []
+
+
+@pytest.mark.parametrize(
+    ("direct", "proxied", "found"),
+    [
+        ("answers", {"1": "is late", "2": "answers"}, ["1"]),
+        ("answers", {"1": "answers"}, []),
+        ("is late", {"1": "is late"}, []),
+        ("hangs up", {"1": "is late"}, []),
+        ("answers", {"1": "hangs up"}, []),
+    ],
+    ids=["late to clients", "soon", "late to everybody", "cut off to the tester", "cut off"],
+)
+def test_late_is_who_answers_the_tester_sooner(
+    direct: str, proxied: dict[str, str], found: list[str], brokers: Brokers
+) -> None:
+    asked = {name: brokers.one(manner) for name, manner in proxied.items()}
+    told = late("kafka", [brokers.one(direct)], asked, LEAST_S, BOUND_S)
+    assert sorted(told) == found and all(LEAST_S * 1000 <= ms < BOUND_S * 1000 for ms in told.values())
 
 
 def test_direct_addresses_are_those_of_the_bootstrap() -> None:

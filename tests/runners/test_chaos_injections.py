@@ -26,6 +26,7 @@ from dedup_runners.chaos.sites.protocol import Victim
 ENDPOINTS = Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=[])
 SETTINGS: dict[str, dict[str, Any]] = {
     "duration": {"duration": "2s"},
+    "delay": {"delay": "2s"},
     "restartAfter": {"restartAfter": "2s"},
     "by": {"by": "NetFilter"},
     "api": {"api": "Produce"},
@@ -55,6 +56,7 @@ def test_what_an_experiment_calls_is_there(kind: type[FaultKind], tmp_path: Path
 # What an injector records of its settings: the judge holds it against the plan.
 
 MORE: Final[dict[str, list[dict[str, Any]]]] = {
+    "delayTCP": [{"delay": "2s", "jitter": "1s", "duration": "2s"}],
     "kill": [{"restartAfter": "2s"}, {"restartAfter": "2s", "target": "Bookie"}],
     "dropTCP": [{"duration": "2s", "direction": way} for way in ("Both", "ToBrokers", "ToClients")],
     "partition": [{"duration": "2s", "by": means} for means in ("NetFilter", "NetworkPolicy")],

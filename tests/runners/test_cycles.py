@@ -30,7 +30,7 @@ def test_a_seed_draws_the_same_cycles_and_another_one_others() -> None:
 
 
 def test_every_fault_comes_as_often_and_a_third_of_the_injectors_are_killed() -> None:
-    found = [drawn(1, number) for number in range(2 * 10 * 11 * 5)]
+    found = [drawn(1, number) for number in range(2 * 11 * 12 * 5)]
     for system in ("kafka", "pulsar"):
         counts = Counter(each.kind for each in found if each.system == system)
         assert counts.keys() == kinds(system).keys()

@@ -70,6 +70,14 @@ class Truth(NamedTuple):
 STORIES: Final[dict[str, Truth]] = {
     "killTCP": Truth({"duration": "2s"}, {"connections_gone": {"1": 2}}, "disconnect", {"connections_gone": {"1": 4}}),
     "dropTCP": Truth({"duration": "2s"}, {"silent": ["1"]}, "retry", {"at_end": ["1"]}),
+    "delayTCP": Truth({"delay": "2s", "duration": "2s"}, {"late_ms": {"1": 2001.0}}, "retry", {"at_end": ["1"]}),
+    "rollingRestart": Truth({}, {"exit_code": 143}, "disconnect", {"lives": ["7"]}),
+    "kill of the controller": Truth(
+        {"restartAfter": "2s", "target": "Controller"},
+        {"exit_code": 137, "pid": 7, "controller": "1"},
+        "leader",
+        leader="2",
+    ),
     "kill": Truth({"restartAfter": "2s"}, {"exit_code": 137, "pid": 7}, "leader"),
     "kill of a bookie": Truth(
         {"restartAfter": "2s", "target": "Bookie"},
@@ -194,6 +202,18 @@ def stamps(*marks: Json) -> Change:
     return lambda story: replace(story, marks=list(marks))
 
 
+def strikes(sent: int) -> Change:
+    """Another strike, when so much was sent."""
+    return lambda story: replace(story, marks=[*story.marks, stamp("repeating", ENDING, 9, sent)])
+
+
+def forgets(said: Json, key: str) -> Json:
+    """A line whose witness does not have this."""
+    detail = said["detail"]
+    witness = {name: each for name, each in detail.get("witness", {}).items() if name != key}
+    return said | {"detail": detail | ({"witness": witness} if witness else {})}
+
+
 def notices(*signs: Json) -> Change:
     return lambda story: replace(story, signs=list(signs))
 
@@ -312,6 +332,8 @@ CASES: Final = [
     Case("the process did not stop", "pause", no_effect("the state of broker 1 is S"), "broker 1 is S"),
     Case("the process did not stop, and an effect is claimed", "pause", shows(state="S"), "was S, not T"),
     Case("no broker was silent", "dropTCP", no_effect("no broker was silent to the clients"), "never took effect"),
+    Case("no broker was late", "delayTCP", no_effect("no broker was 2 s late to the clients"), "never took effect"),
+    Case("the first broker ended by itself", "rollingRestart", shows(exit_code=1), "exit code 1, not by our signal"),
     Case("no frame matched", "message", no_effect("no request or reply matched before the producer ended"), "matched"),
     Case("pings gained nothing", LATENCY_FAULT, no_effect("pings gained 0.1 ms of 20"), "never took effect"),
     # It struck somebody else.
@@ -323,6 +345,9 @@ CASES: Final = [
     Case("another broker led when it was cut off", "partition", says("injected", leader="2"), "leader was broker 2"),
     Case("the bookie stored nothing of it", "kill of a bookie", shows(ensemble=["2", "3"]), "stored by 2, 3"),
     Case("no bookie stored what was sent", "kill of a bookie", shows(ensemble=[]), "stored by nobody"),
+    Case("another controller was active", "kill of the controller", shows(controller="3"), "active controller was 3"),
+    error("the leader died, and not the controller", "kill of the controller",
+          lambda story: replace(story, lines=[forgets(each, "controller") for each in story.lines]), "its victim is a"),
     error("a bookie died, and not the leader", "kill", shows(ensemble=["1"]), "its victim is a bookie"),
     # It was not what was asked for.
     error("it lasted a tenth of the time", "killTCP", says("injecting", duration_s=0.2), "its duration_s is 0.2"),
@@ -331,6 +356,7 @@ CASES: Final = [
     error("it has no record", "killTCP", lambda story: replace(story, recorded=False), "has 0 records"),
     # It was over too early.
     Case("bytes passed again before its end", "dropTCP", says("effect", at_end=[]), "not cut off any more"),
+    Case("brokers answered in time before its end", "delayTCP", says("effect", at_end=[]), "not late any more"),
     Case("its end was not looked at", "dropTCP", without("effect"), "not cut off any more"),
     Case("somebody woke the process before its end", "pause", says("effect", at_end=[]), "not stopped any more"),
     Case("the rules were gone before its end", "partition", says("effect", at_end=[]), "not cut off any more"),
@@ -352,6 +378,11 @@ CASES: Final = [
     Case("it struck after the last message", "kill",
          stamps(stamp("injecting", INJECTING, 9, MESSAGES), stamp("injected", INJECTED, 9, MESSAGES)), "had been sent",
          stamps(stamp("injecting", INJECTING, 9, MESSAGES), stamp("injected", INJECTED, 9, MESSAGES - 1))),
+    Case("a broker was restarted after the last message", "rollingRestart",
+         all_of(says("effect", lives=["7", "8"]), strikes(MESSAGES)), "had been sent before its last strike",
+         all_of(says("effect", lives=["7", "8"]), strikes(MESSAGES - 1))),
+    Case("a broker was restarted when the producer had ended", "rollingRestart", says("effect", lives=["7", "8"]),
+         "had been sent before its last strike"),
     Case("the producer stamped nothing", "kill", stamps(), "did not stamp"),
     Case("the producer stamped when it was healed already", "kill",
          stamps(stamp("injecting", HEALED + 1, 9), stamp("injected", HEALED + 1, 9)), "did not stamp",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field, create_model, model_validator
 
+from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.drop_tcp import DropTCP
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
@@ -23,7 +24,7 @@ from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
 KINDS: Final[tuple[type[FaultKind], ...]] = (
-    *(KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
+    *(KillTCP, DropTCP, DelayTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
 )
 
 LATENCY_FAULT: Final = "latency"
