@@ -111,6 +111,8 @@ class FaultKind(Part):
     only_with: ClassVar[tuple[OnlyWith, ...]] = ()
     rights: ClassVar[tuple[Right, ...]] = ()
     choices: ClassVar[tuple[Choice, ...]] = ()
+    not_in_pods: ClassVar[str] = ""
+    """Why the operator refuses a kind that is not for pods, in words that follow "pods"; empty: it is for pods."""
     in_every_digest: ClassVar[bool] = False
     """Every digest contains the kind's key, even if a fault is of another kind: the kind is as old as the digest."""
 
@@ -147,6 +149,11 @@ class FaultKind(Part):
         given = {name: getattr(self, name) for name in type(self).model_fields if name != "target"}
         found = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def brings(self) -> str | None:
+        """A text that its injector needs besides its settings."""
+        return None
 
     @property
     def chosen(self) -> list[Choice]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field, create_model, model_validator
 
+from dedup.faults.chaos import Chaos
 from dedup.faults.drop_tcp import DropTCP
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
@@ -21,7 +22,10 @@ from dedup.faults.pod_delete import PodDelete
 from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
-KINDS: Final[tuple[type[FaultKind], ...]] = (KillTCP, DropTCP, Kill, MoveLeader, PodDelete, Partition, Pause, Message)
+KINDS: Final[tuple[type[FaultKind], ...]] = (
+    *(KillTCP, DropTCP, Kill, MoveLeader, PodDelete),
+    *(Partition, Pause, Message, Chaos),
+)
 
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""
