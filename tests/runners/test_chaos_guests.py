@@ -5,6 +5,7 @@ The experiments here are Chaos Toolkit's own format with its own providers: the 
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -176,7 +177,7 @@ def stay() -> None:
     """An action that nothing but SIGKILL ends."""
     while True:
         try:
-            time.sleep(600)
+            signal.pause()
         except BaseException:
             continue
 
