@@ -28,7 +28,7 @@ from dedup_runners import chaos
 from dedup_runners.chaos import guests, sessions
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import chaos as deeds
-from dedup_runners.chaos.guests import INTERRUPTED, Orders
+from dedup_runners.chaos.guests import INTERRUPTED, Look, Orders
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.waiting import until
 
@@ -180,6 +180,24 @@ def stay() -> None:
             signal.pause()
         except BaseException:
             continue
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        ([(11.0, 11.1)], ""),
+        ([(9.9, 10.2), (11.0, 11.1)], ""),
+        ([(9.0, 9.1), (11.0, 11.1)], "before the method began"),
+        ([(9.9, 10.2)], "once, while the method began, and not after"),
+    ],
+)
+def test_only_what_deviates_after_the_method_began_is_its_doing(looks: list[tuple[float, float]], words: str) -> None:
+    """The method began at 10 s."""
+    seen = [Look(int(began_s), began_s, ended_s, False, "p", "no") for began_s, ended_s in looks]
+    deed = deeds.Deed(ended_ns=20, looks=[Look(0, 0, 0, True), *seen])
+    for start in ("1970-01-01T00:00:10", "1970-01-01T00:00:10+00:00"):
+        assert words in deeds._not_its_doing(deed, 1, {"run": [{"start": start}]})
+    assert "is not known" in deeds._not_its_doing(deed, 1, {})
 
 
 def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks_are_played(

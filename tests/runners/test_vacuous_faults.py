@@ -317,6 +317,8 @@ CASES: Final = [
     Case("a user's experiment has no hypothesis", "chaos", no_effect("it has no steady-state-hypothesis"), "has no"),
     Case("a user's hypothesis held all the while", "chaos", no_effect("its hypothesis held all the while"), "held all"),
     Case("no probe of a user's hypothesis is named", "chaos", shows(probe=""), "no probe of"),
+    Case("a user's hypothesis deviated before the method", "chaos", says("effect", refused="before the method began"),
+         "before the method began"),
     error("an action of a user's experiment failed", "chaos", journal(run=[activity("run-experiment", "failed")]),
           "run-experiment failed"),
     Case("pings gained nothing", LATENCY_FAULT, no_effect("pings gained 0.1 ms of 20"), "never took effect"),

@@ -70,5 +70,7 @@ class Chaos(FaultKind):
 
     @classmethod
     def denied(cls, shown: Detail) -> str:
-        """Only a probe that was out of its tolerance shows an effect."""
-        return "" if shown.probe else "no probe of the experiment's hypothesis was out of its tolerance"
+        """Only a probe that was out of its tolerance after the method began shows an effect."""
+        return shown.refused or (
+            "" if shown.probe else "no probe of the experiment's hypothesis was out of its tolerance"
+        )

@@ -48,9 +48,14 @@ class Orders(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The hypothesis at one time: whether it holds; if not, the probe that is out of its tolerance, and its output."""
+    """The hypothesis at one time: whether it holds; if not, the probe that is out of its tolerance, and its output.
+
+    When it was asked, by the clock of the machine (`monotonic_ns`), and from when to when by the calendar's.
+    """
 
     began_ns: int
+    began_unix_s: float
+    ended_unix_s: float
     met: bool
     probe: str = ""
     output: str = ""
@@ -161,14 +166,14 @@ class Asking:
         from chaoslib.hypothesis import run_steady_state_hypothesis
         from chaoslib.run import EventHandlerRegistry
 
-        began_ns = time.monotonic_ns()
+        began_ns, began_unix_s = time.monotonic_ns(), time.time()
         told = (self._experiment, self._configuration, self._secrets, None, EventHandlerRegistry())
         state = run_steady_state_hypothesis(*told)
         if state["steady_state_met"]:
-            return Look(began_ns, True)
+            return Look(began_ns, began_unix_s, time.time(), True)
         last = state["probes"][-1]
         shown = (last.get("exception") or [""])[-1].strip() if last["status"] == "failed" else repr(last.get("output"))
-        return Look(began_ns, False, last["activity"]["name"], shown[:MOST_SHOWN])
+        return Look(began_ns, began_unix_s, time.time(), False, last["activity"]["name"], shown[:MOST_SHOWN])
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,8 +74,9 @@ def _prepare(session: Session) -> None:
     asking = deed.asking
     until(lambda: deed.looks or asking.poll() is not None, ASKED_S, f"the probes of {name} to be asked")
     if not deed.looks or not deed.looks[0].met:
-        found = deed.looks[0] if deed.looks else Look(0, False, "none", "its probes cannot be asked")
-        got = f"probe {found.probe} out of its tolerance: {found.output}"
+        got = "probes that cannot be asked"
+        if deed.looks:
+            got = f"probe {deed.looks[0].probe} out of its tolerance: {deed.looks[0].output}"
         rule = "its steady-state hypothesis holds before it is run"
         raise _unarmed(session, got, rule, f"try it with `chaos run {name}`")
 
@@ -141,7 +143,8 @@ def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str
         no_effect(session, "its hypothesis held all the while" if has else f"it has no {HYPOTHESIS}, which shows it")
     interrupted = minding.returncode == INTERRUPTED
     told = _told(journal)
-    session.note(FaultEvent.EFFECT, status=told.get("status", "none"), interrupted=interrupted)
+    why = _not_its_doing(deed, began_ns, told) if session.effective else ""
+    session.note(FaultEvent.EFFECT, status=told.get("status", "none"), interrupted=interrupted, refused=why)
     if wrong := list(_failed(told, interrupted)):
         raise _unarmed(session, "; ".join(wrong), "each action and rollback of it succeeds", f"see {journal.name}")
     return {"status": told.get("status"), "interrupted": interrupted}
@@ -153,6 +156,25 @@ def _told(journal: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _not_its_doing(deed: Deed, began_ns: int, journal: dict[str, Any]) -> str:
+    """Words if the hypothesis deviated before the method began, or if it did not deviate while it was under way.
+
+    The effect is announced when it is seen, and when the method began is known from the journal at its end only. A look
+    may have begun before and end after it: another must have seen the same, which began later.
+    """
+    try:
+        told = datetime.fromisoformat(journal["run"][0]["start"])
+    except (LookupError, TypeError, ValueError):
+        return "when its method began is not known"
+    method_unix_s = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    looks = [each for each in deed.looks if not each.met and began_ns <= each.began_ns <= deed.ended_ns]
+    if looks[0].ended_unix_s < method_unix_s:
+        return f"probe {looks[0].probe} was out of its tolerance before the method began"
+    if not any(each.began_unix_s >= method_unix_s for each in looks):
+        return f"probe {looks[0].probe} was out of its tolerance once, while the method began, and not after"
+    return ""
 
 
 def _failed(journal: dict[str, Any], interrupted: bool) -> list[str]:
