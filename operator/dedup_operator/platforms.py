@@ -134,6 +134,7 @@ class KubernetesPlatform:
             _check_client(system)
         _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
+        _check_faults(self._experiment.spec)
         for way in ways.values():
             way.check()
         if not is_local(self._experiment):
@@ -332,6 +333,18 @@ def _check_client(system: System) -> None:
             todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
             "without a version, or use `dedup run` on one machine",
         )
+
+
+def _check_faults(spec: Spec) -> None:
+    """PlatformError if a fault is of a kind that is not for pods."""
+    for where, fault in spec.written_faults:
+        if fault.given.not_in_pods:
+            raise PlatformError(
+                where=f"spec.{where}.{fault.kind}",
+                got=f"fault {fault.name}",
+                rule=f"only `dedup run` can do it; pods {fault.given.not_in_pods}",
+                todo="take it out, or use `dedup run` on one machine",
+            )
 
 
 def _check_workload(spec: Spec) -> None:

@@ -37,6 +37,7 @@ LATE_S: Final = 5.0
 """How long after its deadline a fault may be in force."""
 WHOLE_S: Final = 120.0
 LOOK_EVERY_S: Final = 0.05
+OWN: Final = Path(__file__).parents[2] / "examples" / "chaos" / "proxy-down.json"
 CARRIERS: Final = {"kafka": "Produce", "pulsar": "SEND"}
 
 
@@ -53,6 +54,7 @@ def kinds(system: str) -> dict[str, dict[str, Any] | None]:
         "pause": {"pause": {"duration": "1s"}},
         "message Lose": {"message": {**frame, "action": "Lose"}},
         "message Stall": {"message": {**frame, "action": "Stall", "deadline": "2s"}},
+        "chaos": {"chaos": {"experiment": OWN.name, "deadline": "8s", "document": OWN.read_text(encoding="utf-8")}},
         "latency": None,
     }
     return found | ({"kill Bookie": {"kill": {"target": "Bookie", "restartAfter": "1s"}}} if system == "pulsar" else {})
@@ -111,11 +113,12 @@ class Outcome(BaseModel):
 
 
 def in_force(system: Endpoints, toxiproxy: Toxiproxy) -> list[str]:
-    """All that no calm system has: toxics, and brokers and bookies that are stopped or down."""
+    """All that no calm system has: toxics, disabled proxies, and brokers and bookies that are stopped or down."""
     proxies = toxiproxy.call("GET", "/proxies")
     assert isinstance(proxies, dict)
     toxics = [f"toxic {toxic['name']} at {name}" for name, each in proxies.items() for toxic in each["toxics"]]
-    return toxics + [told for broker in (*system.brokers, *system.bookies) if (told := _state(broker))]
+    disabled = [f"{name} is disabled" for name, each in proxies.items() if not each.get("enabled", True)]
+    return toxics + disabled + [told for broker in (*system.brokers, *system.bookies) if (told := _state(broker))]
 
 
 def _state(broker: Broker) -> str:

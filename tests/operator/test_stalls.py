@@ -33,6 +33,7 @@ from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, 
 PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}])
 TRANSACTIONS: Final = ("spec/workload/transactions", {"size": 10})
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
+OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": {"experiment": "own.json", "deadline": "5s"}}
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
@@ -221,6 +222,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
+    ("spec.faults[…].chaos: got fault …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -20,7 +20,7 @@ def test_no_fault_outlives_its_deadline_and_the_brokers_are_healthy_after(
     cycles = [drawn(SEED, number) for number in range(first, 2 * EACH, 2)]
     outcomes = list(turns(cycles, SEED, tmp_path))
     assert [each for each in outcomes if each.bad] == []
-    assert {each.kind for each in outcomes} == kinds(system).keys()
+    assert {each.kind for each in outcomes} == kinds(system).keys(), "every fault once"
     killed = [each for each in outcomes if each.killed]
     assert len(killed) > 1
     past_s = max(each.past_s for each in outcomes if each.past_s is not None)

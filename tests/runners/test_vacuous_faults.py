@@ -90,6 +90,7 @@ STORIES: Final[dict[str, Truth]] = {
     "podDelete": Truth({}, {"pod": "kafka-0", "uid": "u", "ended": True}, "disconnect"),
     "partition": Truth({"by": "NetworkPolicy", "duration": "2s"}, {"cut_off": ["2", "3"]}, "leader", {"at_end": ["1"]}),
     "pause": Truth({"duration": "2s"}, {"state": "T", "pid": 7}, "retry", {"at_end": ["1"]}),
+    "chaos": Truth({"experiment": "own.json", "deadline": "2s"}, {"probe": "answers", "output": "504"}, "disconnect"),
     "message": Truth(
         {"api": "Produce", "frame": "Reply", "action": "Lose"},
         {"api": "Produce"},
@@ -335,6 +336,13 @@ CASES: Final = [
     Case("no broker was late", "delayTCP", no_effect("no broker was 2 s late to the clients"), "never took effect"),
     Case("the first broker ended by itself", "rollingRestart", shows(exit_code=1), "exit code 1, not by our signal"),
     Case("no frame matched", "message", no_effect("no request or reply matched before the producer ended"), "matched"),
+    Case("a user's experiment has no hypothesis", "chaos", no_effect("it has no steady-state-hypothesis"), "has no"),
+    Case("a user's hypothesis held all the while", "chaos", no_effect("its hypothesis held all the while"), "held all"),
+    Case("no probe of a user's hypothesis is named", "chaos", shows(probe=""), "no probe of"),
+    Case("a user's hypothesis deviated before the method", "chaos", says("effect", refused="before the method began"),
+         "before the method began"),
+    error("an action of a user's experiment failed", "chaos", journal(run=[activity("run-experiment", "failed")]),
+          "run-experiment failed"),
     Case("pings gained nothing", LATENCY_FAULT, no_effect("pings gained 0.1 ms of 20"), "never took effect"),
     # It struck somebody else.
     Case("other brokers' connections were reset", "killTCP", says("injected", touched=["2"]), "leader was broker 1"),

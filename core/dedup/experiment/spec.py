@@ -32,6 +32,7 @@ from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
+from dedup.faults import guests
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
@@ -463,7 +464,7 @@ class Experiment(Part):
 
 def load(path: Path) -> Experiment:
     """Read and check an experiment file; SpecificationError in one line if it is wrong."""
-    return parse(documents.read(path), source=str(path))
+    return parse(guests.filled_in(documents.read(path), path.parent), source=str(path))
 
 
 def parse(document: object, *, source: str) -> Experiment:

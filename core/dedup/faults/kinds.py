@@ -114,6 +114,8 @@ class FaultKind(Part):
     only_with: ClassVar[tuple[OnlyWith, ...]] = ()
     rights: ClassVar[tuple[Right, ...]] = ()
     choices: ClassVar[tuple[Choice, ...]] = ()
+    not_in_pods: ClassVar[str] = ""
+    """Why the operator refuses a kind that is not for pods, in words that follow "pods"; empty: it is for pods."""
     in_every_digest: ClassVar[bool] = False
     """Every digest contains the kind's key, even if a fault is of another kind: the kind is as old as the digest."""
 
@@ -157,6 +159,11 @@ class FaultKind(Part):
     def victim(self) -> str:
         """What it strikes, with these settings, in words."""
         return A_BROKER
+
+    @property
+    def brings(self) -> str | None:
+        """A text that its injector needs besides its settings."""
+        return None
 
     @property
     def chosen(self) -> list[Choice]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field, create_model, model_validator
 
+from dedup.faults.chaos import Chaos
 from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.drop_tcp import DropTCP
 from dedup.faults.kill import Kill
@@ -24,7 +25,7 @@ from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
 KINDS: Final[tuple[type[FaultKind], ...]] = (
-    *(KillTCP, DropTCP, DelayTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
+    *(KillTCP, DropTCP, DelayTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message, Chaos),
 )
 
 LATENCY_FAULT: Final = "latency"

@@ -77,6 +77,7 @@ class Detail(BaseModel):
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
     lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")
     over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
+    probe: str = Field("", description="a witness: which probe of a user's experiment was out of its tolerance")
     frame: str = Field("", description="a witness: what was done to which frame, in words")
     refused: str = Field("", description="effect: why what was struck can have had no effect, in words")
     passed: int | None = Field(None, description="effect: how many messages the interposer saw on their way")

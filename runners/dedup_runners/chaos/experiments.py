@@ -57,6 +57,7 @@ def render(
         endpoints=endpoints,
         storage=bool(fault and fault.needs_bookies),
         settings=fault.given.settings if fault else {},
+        document=fault.given.brings if fault else None,
         watchdog=watchdog,
     )
     if fault is None:

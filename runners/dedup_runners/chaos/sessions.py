@@ -56,6 +56,8 @@ class Scene(BaseModel):
     """Whether bookies are struck, and not brokers."""
     settings: dict[str, int | float | str] = {}
     """The fault's own settings (`dedup.faults.kinds.FaultKind.settings`)."""
+    document: str | None = None
+    """The text that the fault brings besides (`dedup.faults.kinds.FaultKind.brings`)."""
     watchdog: Path | None = None
     """The Unix socket of the pod's watchdog; None: the fault starts one of its own."""
 

@@ -1,0 +1,76 @@
+"""`chaos`: an experiment of Chaos Toolkit that somebody else wrote runs as a fault, as it is."""
+
+import hashlib
+from typing import Annotated
+
+from pydantic import Field
+
+from dedup.faults.kinds import Docs, FaultKind, Platform
+from dedup.quantities import Seconds
+from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
+
+MOST_BYTES = 1 << 17
+
+
+class Chaos(FaultKind):
+    """Run a Chaos Toolkit experiment of your own, unchanged; its steady-state hypothesis shows whether it struck."""
+
+    experiment: Annotated[str, Field(min_length=1, max_length=1024)] = Field(
+        description="the path of the experiment, JSON or YAML, from the folder of this file"
+    )
+    deadline_s: Seconds = Field(
+        alias="deadline",
+        gt=0,
+        le=3600,
+        description="when it has not ended by then, it is interrupted and its rollbacks are played; at most 1h",
+    )
+    document: Annotated[str, Field(max_length=MOST_BYTES)] | None = Field(
+        None, description="the experiment's text, filled in from its file, so that results say what was run"
+    )
+
+    key = "chaos"
+    summary = "run a Chaos Toolkit experiment of your own (`dedup run` only)"
+    lasting = "deadline_s"
+    platforms = (Platform.PROCESSES,)
+    through_proxy = True
+    not_in_pods = "run no code of an experiment's author: who may make a DedupExperiment may not start pods of his own"
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.ERROR})
+    effect = "out of its steady state"
+    docs = Docs(
+        action="`chaos run --rollback-strategy always` of that very file, with the extensions that are installed",
+        ends="when the experiment has ended, its rollbacks are played, and its hypothesis holds again",
+        target_witness="the experiment's own steady-state hypothesis: it holds while the fault is armed, a probe of it "
+        "is out of its tolerance after the method began, and it holds again after the rollbacks",
+        undone_by="a process beside it, which interrupts the experiment and plays its rollbacks",
+        details="The hypothesis is asked every 0.2 s, in a process of its own. Without one nothing shows the effect, "
+        "and the run is *inconclusive*; so is one whose hypothesis holds all the while. If it does not hold before, "
+        "the fault is not armed, and the run is an *error*, as it is if an action or a rollback fails. Whom an "
+        "experiment strikes is not known to us: as for any fault of one broker, the leader's clients must have "
+        "noticed. The experiment finds the system in its environment: `DEDUP_PROTOCOL` (kafka or pulsar), "
+        "`DEDUP_TOXIPROXY_URL`, `DEDUP_PROXIES` (by the brokers' order, with commas), `DEDUP_LEADER_PROXY`, "
+        "`DEDUP_LEADER_PORT`, `DEDUP_BOOTSTRAP` and `DEDUP_TOPIC`. "
+        "**It is code**: it runs with your rights and in your environment, as `chaos run` would, so run only files "
+        "that you trust. The operator refuses it: `Stalled`.",
+    )
+
+    @property
+    def words(self) -> str:
+        return f"run the Chaos Toolkit experiment {self.experiment}, for {self.deadline_s:g} s at most"
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """What is recorded of it: of the text its hash, for the text itself is in the results' experiment."""
+        digest = hashlib.sha256((self.document or "").encode()).hexdigest()
+        return {"experiment": self.experiment, "deadline_s": self.deadline_s, "sha256": digest}
+
+    @property
+    def brings(self) -> str | None:
+        return self.document
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """Only a probe that was out of its tolerance after the method began shows an effect."""
+        return shown.refused or (
+            "" if shown.probe else "no probe of the experiment's hypothesis was out of its tolerance"
+        )

@@ -1,0 +1,218 @@
+"""`chaos`: a user's own experiment of Chaos Toolkit, run as it is, and believed when its own hypothesis deviates.
+
+The fault's process starts two others (`dedup_runners.chaos.guests`): one asks the probes of the hypothesis from the
+time when the fault is armed until it is healed, the other runs the experiment and ends it at its deadline.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from dedup.errors import PlatformError
+from dedup.faults.chaos import Chaos
+from dedup.wire.faults import FaultEvent, FaultLine
+from dedup_runners.chaos import guests
+from dedup_runners.chaos.actions import inject, no_effect, triggered
+from dedup_runners.chaos.guests import HYPOTHESIS, INTERRUPT_S, INTERRUPTED, ROLLBACKS_S, Look, Orders
+from dedup_runners.chaos.injections import Activity, Injection, action
+from dedup_runners.chaos.sessions import Session, current
+from dedup_runners.waiting import WaitedTooLong, until
+
+ASKED_S: Final = 60.0
+"""So long a user's probes may take to be asked once, and the hypothesis to hold again after the rollbacks."""
+ENDED_S: Final = INTERRUPT_S + 2 * ROLLBACKS_S
+
+
+@dataclass
+class Deed:
+    """The experiment's file, the two processes, and what the probes have said so far."""
+
+    place: Path | None = None
+    asking: "subprocess.Popen[str] | None" = None
+    listening: threading.Thread | None = None
+    minding: "subprocess.Popen[bytes] | None" = None
+    ended_ns: int = 0
+    looks: list[Look] = field(default_factory=list)
+
+    @property
+    def experiment(self) -> Path:
+        assert self.place is not None, "it is written when the fault is armed"
+        return self.place
+
+    def first(self, met: bool, since_ns: int) -> Look | None:
+        """The first look of that kind that began since then."""
+        return next((each for each in self.looks if each.met is met and each.began_ns >= since_ns), None)
+
+
+def _prepare(session: Session) -> None:
+    scene, deed = session.scene, session.recall(Deed)
+    name = str(scene.settings["experiment"])
+    if scene.document is None:
+        raise _unarmed(session, f"{name}, without its text", "the text is read with the experiment's file", "read it")
+    deed.place = scene.folder / "chaos" / scene.fault / f"guest{Path(name).suffix or '.json'}"
+    deed.place.write_text(scene.document, encoding="utf-8")
+    session.watch_leader()
+    if not guests.loaded(str(deed.place)).get(HYPOTHESIS):
+        return
+    deed.asking = subprocess.Popen(
+        [sys.executable, "-m", guests.__name__, "ask", str(deed.place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=_environment(session),
+    )
+    deed.listening = threading.Thread(target=_listen, args=(deed.asking, deed.looks), name="looks", daemon=True)
+    deed.listening.start()
+    asking = deed.asking
+    until(lambda: deed.looks or asking.poll() is not None, ASKED_S, f"the probes of {name} to be asked")
+    if not deed.looks or not deed.looks[0].met:
+        got = "probes that cannot be asked"
+        if deed.looks:
+            got = f"probe {deed.looks[0].probe} out of its tolerance: {deed.looks[0].output}"
+        rule = "its steady-state hypothesis holds before it is run"
+        raise _unarmed(session, got, rule, f"try it with `chaos run {name}`")
+
+
+def _unarmed(session: Session, got: str, rule: str, todo: str) -> PlatformError:
+    return PlatformError(where=f"fault {session.scene.fault}", got=got, rule=rule, todo=todo)
+
+
+def _listen(asking: "subprocess.Popen[str]", looks: list[Look]) -> None:
+    assert asking.stdout is not None
+    with asking.stdout:
+        for line in asking.stdout:
+            looks.append(Look(*json.loads(line)))
+
+
+def _environment(session: Session) -> dict[str, str]:
+    """What the experiment finds of the system, beside our own environment."""
+    endpoints, leader = session.scene.endpoints, session.known_leader()
+    proxies = {broker.id: broker.proxy or "" for broker in endpoints.brokers}
+    ports = {broker.id: str(broker.proxy_port or broker.client_port) for broker in endpoints.brokers}
+    return {
+        **os.environ,
+        "DEDUP_PROTOCOL": endpoints.system,
+        "DEDUP_TOXIPROXY_URL": endpoints.toxiproxy_url or "",
+        "DEDUP_PROXIES": ",".join(proxies.values()),
+        "DEDUP_LEADER_PROXY": proxies.get(leader or "", ""),
+        "DEDUP_LEADER_PORT": ports.get(leader or "", ""),
+        "DEDUP_BOOTSTRAP": endpoints.client_bootstrap,
+        "DEDUP_TOPIC": session.scene.topic,
+    }
+
+
+def _method(fault: Chaos, latency_s: float) -> list[Activity]:
+    return [action(run_experiment, deadline_s=fault.deadline_s), action(await_steady_state)]
+
+
+def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Run the user's experiment to its end or its deadline, and announce its effect when a probe shows it."""
+    session = triggered(configuration)
+    scene, deed = session.scene, session.recall(Deed)
+    leader = session.known_leader()
+    session.announce(FaultEvent.INJECTING, leader=leader, **scene.settings)
+    began_ns, journal = time.monotonic_ns(), deed.experiment.with_name("guest-journal.json")
+    lines = str(scene.folder / FaultLine.FILE)
+    orders = Orders(str(deed.experiment), str(journal), time.monotonic() + deadline_s, scene.fault, lines)
+    deed.minding = minding = subprocess.Popen(
+        [sys.executable, "-m", guests.__name__, "mind", json.dumps(orders._asdict())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=_environment(session),
+    )
+
+    def over() -> bool:
+        if not session.effective and (look := deed.first(met=False, since_ns=began_ns)):
+            inject(session, touched=[leader] if leader else [], leader=leader, probe=look.probe, output=look.output)
+        return minding.poll() is not None
+
+    until(over, deadline_s + ENDED_S, "the experiment and its rollbacks to end")
+    deed.ended_ns = time.monotonic_ns()
+    if not session.effective:
+        has = deed.asking is not None
+        no_effect(session, "its hypothesis held all the while" if has else f"it has no {HYPOTHESIS}, which shows it")
+    interrupted = minding.returncode == INTERRUPTED
+    told = _told(journal)
+    why = _not_its_doing(deed, began_ns, told) if session.effective else ""
+    session.note(FaultEvent.EFFECT, status=told.get("status", "none"), interrupted=interrupted, refused=why)
+    if wrong := list(_failed(told, interrupted)):
+        raise _unarmed(session, "; ".join(wrong), "each action and rollback of it succeeds", f"see {journal.name}")
+    return {"status": told.get("status"), "interrupted": interrupted}
+
+
+def _told(journal: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(journal.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _not_its_doing(deed: Deed, began_ns: int, journal: dict[str, Any]) -> str:
+    """Words if the hypothesis deviated before the method began, or if it did not deviate while it was under way.
+
+    The effect is announced when it is seen, and when the method began is known from the journal at its end only. A look
+    may have begun before and end after it: another must have seen the same, which began later.
+    """
+    try:
+        told = datetime.fromisoformat(journal["run"][0]["start"])
+    except (LookupError, TypeError, ValueError):
+        return "when its method began is not known"
+    method_unix_s = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    looks = [each for each in deed.looks if not each.met and began_ns <= each.began_ns <= deed.ended_ns]
+    if looks[0].ended_unix_s < method_unix_s:
+        return f"probe {looks[0].probe} was out of its tolerance before the method began"
+    if not any(each.began_unix_s >= method_unix_s for each in looks):
+        return f"probe {looks[0].probe} was out of its tolerance once, while the method began, and not after"
+    return ""
+
+
+def _failed(journal: dict[str, Any], interrupted: bool) -> list[str]:
+    """The activities that did not succeed. One that was interrupted at the deadline is none of them."""
+    called = [] if interrupted else journal.get("run") or []
+    wrong = [each for each in (*called, *(journal.get("rollbacks") or [])) if each.get("status") != "succeeded"]
+    found = [f"{each.get('activity', {}).get('name', 'an activity')} {each.get('status')}" for each in wrong]
+    return found if journal or interrupted else ["no journal: Chaos Toolkit did not run it"]
+
+
+def await_steady_state(configuration: dict[str, Any]) -> dict[str, float]:
+    """Wait until the hypothesis holds again, after the experiment has ended."""
+    session = current(configuration)
+    deed = session.recall(Deed)
+    if deed.asking is None or not deed.ended_ns:
+        return {}
+    try:
+        until(lambda: deed.first(met=True, since_ns=deed.ended_ns), ASKED_S, "the hypothesis to hold again")
+    except WaitedTooLong as error:
+        session.note(FaultEvent.HEAL_FAILED, error=str(error), unhealthy=deed.looks[-1].output)
+        raise
+    waited_s = round((time.monotonic_ns() - deed.ended_ns) / 1e9, 3)
+    session.note(FaultEvent.CLEARED, by="its rollbacks", waited_s=waited_s)
+    return {"waited_s": waited_s}
+
+
+def dismiss(configuration: dict[str, Any]) -> None:
+    """End the experiment, if it still runs, and the asking. Harmless twice."""
+    deed = current(configuration).recall(Deed)
+    for process in (deed.minding, deed.asking):
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+    if deed.minding is not None:
+        deed.minding.wait(ENDED_S)
+    if deed.asking is not None and deed.listening is not None:
+        deed.asking.kill()
+        deed.asking.wait(ENDED_S)
+        deed.listening.join(ENDED_S)
+
+
+INJECTION: Final = Injection(_prepare, _method, rollbacks=(dismiss,))

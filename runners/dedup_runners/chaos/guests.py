@@ -1,0 +1,187 @@
+"""A user's own experiment of Chaos Toolkit, in two processes beside its fault's: one minds it, one asks its probes.
+
+Its code is not ours: it may hang, and its process may not end. So nothing of it runs in the fault's process.
+
+`python -m dedup_runners.chaos.guests mind ORDERS` runs the experiment as `chaos run` does, in a session of its own. At
+the deadline, or when its standard input ends (the injector is gone), it interrupts the experiment, which then plays its
+rollbacks; one that does not end is killed, and its rollbacks are played alone. It needs nobody else to live.
+
+`python -m dedup_runners.chaos.guests ask EXPERIMENT` asks the probes of the steady-state hypothesis, again and again,
+and prints a line each time (`Look`). It ends with its parent.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+from dedup.wire.faults import FaultEvent
+from dedup_runners.chaos import watchdog
+
+INTERRUPT_S: Final = 30.0
+"""So long an interrupted experiment may take to end, with its rollbacks."""
+ROLLBACKS_S: Final = 30.0
+"""So long its rollbacks may take if they are played alone."""
+LOOK_EVERY_S: Final = 0.05
+ASK_EVERY_S: Final = 0.2
+HYPOTHESIS: Final = "steady-state-hypothesis"
+ENDED: Final = 0
+INTERRUPTED: Final = 3
+"""The exit code if it was interrupted at its deadline, or because its injector was gone."""
+MOST_SHOWN: Final = 200
+
+
+class Orders(NamedTuple):
+    """What to run, where to keep its journal, and until when (time.monotonic()); `lines` is the run's faults.jsonl."""
+
+    experiment: str
+    journal: str
+    until_s: float
+    fault: str
+    lines: str
+
+
+class Look(NamedTuple):
+    """The hypothesis at one time: whether it holds; if not, the probe that is out of its tolerance, and its output.
+
+    When it was asked, by the clock of the machine (`monotonic_ns`), and from when to when by the calendar's.
+    """
+
+    began_ns: int
+    began_unix_s: float
+    ended_unix_s: float
+    met: bool
+    probe: str = ""
+    output: str = ""
+
+
+def command(experiment: str, journal: str) -> list[str]:
+    """`chaos run` as a user calls it, with nothing asked of the network. Its log is beside the journal."""
+    place = Path(journal)
+    return [
+        *(sys.executable, "-m", "chaostoolkit", "--no-version-check", "--log-file", str(place.with_suffix(".log"))),
+        *("--settings", str(place.with_suffix(".settings")), "run", "--rollback-strategy", "always"),
+        *("--journal-path", journal, experiment),
+    ]
+
+
+def mind(orders: Orders) -> int:
+    """Run the experiment to its end, or to its deadline, or to the end of our standard input; the exit code."""
+    null = subprocess.DEVNULL
+    guest = subprocess.Popen(
+        command(orders.experiment, orders.journal), stdin=null, stdout=null, stderr=null, start_new_session=True
+    )
+    gone = False
+    while guest.poll() is None and time.monotonic() < orders.until_s and not gone:
+        readable, _, _ = select.select([sys.stdin], [], [], LOOK_EVERY_S)
+        gone = bool(readable) and not os.read(sys.stdin.fileno(), 4096)
+    in_order = guest.poll() is not None
+    if not in_order:
+        guest.send_signal(signal.SIGUSR1)
+    _await(guest, INTERRUPT_S)
+    if not in_order and not _rolled_back(orders.journal):
+        _play_rollbacks(orders)
+    if gone:
+        detail: dict[str, object] = {"reason": "injector gone", "proxies": []}
+        watchdog.append(orders.lines, orders.fault, FaultEvent.HEALED_BY_WATCHDOG, detail)
+    return ENDED if in_order else INTERRUPTED
+
+
+def _await(process: "subprocess.Popen[bytes]", within_s: float) -> None:
+    """Its end, within that time; then it is killed, and all that it has started in its group."""
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _rolled_back(journal: str) -> bool:
+    try:
+        return bool(json.loads(Path(journal).read_bytes()).get("rollbacks"))
+    except (OSError, ValueError):
+        return False
+
+
+def _play_rollbacks(orders: Orders) -> None:
+    """The rollbacks alone, as an experiment that does nothing else."""
+    experiment = loaded(orders.experiment)
+    if not experiment.get("rollbacks"):
+        return
+    alone = {name: value for name, value in experiment.items() if name != HYPOTHESIS} | {"method": []}
+    path = Path(orders.journal).with_name("rollbacks.json")
+    path.write_text(json.dumps(alone))
+    null = subprocess.DEVNULL
+    told = command(str(path), str(path.with_name("rollbacks-journal.json")))
+    _await(subprocess.Popen(told, stdin=null, stdout=null, stderr=null, start_new_session=True), ROLLBACKS_S)
+
+
+def loaded(experiment: str) -> dict[str, Any]:
+    """The experiment as Chaos Toolkit reads it, JSON or YAML."""
+    from chaoslib.loader import load_experiment
+
+    found: dict[str, Any] = load_experiment(experiment)
+    return found
+
+
+def ask(experiment: str) -> NoReturn:
+    """Ask the probes again and again, until our standard input ends."""
+    threading.Thread(target=_leave_at_end, name="parent", daemon=True).start()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what probes print is no line of ours
+    document, looks = loaded(experiment), Asking(experiment)
+    assert document.get(HYPOTHESIS), "it has a hypothesis"
+    while True:
+        print(json.dumps(looks.once()), file=out, flush=True)
+        time.sleep(ASK_EVERY_S)
+
+
+def _leave_at_end() -> None:
+    """End this process when its standard input ends, whatever a probe is doing then."""
+    while os.read(0, 4096):
+        continue
+    os._exit(ENDED)
+
+
+class Asking:
+    """The hypothesis of an experiment, ready to be asked with its configuration and secrets."""
+
+    def __init__(self, experiment: str) -> None:
+        from chaoslib.configuration import load_configuration, load_dynamic_configuration
+        from chaoslib.secret import load_secrets
+
+        self._experiment = loaded(experiment)
+        configuration = load_configuration(self._experiment.get("configuration", {}))
+        self._secrets = load_secrets(self._experiment.get("secrets", {}), configuration)
+        self._configuration = load_dynamic_configuration(configuration, self._secrets)
+
+    def once(self) -> Look:
+        """Ask all probes in their order, up to the first that is out of its tolerance."""
+        from chaoslib.hypothesis import run_steady_state_hypothesis
+        from chaoslib.run import EventHandlerRegistry
+
+        began_ns, began_unix_s = time.monotonic_ns(), time.time()
+        told = (self._experiment, self._configuration, self._secrets, None, EventHandlerRegistry())
+        state = run_steady_state_hypothesis(*told)
+        if state["steady_state_met"]:
+            return Look(began_ns, began_unix_s, time.time(), True)
+        last = state["probes"][-1]
+        shown = (last.get("exception") or [""])[-1].strip() if last["status"] == "failed" else repr(last.get("output"))
+        return Look(began_ns, began_unix_s, time.time(), False, last["activity"]["name"], shown[:MOST_SHOWN])
+
+
+def main(arguments: list[str]) -> int:
+    what, told = arguments
+    if what == "mind":
+        return mind(Orders(**json.loads(told)))
+    ask(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""A user's own experiment as a fault: what shows its effect, what ends it, and what it needs to be armed at all.
+
+The experiments here are Chaos Toolkit's own format with its own providers: the target is a file that is there or not.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import MagicMock
+
+import pytest
+
+from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.faults.records import vacuous
+from dedup.faults.registry import Fault
+from dedup.wire.faults import FaultLine
+from dedup.wire.manifests import FaultRecord
+from dedup_runners import chaos
+from dedup_runners.chaos import guests, sessions
+from dedup_runners.chaos.experiments import render
+from dedup_runners.chaos.faults import chaos as deeds
+from dedup_runners.chaos.guests import INTERRUPTED, Look, Orders
+from dedup_runners.chaos.sessions import Session
+from dedup_runners.waiting import until
+
+pytestmark = pytest.mark.long
+
+BOUND_S: Final = 60.0
+BROKERS: Final = [Broker(id=str(n), client_port=9000 + n, proxy=f"p{n}", proxy_port=9100 + n) for n in (1, 2, 3)]
+SYSTEM: Final = Endpoints(system="kafka", client_bootstrap="h:1", direct_bootstrap="h:1", brokers=BROKERS)
+
+
+def call(name: str, program: str, *arguments: str) -> dict[str, Any]:
+    provider = {"type": "process", "path": program, "arguments": list(arguments)}
+    return {"type": "action", "name": name, "provider": provider}
+
+
+def experiment(flag: Path, *method: dict[str, Any], hypothesis: bool = True) -> dict[str, Any]:
+    """The steady state is that the file is there; the rollback makes it."""
+    provider = {"type": "python", "module": "os.path", "func": "exists", "arguments": {"path": str(flag)}}
+    probe = {"type": "probe", "name": "the-file-is-there", "tolerance": True, "provider": provider}
+    steady = {"steady-state-hypothesis": {"title": "there", "probes": [probe]}} if hypothesis else {}
+    told = {"title": "own", "description": "own", "method": list(method)}
+    return told | steady | {"rollbacks": [call("make-the-file", "touch", str(flag))]}
+
+
+def removing(flag: Path, *, for_s: float = 1.0) -> dict[str, Any]:
+    return call("remove-the-file", "rm", str(flag)) | {"pauses": {"after": for_s}}
+
+
+@pytest.fixture
+def flag(tmp_path: Path) -> Path:
+    path = tmp_path / "flag"
+    path.touch()
+    return path
+
+
+@contextmanager
+def armed(folder: Path, own: dict[str, Any], deadline: str = "30s") -> Iterator[tuple[Session, dict[str, Any], Fault]]:
+    """The fault, armed; at the end nothing of it runs."""
+    settings = {"experiment": "own.json", "deadline": deadline, "document": json.dumps(own)}
+    fault = Fault.model_validate_json(json.dumps({"name": "own", "at": {"message": 1}, "chaos": settings}))
+    document = render(fault, folder=folder, endpoints=SYSTEM, topic="t")
+    chaos.write(folder, document)
+    configuration = document["configuration"]
+    session = sessions.current(configuration)
+    session.admin = MagicMock()
+    session.admin.leader.return_value = "1"
+    try:
+        deeds.INJECTION.prepare(session)
+        session.triggered = True
+        yield session, configuration, fault
+    finally:
+        deeds.dismiss(configuration)
+        session.close()
+
+
+def played(folder: Path, own: dict[str, Any], deadline: str = "30s") -> tuple[FaultRecord, list[dict[str, Any]]]:
+    """What became of it, and what it wrote down; activities that failed raise."""
+    with armed(folder, own, deadline) as (_, configuration, fault):
+        deeds.run_experiment(fault.lasts_s, configuration)
+        deeds.await_steady_state(configuration)
+    (record,) = chaos.records(folder, [fault], messages=10)
+    return record, said(folder)
+
+
+def said(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / FaultLine.FILE).read_text().splitlines()]
+
+
+def test_its_own_hypothesis_shows_the_effect_and_the_heal(flag: Path, tmp_path: Path) -> None:
+    record, lines = played(tmp_path, experiment(flag, removing(flag)))
+    assert [line["event"] for line in lines] == ["injecting", "injected", "effect", "cleared"]
+    assert record.target_witness["probe"] == "the-file-is-there"
+    assert (record.target_witness["output"], record.target_witness["touched"]) == ("False", ["1"])
+    assert record.injector["experiment"] == "own.json"
+    assert "no client noticed" in (vacuous(record) or ""), "all that is missing is the client"
+    assert flag.exists(), "its rollbacks were played"
+
+
+def test_an_experiment_without_a_hypothesis_proves_nothing(flag: Path, tmp_path: Path) -> None:
+    record, _ = played(tmp_path, experiment(flag, removing(flag, for_s=0), hypothesis=False))
+    assert "it has no steady-state-hypothesis" in (vacuous(record) or "")
+    assert flag.exists()
+
+
+def test_a_hypothesis_that_holds_all_the_while_proves_nothing(flag: Path, tmp_path: Path) -> None:
+    record, _ = played(tmp_path, experiment(flag, call("do-nothing", "true")))
+    assert "its hypothesis held all the while" in (vacuous(record) or "")
+
+
+def test_one_whose_hypothesis_does_not_hold_before_is_not_armed(flag: Path, tmp_path: Path) -> None:
+    flag.unlink()
+    with pytest.raises(PlatformError, match="the-file-is-there out of its tolerance: False; its steady-state"):
+        played(tmp_path, experiment(flag, removing(flag)))
+    assert not (tmp_path / FaultLine.FILE).exists()
+
+
+def test_one_that_does_not_end_is_interrupted_at_its_deadline_and_rolled_back(flag: Path, tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    record, lines = played(tmp_path, experiment(flag, removing(flag, for_s=600)), deadline="20s")
+    assert time.monotonic() - began_s < BOUND_S
+    (effect,) = [line["detail"] for line in lines if line["event"] == "effect"]
+    assert effect["interrupted"] is True
+    assert record.target_witness["probe"] == "the-file-is-there"
+    assert flag.exists()
+
+
+def test_an_action_that_fails_is_an_error(flag: Path, tmp_path: Path) -> None:
+    provider = {"type": "python", "module": "os", "func": "rmdir", "arguments": {"path": str(tmp_path / "none")}}
+    with pytest.raises(PlatformError, match="remove-nothing failed; each action and rollback of it succeeds"):
+        played(tmp_path, experiment(flag, {"type": "action", "name": "remove-nothing", "provider": provider}))
+
+
+def test_what_chaos_toolkit_refuses_to_run_is_an_error(flag: Path, tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="got no journal: Chaos Toolkit did not run it"):
+        played(tmp_path, experiment(flag, call("no-such-program", str(tmp_path / "none"))))
+
+
+def test_an_experiment_whose_injector_is_gone_is_rolled_back(flag: Path, tmp_path: Path) -> None:
+    with minding(tmp_path, experiment(flag, removing(flag, for_s=600))) as minder:
+        until(lambda: not flag.exists(), BOUND_S, "the effect")
+        assert minder.stdin is not None
+        minder.stdin.close()  # what is seen of an injector that was killed
+        assert minder.wait(BOUND_S) == INTERRUPTED
+    assert flag.exists()
+    (line,) = said(tmp_path)
+    assert (line["fault"], line["event"], line["detail"]["reason"]) == ("own", "healed_by_watchdog", "injector gone")
+
+
+def test_one_that_ends_by_itself_is_left_alone(flag: Path, tmp_path: Path) -> None:
+    with minding(tmp_path, experiment(flag, removing(flag, for_s=0))) as minder:
+        assert minder.wait(BOUND_S) == 0
+    assert flag.exists()
+    assert not (tmp_path / FaultLine.FILE).exists()
+
+
+def minding(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    path = folder / "own.json"
+    path.write_text(json.dumps(own))
+    until_s = time.monotonic() + 600
+    orders = Orders(str(path), str(folder / "journal.json"), until_s, "own", str(folder / FaultLine.FILE))
+    told = [sys.executable, "-m", guests.__name__, "mind", json.dumps(orders._asdict())]
+    return subprocess.Popen(told, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def stay() -> None:
+    """An action that nothing but SIGKILL ends."""
+    while True:
+        try:
+            signal.pause()
+        except BaseException:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        ([(11.0, 11.1)], ""),
+        ([(9.9, 10.2), (11.0, 11.1)], ""),
+        ([(9.0, 9.1), (11.0, 11.1)], "before the method began"),
+        ([(9.9, 10.2)], "once, while the method began, and not after"),
+    ],
+)
+def test_only_what_deviates_after_the_method_began_is_its_doing(looks: list[tuple[float, float]], words: str) -> None:
+    """The method began at 10 s."""
+    seen = [Look(int(began_s), began_s, ended_s, False, "p", "no") for began_s, ended_s in looks]
+    deed = deeds.Deed(ended_ns=20, looks=[Look(0, 0, 0, True), *seen])
+    for start in ("1970-01-01T00:00:10", "1970-01-01T00:00:10+00:00"):
+        assert words in deeds._not_its_doing(deed, 1, {"run": [{"start": start}]})
+    assert "is not known" in deeds._not_its_doing(deed, 1, {})
+
+
+def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks_are_played(
+    flag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = {"type": "python", "module": __name__, "func": "stay"}
+    own = experiment(flag, removing(flag, for_s=0), {"type": "action", "name": "stay", "provider": stubborn})
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    monkeypatch.setattr(guests, "INTERRUPT_S", 1.0)
+    reading, writing = os.pipe()
+    with open(reading) as injector, ThreadPoolExecutor(1) as beside:
+        monkeypatch.setattr(sys, "stdin", injector)
+        until_s = time.monotonic() + 600
+        orders = Orders(
+            str(tmp_path / "own.json"), str(tmp_path / "journal.json"), until_s, "own", str(tmp_path / FaultLine.FILE)
+        )
+        code = beside.submit(guests.mind, orders)
+        try:
+            until(lambda: not flag.exists(), BOUND_S, "the action before the one that stays")
+        finally:
+            os.close(writing)
+        assert code.result(BOUND_S) == INTERRUPTED
+    assert (tmp_path / "rollbacks.json").exists()
+    assert flag.exists()
