@@ -31,6 +31,7 @@ from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
 PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}])
+OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 RESTART: Final = ("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"})
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
@@ -218,6 +219,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.artifacts: got nothing", no_store),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
+    ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(RESTART))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),

@@ -15,6 +15,7 @@ from typing import Final
 from pydantic import Field, SerializeAsAny
 
 from dedup.experiment import statistics
+from dedup.experiment.client_choices import Client
 from dedup.experiment.plans import Run, deduplicates, plan
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
 from dedup.judgement.counts import uncertain, uncertainty
@@ -35,9 +36,10 @@ from dedup.workloads.subjects import Subject
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
-ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url"})
+ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url", "serviceUrl"})
 OURS: Final = frozenset({"dedup", "python"})
 """The tester's own versions: a corrected tester may finish an experiment."""
+SAME_CLIENT: Final[Mapping[str, Client]] = {}
 
 
 class Strength(Record):
@@ -167,7 +169,8 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         of_system = [
             manifest for run in runs if run.system == system.name for manifest in manifests.get(run.run_id, [])
         ]
-        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system)]
+        clients = {variant.name: system.of(variant).client for variant in experiment.spec.variants}
+        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system, clients)]
         groups += [_judge_group(group, own, experiment.spec.confidence_percent, unfair) for group in own]
     unplanned = sorted(attempts.keys() - verdicts.keys())
     reasons = [_error(Code.ANOTHER_RUN, f"run {run_id} is not of this experiment's plan") for run_id in unplanned]
@@ -184,31 +187,50 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
     )
 
 
-def differences(manifests: Sequence[Manifest]) -> list[str]:
+def differences(manifests: Sequence[Manifest], clients: Mapping[str, Client] = SAME_CLIENT) -> list[str]:
     """What differs between runs of one system and must not: settings except the switch, versions except ours.
 
-    A setting or a version that only some runs have differs, too.
+    A setting or a version that only some runs have differs, too. `clients`: of each variant, if not all have the same.
+    Then another library or program has its own settings and version, and variants with the same one may differ in the
+    settings that they declare.
     """
-    known = [_compared(manifest) for manifest in manifests]
-    seen = {
-        what: {each.get(what, "none") for each in known} for what in dict.fromkeys(key for of in known for key in of)
-    }
-    return [
-        f"{what} is not the same in all runs: {', '.join(sorted(each))}" for what, each in seen.items() if len(each) > 1
+    sorts: dict[tuple[object, ...], list[Manifest]] = {}
+    for manifest in manifests:
+        sorts.setdefault(_sort(clients.get(manifest.variant)), []).append(manifest)
+    found = [
+        text for sort in sorts.values() for text in _differing([_of_client(manifest, clients) for manifest in sort])
     ]
+    return found + list(_differing([_of_system(manifest) for manifest in manifests]))
 
 
-def _compared(manifest: Manifest) -> dict[str, str]:
-    """What must be the same in all runs of a system, by name. Values that contain the run's name count as equal."""
-    producer = manifest.producer
-    settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in SWITCHES}
+def _sort(client: Client | None) -> tuple[object, ...]:
+    """Which library or program it is."""
+    return () if client is None else (client.library, client.version, client.command)
+
+
+def _differing(known: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    for what in dict.fromkeys(key for of in known for key in of):
+        seen = {each.get(what, "none") for each in known}
+        if len(seen) > 1:
+            yield f"{what} is not the same in all runs: {', '.join(sorted(seen))}"
+
+
+def _of_client(manifest: Manifest, clients: Mapping[str, Client]) -> dict[str, str]:
+    """What must be the same in all runs with a client, by name. Values that contain the run's name count as equal."""
+    own, producer = clients.get(manifest.variant), manifest.producer
+    beside = [each for each in clients.values() if _sort(each) == _sort(own)]
+    declared = {
+        name for each in beside for name in each.properties if len({of.properties.get(name) for of in beside}) > 1
+    }
+    but = SWITCHES | declared
+    settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in but}
+    return settings | {"the client library": f"{producer.library} {producer.library_version}"}
+
+
+def _of_system(manifest: Manifest) -> dict[str, str]:
+    """What must be the same in all runs of a system, whatever its client, by name."""
     versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
-    return (
-        settings
-        | versions
-        | _of_application(manifest)
-        | {"the client library": f"{producer.library} {producer.library_version}"}
-    )
+    return versions | _of_application(manifest)
 
 
 def _of_application(manifest: Manifest) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Clients that run on the Java virtual machine, as programs: one source each, and ClientProgram.java, which all share.
 
-They are compiled against the jars of the version that is asked for. The compiler is Eclipse's, one jar: a Java that only
-runs programs is enough, as brokers need it anyway.
+They are compiled against the jars of the version that is asked for. The compiler is Eclipse's, one jar: a Java that
+only runs programs is enough, as brokers need it anyway.
 """
 
 import os
