@@ -311,6 +311,7 @@ class Experiment(Part):
         listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
+        workloads.leave_defaults_out(document["workload"])
         for part in (document, document["workload"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
