@@ -37,6 +37,8 @@ def test_a_program_is_looked_for_where_the_file_is_and_by_name_on_path(
         "environment": {},
         "folder": tmp_path,
     }
+    monkeypatch.chdir(tmp_path)
+    assert programs.own(["./mine"], Path()).folder == tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     assert programs.own(["mine"], Path("elsewhere")).argv == ("mine",)
 

@@ -171,7 +171,8 @@ class Spec(Part):
         check_workload(self.workload, [(each, self._tested(each)) for each in self.variants])
         kinds = [self.workload.of(variant) for variant in self.variants]
         for system in self.systems:
-            check_switches(self.variants, kinds, [system.of(variant).client for variant in self.variants])
+            tested = [system.of(variant) for variant in self.variants]
+            check_switches(self.variants, kinds, [(each.sender, each.client.properties) for each in tested])
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(

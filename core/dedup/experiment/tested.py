@@ -140,6 +140,11 @@ class System(Part):
         return self.client.library or speaking(self.protocol)[0].library
 
     @property
+    def sender(self) -> tuple[str, ...]:
+        """Which client it is, whatever its settings: the library and its version, or the program's command."""
+        return (self.library, self.client_version, *(self.client.command or ()))
+
+    @property
     def reader(self) -> Library:
         """The library that reads what the client has sent."""
         return reader_of(self.library, self.protocol)

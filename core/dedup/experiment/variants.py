@@ -64,7 +64,7 @@ ONE_THING: Final = "a control and a treatment differ in one thing: in deduplicat
 
 
 def check_switches(
-    variants: Sequence[Variant], kinds: Sequence[WorkloadKind | None], clients: Sequence[Client]
+    variants: Sequence[Variant], kinds: Sequence[WorkloadKind | None], clients: Sequence[object]
 ) -> None:
     """Raise a refusal if a control and a treatment do not differ in one thing, the right way round.
 

@@ -15,7 +15,6 @@ from typing import Final
 from pydantic import Field, SerializeAsAny
 
 from dedup.experiment import statistics
-from dedup.experiment.client_choices import Client
 from dedup.experiment.plans import Run, deduplicates, plan
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
 from dedup.judgement.counts import uncertain, uncertainty
@@ -39,7 +38,7 @@ SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url", "serviceUrl"})
 OURS: Final = frozenset({"dedup", "python"})
 """The tester's own versions: a corrected tester may finish an experiment."""
-SAME_CLIENT: Final[Mapping[str, Client]] = {}
+THE_SAME: Final[Mapping[str, System]] = {}
 
 
 class Strength(Record):
@@ -169,8 +168,8 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         of_system = [
             manifest for run in runs if run.system == system.name for manifest in manifests.get(run.run_id, [])
         ]
-        clients = {variant.name: system.of(variant).client for variant in experiment.spec.variants}
-        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system, clients)]
+        tested = {variant.name: system.of(variant) for variant in experiment.spec.variants}
+        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system, tested)]
         groups += [_judge_group(group, own, experiment.spec.confidence_percent, unfair) for group in own]
     unplanned = sorted(attempts.keys() - verdicts.keys())
     reasons = [_error(Code.ANOTHER_RUN, f"run {run_id} is not of this experiment's plan") for run_id in unplanned]
@@ -187,25 +186,24 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
     )
 
 
-def differences(manifests: Sequence[Manifest], clients: Mapping[str, Client] = SAME_CLIENT) -> list[str]:
+def differences(manifests: Sequence[Manifest], tested: Mapping[str, System] = THE_SAME) -> list[str]:
     """What differs between runs of one system and must not: settings except the switch, versions except ours.
 
-    A setting or a version that only some runs have differs, too. `clients`: of each variant, if not all have the same.
-    Then another library or program has its own settings and version, and variants with the same one may differ in the
-    settings that they declare.
+    A setting or a version that only some runs have differs, too. `tested`: the system as it is in each variant, if
+    that is not the same in all. Then another library or program has its own settings and version, and variants with the
+    same one may differ in the settings that they declare.
     """
     sorts: dict[tuple[object, ...], list[Manifest]] = {}
     for manifest in manifests:
-        sorts.setdefault(_sort(clients.get(manifest.variant)), []).append(manifest)
+        sorts.setdefault(_sender(tested.get(manifest.variant)), []).append(manifest)
     found = [
-        text for sort in sorts.values() for text in _differing([_of_client(manifest, clients) for manifest in sort])
+        text for sort in sorts.values() for text in _differing([_of_client(manifest, tested) for manifest in sort])
     ]
     return found + list(_differing([_of_system(manifest) for manifest in manifests]))
 
 
-def _sort(client: Client | None) -> tuple[object, ...]:
-    """Which library or program it is."""
-    return () if client is None else (client.library, client.version, client.command)
+def _sender(system: System | None) -> tuple[str, ...]:
+    return () if system is None else system.sender
 
 
 def _differing(known: Sequence[Mapping[str, str]]) -> Iterator[str]:
@@ -215,10 +213,10 @@ def _differing(known: Sequence[Mapping[str, str]]) -> Iterator[str]:
             yield f"{what} is not the same in all runs: {', '.join(sorted(seen))}"
 
 
-def _of_client(manifest: Manifest, clients: Mapping[str, Client]) -> dict[str, str]:
+def _of_client(manifest: Manifest, tested: Mapping[str, System]) -> dict[str, str]:
     """What must be the same in all runs with a client, by name. Values that contain the run's name count as equal."""
-    own, producer = clients.get(manifest.variant), manifest.producer
-    beside = [each for each in clients.values() if _sort(each) == _sort(own)]
+    own, producer = _sender(tested.get(manifest.variant)), manifest.producer
+    beside = [each.client for each in tested.values() if each.sender == own]
     declared = {
         name for each in beside for name in each.properties if len({of.properties.get(name) for of in beside}) > 1
     }

@@ -43,8 +43,8 @@ def program(system: System, folder: Path, progress: Progress = silent) -> Progra
 
 def own(command: Sequence[str], folder: Path) -> Program:
     """A program of the user's own, started in that folder; SpecificationError if there is none of its name."""
-    name = command[0]
-    place = str(folder / name) if os.sep in name else name
+    name, folder = command[0], folder.absolute()
+    place = os.path.join(folder, name) if os.sep in name else name
     if shutil.which(place) is None:
         raise SpecificationError(
             where="client.command",
