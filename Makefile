@@ -66,6 +66,9 @@ format: setup ## Format, and mend what ruff can mend
 campaign: setup ## Break every request of the operator once each way, then a whole cluster; hours; writes docs/campaign.md
 	$(PYTHON) -m testbed.campaign $(if $(SAMPLE),--sample $(SAMPLE))
 
+s0: setup ## One of S0's tables again: make s0 TABLE=kafka-kill-tcp; hours; goes on where it stopped; writes docs/s0.md
+	$(PYTHON) -m testbed.s0 $(TABLE) $(if $(BATCHES),--batches $(BATCHES))
+
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
@@ -121,5 +124,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign s0 bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts probes schemas tables test-strimzi lock clean
