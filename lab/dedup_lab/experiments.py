@@ -10,7 +10,7 @@ from rich.table import Table
 
 from dedup.errors import SpecificationError
 from dedup.experiment.plans import deduplicates, out_of_reach, plan
-from dedup.experiment.spec import Experiment
+from dedup.experiment.spec import Experiment, System, Variant
 from dedup.experiment.stages import Stage, State, drive, rewound, schedule
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Platform
@@ -51,16 +51,9 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                 todo="kubectl apply the experiment, or remove deploy",
             )
         read_lock(system.kind, system.version)
-        program = programs.program(system, progress)
         for variant in experiment.spec.variants:
             try:
-                clients.check(
-                    system.library,
-                    system.client.properties,
-                    deduplicates(variant),
-                    experiment.spec.workload.in_flight,
-                    program,
-                )
+                _check_client(experiment, system.of(variant), variant, progress)
             except SpecificationError as error:
                 raise SpecificationError(
                     where=f"spec.systems[{index}].client, variant {variant.name}: {error.where}",
@@ -68,8 +61,14 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                     rule=error.rule,
                     todo=error.todo,
                 ) from None
-        if experiment.spec.workload.has_keys:
-            clients.check_keys(system.library)
+
+
+def _check_client(experiment: Experiment, system: System, variant: Variant, progress: caches.Progress) -> None:
+    """Let the client itself say whether it takes the settings of a variant; `system` is as it is in that variant."""
+    workload, program = experiment.spec.workload, programs.program(system, experiment.folder, progress)
+    clients.check(system.library, system.client.properties, deduplicates(variant), workload.in_flight, program)
+    if workload.has_keys:
+        clients.check_keys(system.library)
 
 
 def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:

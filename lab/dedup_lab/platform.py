@@ -199,7 +199,9 @@ class LocalPlatform:
 
     def _new_run(self, task: Task, attempt: int) -> Course:
         assert task.run_id is not None
-        run, system = self._runs[task.run_id], self._system(task)
+        run, spec = self._runs[task.run_id], self._experiment.spec
+        variant = next(each for each in spec.variants if each.name == run.variant)
+        system = self._system(task).of(variant)
         running = self._systems[system.name]
         if lack := _lack(running):
             self._stop(system.name)
@@ -215,7 +217,7 @@ class LocalPlatform:
             Situation(
                 experiment=self._experiment,
                 system=system,
-                variant=next(each for each in self._experiment.spec.variants if each.name == run.variant),
+                variant=variant,
                 run=run,
                 attempt=attempt,
                 folder=folder,
@@ -227,7 +229,7 @@ class LocalPlatform:
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,
                 java=java.version(),
-                program=clients.program(system),
+                program=clients.program(system, self._experiment.folder),
             )
         )
 

@@ -20,6 +20,7 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
+from dedup.refusals import short
 from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
@@ -131,7 +132,8 @@ class KubernetesPlatform:
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
-            _check_client(system)
+            for variant in self._experiment.spec.variants:
+                _check_client(system.of(variant))
         _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
@@ -324,15 +326,25 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 
 def _check_client(system: System) -> None:
-    """PlatformError if the system's client is a program: there is no image of it yet."""
+    """PlatformError if the client is a program: there is no image of it yet, and no list of images that may be used."""
+    if system.client.command is not None:
+        raise PlatformError(
+            where=f"system {system.name}: client.command",
+            got=f"{short(system.client.command[0])}, a program of your own",
+            rule="only `dedup run` starts it, on your machine; pods have no images of programs yet",
+            todo=f"write client.library: {_in_pods(system)}, or use `dedup run` on one machine",
+        )
     if is_program(system.library, system.client_version):
         raise PlatformError(
             where=f"system {system.name}: client.library",
             got=f"{system.library} {system.client_version}, a program",
             rule="only `dedup run` can start it; there is no image of it for pods yet",
-            todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
-            "without a version, or use `dedup run` on one machine",
+            todo=f"write {_in_pods(system)} without a version, or use `dedup run` on one machine",
         )
+
+
+def _in_pods(system: System) -> str:
+    return ", ".join(each.library for each in speaking(system.protocol) if each.is_installed)
 
 
 def _check_faults(spec: Spec) -> None:

@@ -95,7 +95,7 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable
     course = Course(
         Situation(
             experiment=assignment.experiment,
-            system=assignment.system,
+            system=assignment.system.of(assignment.variant),
             variant=assignment.variant,
             run=assignment.run,
             attempt=assignment.attempt,

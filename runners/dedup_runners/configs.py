@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedup.errors import SpecificationError
-from dedup.experiment.clients import Library
+from dedup.experiment.clients import Sender
 from dedup.experiment.endpoints import Endpoints
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.consumer import Consumer
@@ -52,6 +52,7 @@ class Program(BaseModel):
 
     argv: tuple[str, ...] = Field(min_length=1)
     environment: dict[str, str] = {}
+    folder: Path | None = Field(None, description="where it is started; None: where we are")
 
 
 class RunnerConfig(BaseModel):
@@ -63,7 +64,7 @@ class RunnerConfig(BaseModel):
     folder: Path = Field(description="the run's folder; the history is written there")
     endpoints: Endpoints
     topic: str
-    library: Library
+    library: Sender
     properties: dict[str, str] = Field(default_factory=dict, description="the client's own settings, by its own names")
     streams: int = Field(1, ge=1, le=1024, description="one a partition, or one a key; of each producer")
     partitions: int | None = Field(None, ge=1, le=1024, description="of the topic; None: as many as streams")

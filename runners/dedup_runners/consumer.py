@@ -88,7 +88,7 @@ class Consumption:
 
     def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
         """Let the application process what lies below the end."""
-        from dedup_runners.workloads.consumer import Lives  # few runs have one, and it needs Kafka's client
+        from dedup_runners.workloads.consumer import Lives  # few runs have one
 
         lives = Lives(self._config, self.end, recorder, observer.log)
         self._stop_application = lives.stop

@@ -14,6 +14,8 @@ from dedup.judgement.verdicts import Code, Evidence, Verdict, judge_alone
 from dedup.wire.manifests import Application, Life
 
 KAFKA: Final = [{"name": "kafka", "kafka": {}}]
+PULSAR: Final = [{"name": "pulsar", "pulsar": {}}]
+ONE_BY_ONE: Final = [{"name": "pulsar", "pulsar": {}, "client": {"properties": {"batching_enabled": "false"}}}]
 KILLED: Final = {"at": {"message": 530}, "end": "Kill"}
 AFTER: Final = {"name": "after", "deduplication": "Enabled", "expect": "Duplicates"}
 BEFORE: Final = {
@@ -28,6 +30,12 @@ CLOSED: Final = {
     "expect": "ExactlyOnce",
     "workload": {"consumer": {"end": "Close"}},
 }
+STORED: Final = {
+    "name": "stored",
+    "deduplication": "Enabled",
+    "expect": "ExactlyOnce",
+    "workload": {"consumer": {"position": "Stored"}},
+}
 TWICE: Final = {"processed_twice": 30}
 
 
@@ -37,7 +45,8 @@ def made_of(*variants: dict[str, Any], consumer: object = KILLED, systems: objec
 
 
 def lived(
-    first: tuple[str, int, int] = ("killed", 530, 500), second: tuple[str, int, int] = ("closed", 500, 500)
+    first: tuple[str, int, int | None] = ("killed", 530, 500),
+    second: tuple[str, int, int | None] = ("closed", 500, 500),
 ) -> Application:
     """An application of two lives: how each ended, how many messages it processed and committed."""
     lives = tuple(Life(began="at 0", ended=end, processed=done, committed=sure) for end, done, sure in (first, second))
@@ -48,6 +57,7 @@ LIVED: Final = {
     "after": lived(),
     "before": lived(("killed", 530, 600), ("closed", 400, 400)),
     "closed": lived(("closed", 600, 600), ("closed", 400, 400)),
+    "stored": lived(("killed", 530, None), ("closed", 470, None)),
 }
 
 
@@ -61,6 +71,7 @@ def evidence_of(
             evidence(
                 run,
                 counted.get(run.variant, {}),
+                kind=made.spec.systems[0].kind,
                 spec_digest=made.digest(),
                 consumer={"application": told[run.variant]},
                 faults=(),
@@ -182,8 +193,20 @@ def test_a_history_that_is_judged_alone_has_the_same_subject(
             "consumer.at.message: got 1000; the last message is 1000",
         ),
         (
-            {"systems": [{"name": "pulsar", "pulsar": {}}]},
-            "spec.workload.consumer: got pulsar; system pulsar: the application consumes in a group of Kafka's",
+            {"systems": PULSAR},
+            "spec.workload.consumer.position: got Committed; system pulsar: brokers keep which batches",
+        ),
+        (
+            {"consumer": {**KILLED, "acknowledgement": "Individual"}},
+            "spec.workload.consumer.acknowledgement: got Individual; system kafka: Kafka's groups commit offsets",
+        ),
+        (
+            {"consumer": {**KILLED, "position": "Stored", "commit": "BeforeProcessing"}},
+            "spec.workload.consumer.commit: got BeforeProcessing; an application that stores its position",
+        ),
+        (
+            {"consumer": {**KILLED, "position": "Stored", "acknowledgement": "Cumulative"}, "systems": PULSAR},
+            "an application that stores its position commits nothing",
         ),
         (
             {"systems": [{"name": "kafka", "kafka": {}, "client": {"library": "franz-go"}}]},
@@ -235,3 +258,36 @@ def test_runs_whose_applications_differ_are_not_compared() -> None:
     assert "the application's library version is not the same in all runs: 0, 9" in str(
         conclude(made, evidence_of(made, {"after": TWICE}, closed=other)).reasons
     )
+
+
+@pytest.mark.parametrize("systems", [KAFKA, ONE_BY_ONE], ids=["kafka", "pulsar"])
+def test_a_position_stored_with_what_was_processed_is_the_treatment(systems: list[dict[str, Any]]) -> None:
+    """Killed where brokers have been told of nothing: that is its way, and no sign that nothing was tested."""
+    made = made_of(AFTER, STORED, systems=systems)
+    assert conclude(made, evidence_of(made, {"after": TWICE})).verdict is Verdict.PASS
+    failed = conclude(made, evidence_of(made, {"after": TWICE, "stored": {"processed_twice": 1}}))
+    assert failed.verdict is Verdict.FAIL and "1 value processed twice" in told(failed)
+    idle = lived(("killed", 530, None), ("closed", 0, None))
+    untested = conclude(made, evidence_of(made, {"after": TWICE}, stored=idle))
+    assert untested.verdict is Verdict.INCONCLUSIVE and "the last life of the application processed nothing" in told(
+        untested
+    )
+
+
+def test_pulsars_reader_may_have_batches_and_acknowledgements_may_be_single() -> None:
+    stored = {**KILLED, "position": "Stored"}
+    made_of({**STORED, "workload": None}, consumer=stored, systems=PULSAR)
+    individually = {"name": "single", "deduplication": "Enabled", "expect": "Duplicates"}
+    changed = {"workload": {"consumer": {"acknowledgement": "Individual"}}}
+    made = made_of(individually | changed, CLOSED, systems=ONE_BY_ONE)
+    kind = made.spec.workload.of(made.spec.variants[0])
+    assert kind is not None and kind.model_dump()["acknowledgement"] == "Individual"
+
+
+def test_newer_settings_that_say_nothing_change_no_digest() -> None:
+    plain = made_of(AFTER, BEFORE)
+    assert plain.digest() == made_of(AFTER, BEFORE, consumer={**KILLED, "position": "Committed"}).digest()
+    spelled = {**BEFORE, "workload": {"consumer": {"commit": "BeforeProcessing", "position": None}}}
+    assert plain.digest() == made_of(AFTER, spelled).digest()
+    assert plain.digest() != made_of(AFTER, STORED).digest()
+    assert made_of(AFTER).digest() != made_of(AFTER, consumer={**KILLED, "position": "Stored"}).digest()

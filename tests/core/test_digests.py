@@ -19,6 +19,7 @@ DIGESTS: Final = {
     "kubernetes/more/kafka-existing": "369330b2ba89",
     "pulsar-lost-reply": "4595e0d65635",
     "schedules/kafka-random": "e3f5aa9a1e8f",
+    "workloads/kafka-consumer-restart": "d0a37d3a3cb1",
     "workloads/kafka-resend-elsewhere": "2d2390d96554",
     "workloads/kafka-restart": "0cb7033243c2",
     "workloads/pulsar-resend": "04071b83b225",

@@ -23,6 +23,7 @@ CLIENTS_SIDE_BY_SIDE: Final[dict[Protocol, Path]] = {
     "kafka": FOLDER / "clients.yaml",
     "pulsar": FOLDER / "pulsar-clients.yaml",
 }
+OWN_CLIENT: Final = FOLDER / "own-client" / "kafka-own-client.yaml"
 EXAMPLES: Final = sorted({*FOLDER.glob("*.yaml")} - {*CLIENTS_SIDE_BY_SIDE.values()})
 IN_A_CLUSTER: Final = sorted((FOLDER / "kubernetes").glob("*.yaml"))
 MORE: Final = sorted((FOLDER / "kubernetes" / "more").glob("*.yaml"))
@@ -110,7 +111,7 @@ def test_one_has_every_client_of_a_protocol_side_by_side(protocol: Protocol) -> 
 
 @pytest.mark.parametrize(
     "path",
-    [*EXAMPLES, *CLIENTS_SIDE_BY_SIDE.values(), *IN_A_CLUSTER, *MORE],
+    [*EXAMPLES, *CLIENTS_SIDE_BY_SIDE.values(), OWN_CLIENT, *IN_A_CLUSTER, *MORE],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
         ),
         (
             {"restart": KILLED}, [control() | {"deduplication": "Disabled"}, SAME_NAME],
-            "a control and a treatment differ in one thing: in deduplication or in the workload, and dedup differs",
+            "differ in one thing: in deduplication, in the workload or in the client, and dedup differs in both",
         ),
         ({}, [control(restart={"identity": "New"})], "spec.variants[0].workload.restart: got control; a variant"),
         ({"restart": KILLED, "resend": {}}, [control()], "a workload has at most one of restart, resend, producers"),

@@ -1,5 +1,8 @@
 """Clients that are programs, on real brokers: the control shows duplicates, the treatment none; each saw the fault."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,4 +48,36 @@ def test_a_program_duplicates_without_deduplication_and_not_with_it(
     disturbances = [(folder / "disturbances.jsonl").read_text() for folder in struck]
     assert all(word in text for word in words for text in disturbances)
     tell(f"{example} {name}: " + ", ".join(f"{each} {of.values_with_duplicates:,}" for each, of in sums.items()))
+    tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
+
+
+def test_a_program_of_ones_own_beside_the_file_is_tested_as_a_library_is(
+    tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a third variant holds it against the library that it stands on: the same switch, another client."""
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    shutil.copy(harness.ROOT / "examples" / "own-client" / "producer.py", tmp_path)
+    found = harness.document("own-client/kafka-own-client", messages=150_000)
+    library = {
+        "name": "library",
+        "deduplication": "Enabled",
+        "expect": "AtLeastOnce",
+        "client": {"library": "franz-go"},
+    }
+    found["spec"] |= {"runs": 1, "variants": [*found["spec"]["variants"], library]}
+    ended = harness.run(found, tmp_path)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    sums = {row.variant: row.sums for row in ended.summary.systems}
+    assert sums["control"].values_with_duplicates > 0, ended.told()
+    assert sums["dedup"].values_with_duplicates == sums["library"].values_with_duplicates == 0, ended.told()
+    recorded = [read_manifest(path.parent) for path in ended.folder.glob("runs/*/*/manifest.json")]
+    assert {each.variant: each.producer.library for each in recorded} == {
+        "control": "command",
+        "dedup": "command",
+        "library": "franz-go",
+    }
+    of_own = [each for each in recorded if each.producer.library == "command"]
+    assert all(each.producer.library_version.startswith("my producer 1.0") for each in of_own)
+    assert {each.consumer.library for each in recorded} == {"confluent-kafka"}
+    tell(", ".join(f"{each} {of.values_with_duplicates:,}" for each, of in sums.items()))
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))

@@ -33,6 +33,16 @@ EXPECTED: Final[Mapping[str, Mapping[str, Set[str]]]] = {
     "pulsar-resend": {"new-id": RESEND, "same-id": NONE},
     "pulsar-resend-elsewhere": {"resent": RESEND},
 }
+PROCESSED: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
+    "kafka-consumer-restart": {"after": (1, 30, 0), "before": (1, 0, 70), "closed": (1, 0, 0)},
+    "pulsar-consumer-restart": {
+        "after": (1, 30, 0),
+        "single": (1, 30, 0),
+        "before": (1, 0, 70),
+        "closed": (1, 0, 0),
+    },
+    "pulsar-reader": {"acknowledged": (1, 30, 0), "stored": (1, 0, 0)},
+}
 HOMES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "large-messages": {"kafka": (0,), "pulsar": (0,)},
     "producers": dict.fromkeys(("kafka", "pulsar"), (0, 1, 2) * 4),
@@ -89,17 +99,39 @@ def test_copies_where_they_are_expected_and_none_in_the_twin(
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 
 
+@pytest.mark.parametrize("name", PROCESSED)
 def test_an_application_that_is_killed_repeats_or_loses_exactly_what_its_commits_leave(
-    tmp_path: Path, tell: Callable[[str], None]
+    name: str, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Two minutes and a half. The topic has each message once; what was processed is told by the counts alone."""
-    ended = harness.run(harness.document("workloads/kafka-consumer-restart"), tmp_path, "--runs", 1)
+    ended = harness.run(harness.document(f"workloads/{name}"), tmp_path, "--runs", 1)
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    processed_as_expected(ended, PROCESSED[name], tell)
+
+
+def test_a_reader_goes_on_within_a_batch_from_the_message_id_that_was_stored(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """As the example, with Pulsar's batches: the id that was stored is of a message within an entry."""
+    found = harness.document("workloads/pulsar-reader")
+    found["spec"]["systems"][0]["client"] = {}
+    found["spec"]["variants"] = found["spec"]["variants"][1:]
+    ended = harness.run(found, tmp_path, "--runs", 1)
+    processed_as_expected(ended, {"stored": (1, 0, 0)}, tell)
+    (run,) = (ended.folder / "runs").iterdir()
+    (segment,) = (run / "attempt-1" / "processed").iterdir()
+    assert any(row["batch"] > 0 for row in rows(segment)), "there were no batches, and this has shown nothing"
+
+
+def processed_as_expected(
+    ended: harness.Ended, expected: Mapping[str, tuple[int, int, int]], tell: Callable[[str], None]
+) -> None:
+    """Of each variant its effective runs, the messages processed twice, and those never processed."""
     found = {
         group.variant: (group.effective_runs, group.sums.processed_twice, group.sums.never_processed)
         for group in ended.summary.systems
     }
-    assert found == {"after": (1, 30, 0), "before": (1, 0, 70), "closed": (1, 0, 0)}, ended.told()
+    assert found == expected, ended.told()
     for group in ended.summary.systems:
         assert (group.sums.values_with_duplicates, group.sums.not_received, group.sums.processed_unread) == (0, 0, 0)
     for run in sorted((ended.folder / "runs").iterdir()):

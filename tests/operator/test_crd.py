@@ -91,7 +91,8 @@ def breaches(where: str, node: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where}: an exclusive bound that is a number"
     if node.get("additionalProperties") is False or {"properties", "additionalProperties"} <= node.keys():
         yield f"{where}: additionalProperties beside properties"
-    if "description" not in node and not where.endswith("{}") and where != "metadata":
+    item = where.endswith("[]") and node.get("type") not in ("object", "array")
+    if "description" not in node and not item and not where.endswith("{}") and where != "metadata":
         yield f"{where}: nothing for kubectl explain"
     bound = {"array": "maxItems", "string": "maxLength"}.get(node.get("type", ""))
     if "additionalProperties" in node:
@@ -100,7 +101,9 @@ def breaches(where: str, node: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where}: no {bound}"
     if node.get("type") == "array":
         (key,) = node.get("x-kubernetes-list-map-keys", [None])
-        if node.get("x-kubernetes-list-type") != "map" or key not in node["items"].get("required", []):
+        whole = node["items"].get("type") == "string" and node.get("x-kubernetes-list-type") == "atomic"
+        keyed = node.get("x-kubernetes-list-type") == "map" and key in node["items"].get("required", [])
+        if not whole and not keyed:
             yield f"{where}: no list map, keyed by what every item has"
     if unknown := set(node.get("required", [])) - set(node.get("properties", {})):
         yield f"{where}: requires {unknown}, which it does not have"
@@ -121,6 +124,7 @@ def test_the_schema_is_structural_bounded_and_described() -> None:
         ({"type": "integer"}, "nothing for kubectl explain"),
         ({"type": "string", "description": "d"}, "no maxLength"),
         ({"type": "array", "description": "d", "items": {}, "maxItems": 1}, "no list map"),
+        ({"type": "array", "description": "d", "items": {"type": "string"}, "maxItems": 1}, "no list map"),
         ({"type": "object", "description": "d", "additionalProperties": {}}, "no maxProperties"),
         ({"type": "object", "description": "d", "required": ["a"], "properties": {}}, "requires {'a'}"),
     ],
@@ -278,7 +282,8 @@ def test_of_two_clients_of_a_protocol_each_has_its_own_list_of_settings(monkeypa
     monkeypatch.setitem(CLIENTS, other.library, other)
     default = rules._settings(CLIENTS["confluent-kafka"]).holds
     assert default.startswith(
-        "(has(self.client.library) ? self.client.library != 'confluent-kafka' : !has(self.kafka))"
+        "(has(self.client.library) ? self.client.library != 'confluent-kafka' : "
+        "(has(self.client.command) || !has(self.kafka)))"
     )
     assert rules._settings(other).holds == (
         "!has(self.client.library) || self.client.library != 'other' || "

@@ -34,6 +34,7 @@ PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"li
 TRANSACTIONS: Final = ("spec/workload/transactions", {"size": 10})
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": {"experiment": "own.json", "deadline": "5s"}}
+OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
@@ -220,6 +221,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.artifacts: got nothing", no_store),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
+    ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].chaos: got fault …", lambda: looked(applied(("spec/faults", [OWN])))),

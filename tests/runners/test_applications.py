@@ -19,7 +19,7 @@ from tests.runners.mock_brokers import STREAMS, mock_cluster
 from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import PROCESSINGS
 from dedup.wire.manifests import Application, EndPosition
-from dedup.workloads.consumer import Commit, Consumer
+from dedup.workloads.consumer import Commit, Consumer, Position
 from dedup.workloads.restart import End, RestartAt
 from dedup_runners.clients import chunk_of
 from dedup_runners.configs import ConsumerConfig, Program
@@ -27,8 +27,8 @@ from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads.consumer import PROGRAM, Lives
 
 MESSAGES: Final = 1000
-FIRST: Final = "import sys, time; sys.stdin.readline(); print('began 0:0', flush=True)"
-SAYS_IN_VAIN: Final = "; print('did 0 0 0 1\\ndid 0 1 0 2\\ncommitted 0:1', flush=True)"
+FIRST: Final = "import sys, time; sys.stdin.readline(); print('began partition 0 at 0', flush=True)"
+SAYS_IN_VAIN: Final = "; print('did 0 0 0 0 0 1\\ndid 0 0 1 0 0 2\\ncommitted 1', flush=True)"
 WAITS: Final = "; print('waits', flush=True); time.sleep(60)"
 ENDS: Final = "; print('ended', flush=True)"
 
@@ -46,6 +46,7 @@ def lives_in(
     *,
     end: End = End.KILL,
     commit: Commit = Commit.AFTER,
+    position: Position = Position.COMMITTED,
     endpoints: Endpoints = assigned.NOWHERE,
     program: Program = PROGRAM,
     topic: str = "t",
@@ -58,7 +59,7 @@ def lives_in(
         topic=topic,
         library="confluent-kafka",
         streams=STREAMS,
-        consumer=Consumer(at=RestartAt(message=530), end=end, commit=commit),
+        consumer=Consumer(at=RestartAt(message=530), end=end, commit=commit, position=position),
     )
     recorder = Recorder(folder)
     ends = tuple(EndPosition(partition=each, extents=((0, MESSAGES // STREAMS),)) for each in range(STREAMS))
@@ -81,7 +82,7 @@ def test_of_a_life_that_is_killed_everything_is_kept_that_it_said(tmp_path: Path
 
 
 def test_half_a_line_of_a_life_that_died_was_not_done(tmp_path: Path) -> None:
-    half = "; sys.stdout.write('did 0 2 0 3'); sys.stdout.flush(); sys.exit('it broke')"
+    half = "; sys.stdout.write('did 0 0 2 0 0 3'); sys.stdout.flush(); sys.exit('it broke')"
     application, rows = applied(tmp_path, program=saying(FIRST, SAYS_IN_VAIN, half))
     assert [row["value"] for row in rows] == [1, 2]
     (only,) = application.lives
@@ -93,8 +94,9 @@ def test_half_a_line_of_a_life_that_died_was_not_done(tmp_path: Path) -> None:
     ("program", "said"),
     [
         (saying(FIRST, "; print('sings')"), "what it said is not understood: sings, a word that is not known"),
-        (saying(FIRST, "; print('did 0 x 0 1')"), "what it said is not understood: invalid literal"),
-        (saying(FIRST, "; print('committed 7:1')"), "a commit in a partition that it was not given: 7:1"),
+        (saying(FIRST, "; print('did 0 0 x 0 0 1')"), "what it said is not understood: invalid literal"),
+        (saying(FIRST, "; print('did 0 1')"), "what it said is not understood: "),
+        (saying(FIRST, "; print('committed 0:1')"), "what it said is not understood: invalid literal"),
         (saying(FIRST, ENDS), "it ended with 0 and no word"),
         (saying("import sys; sys.exit('no broker')"), "life 0: no broker"),
     ],
@@ -119,7 +121,7 @@ def test_a_life_that_says_nothing_is_ended_in_time(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("dedup_runners.workloads.consumer.LATE_S", 0.0)
     application, _ = applied(tmp_path, program=saying("import time; time.sleep(600)"), timeout_s=0.1)
     assert (application.lives[0].ended, application.reached_end) == ("", False)
-    assert application.lives[0].began == "nowhere: the group gave it no partition"
+    assert application.lives[0].began == "nowhere: it was given no partition"
 
 
 def test_an_application_that_is_stopped_says_so(tmp_path: Path) -> None:
@@ -136,17 +138,28 @@ def test_an_application_that_is_stopped_says_so(tmp_path: Path) -> None:
     assert found[0].problems == ("the application: it was stopped before its end",)
 
 
+def test_an_application_that_stores_its_position_is_told_where_it_was(tmp_path: Path) -> None:
+    """Its store is what it has said: one line has both, the message and the position."""
+    tells = "import sys, time; line = sys.stdin.readline().strip(); print('began', line.split('stored')[1], flush=True)"
+    application, _ = applied(tmp_path, program=saying(tells, SAYS_IN_VAIN, WAITS), position=Position.STORED)
+    assert [life.committed for life in application.lives] == [None, None]
+    assert application.group == ""
+    nothing, then = (life.began for life in application.lives)
+    assert "[]" in nothing and "[[0,0,1,0]]" in then
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("end", "commit", "twice", "never"),
+    ("end", "commit", "position", "twice", "never"),
     [
-        (End.KILL, Commit.AFTER, 30, 0),
-        (End.KILL, Commit.BEFORE, 0, 70),
-        (End.CLOSE, Commit.AFTER, 0, 0),
+        (End.KILL, Commit.AFTER, Position.COMMITTED, 30, 0),
+        (End.KILL, Commit.BEFORE, Position.COMMITTED, 0, 70),
+        (End.CLOSE, Commit.AFTER, Position.COMMITTED, 0, 0),
+        (End.KILL, Commit.AFTER, Position.STORED, 0, 0),
     ],
 )
 def test_what_is_repeated_and_what_is_lost_is_exact(
-    end: End, commit: Commit, twice: int, never: int, tmp_path: Path
+    end: End, commit: Commit, position: Position, twice: int, never: int, tmp_path: Path
 ) -> None:
     """Ten to twenty seconds each: the mock brokers, too, forget a killed member after ten."""
     with mock_cluster() as endpoints:
@@ -156,11 +169,14 @@ def test_what_is_repeated_and_what_is_lost_is_exact(
         for payload, stream in zip(chunk.payloads, chunk.streams.tolist(), strict=True):
             producer.produce(topic, payload, partition=stream)
         assert producer.flush(30) == 0
-        application, rows = applied(tmp_path, end=end, commit=commit, endpoints=endpoints, topic=topic)
+        application, rows = applied(
+            tmp_path, end=end, commit=commit, position=position, endpoints=endpoints, topic=topic
+        )
     assert application.problems == () and application.reached_end
     first, second = application.lives
     assert (first.ended, second.ended) == ("killed" if end is End.KILL else "closed", "closed")
     done = [(row["stream"], row["value"]) for row in rows]
     assert (len(done) - len(set(done)), MESSAGES - len(set(done))) == (twice, never)
-    assert first.processed - first.committed == twice - never
+    committed = first.processed if position is Position.STORED else first.committed
+    assert committed is not None and first.processed - committed == twice - never
     assert {row["life"] for row in rows} == {0, 1} and application.processed == len(rows)

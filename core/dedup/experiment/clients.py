@@ -144,11 +144,15 @@ CLIENTS: Final[Mapping[str, Client]] = {
 }
 """By library. The first of a protocol is its default."""
 
+COMMAND: Final = "command"
+"""What stands for the library of a client that is a program of the user's own."""
 if TYPE_CHECKING:
     Library = str
+    Sender = str
 else:
     Library = Literal[tuple(CLIENTS)]
-"""The name of a client library."""
+    Sender = Literal[(*CLIENTS, COMMAND)]
+"""The name of a client library, and of what sends: one of them, or COMMAND."""
 
 RULE: Final = "an experiment sets only how messages are sent: nothing that runs code, opens files or names addresses"
 ADVICE: Final = "take it out (docs/experiment.md lists what may be set)"
@@ -173,28 +177,30 @@ def choices() -> str:
     return ", ".join(f"{libraries(product.protocol)} for {product.name}" for product in PRODUCTS.values())
 
 
-def refused(library: Library, properties: Mapping[str, str]) -> PydanticCustomError | None:
-    """The refusal of a system's first property that is not on the list; None if all are.
+def refused(library: Library, properties: Mapping[str, str], where: str) -> PydanticCustomError | None:
+    """The refusal of the first property of the client at `where` that is not on the list; None if all are.
 
     It shows only the property's name, for its value may be a password.
     """
     for name in properties:
         if name not in CLIENTS[library].allowed:
-            return refusal("client.properties", short(name), RULE, _advice(name, CLIENTS[library].allowed))
+            return refusal(f"{where}.properties", short(name), RULE, _advice(name, CLIENTS[library].allowed))
     return None
 
 
-def reader_of(library: Library) -> Library:
-    """The library that reads what this one has sent."""
+def reader_of(library: Sender, protocol: Protocol) -> Library:
+    """The library that reads what this one has sent: of a program of the user's own, the protocol's default."""
+    if library == COMMAND:
+        return speaking(protocol)[0].library
     return CLIENTS[library].reader or library
 
 
-def refused_version(library: Library, version: str | None) -> PydanticCustomError | None:
-    """The refusal of a version that cannot be had of a library; None if it can, or none is asked for."""
+def refused_version(library: Library, version: str | None, where: str) -> PydanticCustomError | None:
+    """The refusal of a version that cannot be had of the library at `where`; None if it can, or none is asked for."""
     versions = CLIENTS[library].versions
     if version is None or version in versions:
         return None
-    return refusal("client.version", short(version), *version_rule(CLIENTS[library]))
+    return refusal(f"{where}.version", short(version), *version_rule(CLIENTS[library]))
 
 
 def version_rule(client: Client) -> tuple[str, str]:
@@ -205,14 +211,17 @@ def version_rule(client: Client) -> tuple[str, str]:
     return f"{client.library} has the versions {', '.join(client.versions)}", f"name one of them{otherwise}"
 
 
-def chosen(library: Library, version: str | None) -> str:
-    """The version that is used: the one that is named, or the library's default; empty: the one that is installed."""
-    return version or ("" if CLIENTS[library].is_installed else CLIENTS[library].versions[0])
+def chosen(library: Sender, version: str | None) -> str:
+    """The version that is used: the one that is named, or the library's default.
+
+    Empty: the one that is installed, or the one that a program of the user's own has.
+    """
+    return version or ("" if library == COMMAND or CLIENTS[library].is_installed else CLIENTS[library].versions[0])
 
 
-def is_program(library: Library, version: str) -> bool:
+def is_program(library: Sender, version: str) -> bool:
     """Whether the client is a process of its own. Empty: the version that is installed."""
-    return bool(version) or not CLIENTS[library].is_installed
+    return library == COMMAND or bool(version) or not CLIENTS[library].is_installed
 
 
 def _advice(name: str, allowed: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def again(experiment: Experiment, manifest: Manifest) -> Again:
         "seed": _seed(experiment, system, manifest),
         "faults": [_at(each, message) for each in spec.all_faults if (message := messages[each.name]) is not None],
     }
-    made = parse(document, source=f"the replay of {manifest.run_id}")
+    made = parse(document, source=f"the replay of {manifest.run_id}").kept_in(experiment.folder)
     return Again(made, run_of(made.spec.seed, manifest.system, manifest.variant, 1), never)
 
 
@@ -73,7 +73,9 @@ def _at(fault: Fault, message: int) -> dict[str, Any]:
 
 def _seed(experiment: Experiment, system: System, manifest: Manifest) -> int:
     """The experiment's, or else the first one by which the only run's faults strike the recorded run's partition."""
-    homes = experiment.spec.workload.homes(system.library, system.client.properties)
+    variant = next(each for each in experiment.spec.variants if each.name == manifest.variant)
+    tested = system.of(variant)
+    homes = experiment.spec.workload.homes(tested.library, tested.client.properties)
     struck = homes[manifest.seed % len(homes)]
     for seed in chain([experiment.spec.seed], count()):
         if homes[run_of(seed, manifest.system, manifest.variant, 1).seed % len(homes)] == struck:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import WithDefaultSchema
 
@@ -21,9 +21,10 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment import schedules
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import CLIENTS, Library, choices, chosen, libraries, refused, refused_version, speaking
-from dedup.experiment.deployments import STRIMZI, Deploy, Existing
-from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
+from dedup.experiment.deployments import STRIMZI
+from dedup.experiment.systems import PRODUCTS
+from dedup.experiment.tested import Network as Network
+from dedup.experiment.tested import System as System
 from dedup.experiment.variants import Expectation as Expectation
 from dedup.experiment.variants import Switch as Switch
 from dedup.experiment.variants import Variant as Variant
@@ -36,9 +37,9 @@ from dedup.faults import guests
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
-from dedup.parts import PATTERNS, TOKEN, Name, Part, Version, check_one_of
+from dedup.parts import PATTERNS, TOKEN, Name, Part
 from dedup.quantities import Seconds, format_duration
-from dedup.refusals import meant, readable, refusal, short
+from dedup.refusals import meant, readable, refusal
 from dedup.workloads import registry as workloads
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
@@ -48,7 +49,7 @@ MAX_RUNS: Final = 10_000
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verification": VERIFIED} | dict.fromkeys(
     (
-        *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *("client", "command", "deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
         *("random", "after", "fault"),
         *("workload", *(part.key for part in workloads.PARTS)),
@@ -58,119 +59,6 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
 _ELSEWHERE: Final = ("artifacts", "retention", "suspend", "runToken")
 """Keys of the spec that set where and when the experiment runs, and not what it does."""
 _CHANGES: Final = "the command line's changes"
-
-
-class Client(Part):
-    """Which client library sends and reads, and the settings to give it, under its own names."""
-
-    library: Library | None = Field(None, description=f"{choices()}; the system's own if left out")
-    version: Version | None = Field(None, description="one that the library has; its default if left out")
-    properties: Annotated[
-        dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1024)]], Field(max_length=64)
-    ] = Field(default_factory=dict, description='the client\'s own settings, all as text: {linger.ms: "0"}')
-
-
-class Network(Part):
-    """What lies between clients and brokers for the whole of every run."""
-
-    latency_s: Seconds = Field(
-        0.0, alias="latency", le=10, description="added to everything that brokers send to clients, at most 10s"
-    )
-
-
-class System(Part):
-    """One messaging system under test: exactly one of `kafka` and `pulsar`."""
-
-    name: Name = Field(description="what results call this system; unique among the systems")
-    kafka: Kafka | None = Field(None, description="the system is a Kafka; {} for all defaults")
-    pulsar: Pulsar | None = Field(None, description="the system is a Pulsar; {} for all defaults")
-    client: Client = Field(Client(), description="how messages are sent and read")
-    network: Network = Field(Network(), description="the link between clients and brokers")
-    deploy: Deploy | None = Field(
-        None, description="a system that is there already, or Strimzi's; left out: one is deployed"
-    )
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        check_one_of(self, {key: getattr(self, key) for key in PRODUCTS}, "a system")
-        if CLIENTS[self.library].protocol != self.protocol:
-            raise refusal(
-                "client.library",
-                self.library,
-                f"it does not speak to {self.kind}",
-                f"write {libraries(self.protocol)}, or take the key out",
-            )
-        self._check_existing()
-        if self.chart not in (self.kind, *self.product.charts):
-            raise refusal(
-                "deploy.chart", STRIMZI, "Strimzi runs Kafka and nothing else", "write kafka, or take deploy out"
-            )
-        return self
-
-    def _check_existing(self) -> None:
-        if self.existing is None:
-            return
-        given = self.existing.model_dump(by_alias=True, exclude_none=True)
-        needed, optional = EXISTING[self.protocol]
-        if not {*needed} <= given.keys() <= {*needed, *optional}:
-            raise refusal(
-                "deploy.existing",
-                short(given),
-                f"a {self.product.name} that is there already has {' and '.join(needed)}, "
-                f"and may have {' and '.join(optional)}",
-                "give these keys and no other",
-            )
-        if self.network.latency_s:
-            raise refusal(
-                "network.latency",
-                format_duration(self.network.latency_s),
-                "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
-                "take it out, or let the system be deployed",
-            )
-
-    @property
-    def existing(self) -> Existing | None:
-        """Where the system is, if it is there already; None: it is deployed for the experiment."""
-        return self.deploy.existing if self.deploy is not None else None
-
-    @model_validator(mode="after")
-    def _settings_are_allowed(self) -> Self:
-        wrong = refused_version(self.library, self.client.version) or refused(self.library, self.client.properties)
-        if wrong is not None:
-            raise wrong
-        return self
-
-    @property
-    def kind(self) -> str:
-        """The key of its product."""
-        return next(key for key in PRODUCTS if getattr(self, key) is not None)
-
-    @property
-    def product(self) -> Product:
-        return PRODUCTS[self.kind]
-
-    @property
-    def protocol(self) -> Protocol:
-        return self.product.protocol
-
-    @property
-    def chart(self) -> str:
-        """The chart by which it is deployed on Kubernetes, unless it is there already."""
-        return self.deploy.chart if self.deploy is not None and self.deploy.chart is not None else self.kind
-
-    @property
-    def version(self) -> str:
-        return str(getattr(self, self.kind).version)
-
-    @property
-    def library(self) -> Library:
-        """The client library that the experiment names, or else its protocol's default."""
-        return self.client.library or speaking(self.protocol)[0].library
-
-    @property
-    def client_version(self) -> str:
-        """The version of the library that the experiment names, or its default; empty: the one that is installed."""
-        return chosen(self.library, self.client.version)
 
 
 class Timeouts(Part):
@@ -277,9 +165,15 @@ class Spec(Part):
                     )
         span = schedules.Span(self.workload.messages, self.workload.messages_per_second, self.timeouts.run_s)
         schedules.check_times(self.written_faults, self.faults, self.random, span)
-        tested = [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in self.systems]
-        check_workload(self.workload, self.variants, tested)
-        check_switches(self.variants, [self.workload.of(variant) for variant in self.variants])
+        for index, variant in enumerate(self.variants):
+            for system in self.systems if variant.client is not None else ():
+                if (wrong := system.of(variant).wrong_client(f"variants[{index}].client")) is not None:
+                    raise wrong
+        check_workload(self.workload, [(each, self._tested(each)) for each in self.variants])
+        kinds = [self.workload.of(variant) for variant in self.variants]
+        for system in self.systems:
+            tested = [system.of(variant) for variant in self.variants]
+            check_switches(self.variants, kinds, [(each.sender, each.client.properties) for each in tested])
         self._check_faults_possible()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
@@ -319,6 +213,10 @@ class Spec(Part):
     def written_faults(self) -> list[tuple[str, Kinded]]:
         """What is written of faults, to be done or to be drawn from, each with its place."""
         return schedules.written(self.faults, self.random)
+
+    def _tested(self, variant: Variant) -> list[Tested]:
+        systems = [system.of(variant) for system in self.systems]
+        return [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in systems]
 
     def _check_faults_possible(self) -> None:
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
@@ -389,20 +287,33 @@ class Experiment(Part):
     metadata: Metadata = Field(description="the experiment's name")
     spec: Spec = Field(description="what is to be done")
 
+    _folder: Path = PrivateAttr(Path())
+
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def folder(self) -> Path:
+        """Where the relative paths in it begin: the folder of its file, or where this process is."""
+        return self._folder
+
+    def kept_in(self, folder: Path) -> Self:
+        """The same, with this folder as the one in which its relative paths begin."""
+        self._folder = folder
+        return self
 
     def digest(self) -> str:
         """A sha256 of everything that decides what the experiment does; equal digests mean the same experiment."""
         document = self.spec.model_dump(mode="json", by_alias=True)
         for key in _ELSEWHERE:
             del document[key]
-        clients = [system["client"] for system in document["systems"]]
+        clients = [each["client"] for each in (*document["systems"], *document["variants"]) if each["client"]]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
         listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
+        workloads.leave_defaults_out(document["workload"])
         for part in (document, document["workload"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
@@ -443,7 +354,7 @@ class Experiment(Part):
                 )
             spec["systems"] = [system for system in spec["systems"] if system["name"] in systems]
         try:
-            return parse(document, source=_CHANGES)
+            return parse(document, source=_CHANGES).kept_in(self.folder)
         except SpecificationError as error:
             options = {"spec.runs": "--runs", "spec.workload.messages": "--messages", "spec.seed": "--seed"}
             option = options.get(error.where.split(": ")[-1])
@@ -464,7 +375,8 @@ class Experiment(Part):
 
 def load(path: Path) -> Experiment:
     """Read and check an experiment file; SpecificationError in one line if it is wrong."""
-    return parse(guests.filled_in(documents.read(path), path.parent), source=str(path))
+    document = guests.filled_in(documents.read(path), path.parent)
+    return parse(document, source=str(path)).kept_in(path.resolve().parent)
 
 
 def parse(document: object, *, source: str) -> Experiment:

@@ -3,8 +3,8 @@
 The *control* runs without deduplication and is expected to show duplicates. The *treatment* runs with it and forbids
 them. If duplicates never appear without deduplication, their absence with it proves nothing. So where an experiment has
 both, they differ in one thing. That is the switch, which is off in the control and on in the treatment; or it is what
-they declare of the workload, with the same switch in both. Two variants that differ only in their expectation, or whose
-switches are reversed, or in two things at once, are no useful comparison.
+they declare of the workload or of the client, with the same switch in both. Two variants that differ only in their
+expectation, or whose switches are reversed, or in two things at once, are no useful comparison.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import Field
 
+from dedup.experiment.client_choices import Client
 from dedup.parts import Name, Part
 from dedup.refusals import refusal
 from dedup.workloads.kinds import WorkloadKind
@@ -48,6 +49,9 @@ class Variant(Part):
     name: Name = Field(description="what results call this variant; unique among the variants")
     deduplication: Switch = Field(description="Kafka: the idempotent producer; Pulsar: message deduplication")
     expect: Expectation = Field(description="what the histories must show for the experiment to pass")
+    client: Client | None = Field(
+        None, description="what it changes of the systems' client; control and treatment may differ in it"
+    )
     workload: Changes | None = Field(
         None, description="what it changes of the workload's kind; control and treatment may differ in it"
     )
@@ -57,28 +61,50 @@ CONTROL_SWITCH: Final = "beside a variant that forbids duplicates, one that expe
 TREATMENT_SWITCH: Final = "beside a control (expect: Duplicates), one that forbids duplicates is the treatment, with"
 
 
-ONE_THING: Final = "a control and a treatment differ in one thing: in deduplication or in the workload"
+ONE_THING: Final = "a control and a treatment differ in one thing: in deduplication, in the workload or in the client"
 
 
-def check_switches(variants: Sequence[Variant], kinds: Sequence[WorkloadKind | None]) -> None:
+def check_switches(
+    variants: Sequence[Variant], kinds: Sequence[WorkloadKind | None], clients: Sequence[object]
+) -> None:
     """Raise a refusal if a control and a treatment do not differ in one thing, the right way round.
 
-    `kinds`: what the workload of each variant is. Where both have the same, the switch is off in the control and on in
-    the treatment; where they differ, the switch is the same.
+    `kinds`, `clients`: what the workload of each variant is, and its client on one system. Where both have the same
+    workload and the same client, the switch is off in the control and on in the treatment; where they differ in one of
+    these, the switch is the same.
     """
     controls = [index for index, variant in enumerate(variants) if variant.expect is Expectation.DUPLICATES]
     treatments = [index for index, variant in enumerate(variants) if variant.expect.forbids_copies]
     for index, variant in enumerate(variants):
         for other in treatments if index in controls else controls if index in treatments else ():
-            if kinds[index] == kinds[other]:
-                _check_switch(index, variant, control=index in controls)
-            elif variant.deduplication is not variants[other].deduplication:
-                raise refusal(
-                    f"variants[{index}].deduplication",
-                    variant.deduplication,
-                    f"{ONE_THING}, and {variants[other].name} differs in both",
-                    f"write {variants[other].deduplication}, or let both have the same workload",
+            differ = [
+                key
+                for key, differs in (
+                    ("workload", kinds[index] != kinds[other]),
+                    ("client", clients[index] != clients[other]),
                 )
+                if differs
+            ]
+            if not differ:
+                _check_switch(index, variant, control=index in controls)
+            elif len(differ) > 1 or variant.deduplication is not variants[other].deduplication:
+                _refuse_two_things(index, variant, variants[other], differ)
+
+
+def _refuse_two_things(index: int, variant: Variant, other: Variant, differ: Sequence[str]) -> None:
+    if len(differ) > 1:
+        raise refusal(
+            f"variants[{index}].client",
+            variant.name,
+            f"{ONE_THING}, and {other.name} differs in its workload, too",
+            "let both have the same workload, or the same client",
+        )
+    raise refusal(
+        f"variants[{index}].deduplication",
+        variant.deduplication,
+        f"{ONE_THING}, and {other.name} differs in both",
+        f"write {other.deduplication}, or let both have the same {differ[0]}",
+    )
 
 
 def _check_switch(index: int, variant: Variant, *, control: bool) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
 
-from dedup.experiment.clients import Library, is_program
+from dedup.experiment.clients import Sender, is_program
 from dedup.experiment.variants import Expectation, Switch, Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
@@ -56,7 +56,7 @@ class _Workload(Part):
         """How many rising sequences there are: one a key, or one a partition, of each producer."""
         return self.partitions if self._spread is None else self._spread.streams(self.partitions)
 
-    def homes(self, library: Library, properties: Mapping[str, str]) -> tuple[int, ...]:
+    def homes(self, library: Sender, properties: Mapping[str, str]) -> tuple[int, ...]:
         """The partition that each stream is sent to, by this client with these settings."""
         if self._spread is None:
             return homes_of(self.partitions)
@@ -67,7 +67,7 @@ class _Workload(Part):
         """Whether messages have keys, and the client chooses their partitions."""
         return getattr(self, Keys.key) is not None
 
-    def tried(self, library: Library) -> tuple[str, ...] | None:
+    def tried(self, library: Sender) -> tuple[str, ...] | None:
         """The versions of a client of which it is known where they put these messages, as it says them; None: all."""
         return TRIED.get(library) if self.has_keys else None
 
@@ -100,17 +100,20 @@ class Tested(NamedTuple):
 
     name: str
     protocol: str
-    library: Library
+    library: Sender
     version: str
     """Of the client; empty: the one that is installed."""
     properties: Mapping[str, str]
     """The client's own settings."""
 
 
-def check_workload(workload: Workload, variants: Sequence[Variant], systems: Sequence[Tested]) -> None:
-    """Raise a refusal if a variant's workload cannot be done with one of the systems, or does not fit its promise."""
-    check_promises(workload, variants)
-    for index, variant in enumerate(variants):
+def check_workload(workload: Workload, variants: Sequence[tuple[Variant, Sequence[Tested]]]) -> None:
+    """Raise a refusal if a variant's workload cannot be done with one of the systems, as they are in it.
+
+    Or if it does not fit its promise.
+    """
+    check_promises(workload, [variant for variant, _ in variants])
+    for index, (variant, systems) in enumerate(variants):
         for kind in KINDS:
             if getattr(variant.workload, kind.key, None) is not None and getattr(workload, kind.key) is None:
                 raise refusal(

@@ -35,9 +35,10 @@ from dedup.workloads.subjects import Subject
 
 SWITCHES: Final = frozenset({"enable.idempotence", "deduplication"})
 """Client settings that are the thing under test itself: only they may differ between variants."""
-ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url"})
+ADDRESSES: Final = frozenset({"bootstrap.servers", "service_url", "serviceUrl"})
 OURS: Final = frozenset({"dedup", "python"})
 """The tester's own versions: a corrected tester may finish an experiment."""
+THE_SAME: Final[Mapping[str, System]] = {}
 
 
 class Strength(Record):
@@ -167,7 +168,8 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
         of_system = [
             manifest for run in runs if run.system == system.name for manifest in manifests.get(run.run_id, [])
         ]
-        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system)]
+        tested = {variant.name: system.of(variant) for variant in experiment.spec.variants}
+        unfair = [_error(Code.VARIANTS_DIFFER, f"{system.name}: {text}") for text in differences(of_system, tested)]
         groups += [_judge_group(group, own, experiment.spec.confidence_percent, unfair) for group in own]
     unplanned = sorted(attempts.keys() - verdicts.keys())
     reasons = [_error(Code.ANOTHER_RUN, f"run {run_id} is not of this experiment's plan") for run_id in unplanned]
@@ -184,31 +186,49 @@ def conclude(experiment: Experiment, evidence: Iterable[Evidence]) -> Experiment
     )
 
 
-def differences(manifests: Sequence[Manifest]) -> list[str]:
+def differences(manifests: Sequence[Manifest], tested: Mapping[str, System] = THE_SAME) -> list[str]:
     """What differs between runs of one system and must not: settings except the switch, versions except ours.
 
-    A setting or a version that only some runs have differs, too.
+    A setting or a version that only some runs have differs, too. `tested`: the system as it is in each variant, if
+    that is not the same in all. Then another library or program has its own settings and version, and variants with the
+    same one may differ in the settings that they declare.
     """
-    known = [_compared(manifest) for manifest in manifests]
-    seen = {
-        what: {each.get(what, "none") for each in known} for what in dict.fromkeys(key for of in known for key in of)
-    }
-    return [
-        f"{what} is not the same in all runs: {', '.join(sorted(each))}" for what, each in seen.items() if len(each) > 1
+    sorts: dict[tuple[object, ...], list[Manifest]] = {}
+    for manifest in manifests:
+        sorts.setdefault(_sender(tested.get(manifest.variant)), []).append(manifest)
+    found = [
+        text for sort in sorts.values() for text in _differing([_of_client(manifest, tested) for manifest in sort])
     ]
+    return found + list(_differing([_of_system(manifest) for manifest in manifests]))
 
 
-def _compared(manifest: Manifest) -> dict[str, str]:
-    """What must be the same in all runs of a system, by name. Values that contain the run's name count as equal."""
-    producer = manifest.producer
-    settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in SWITCHES}
+def _sender(system: System | None) -> tuple[str, ...]:
+    return () if system is None else system.sender
+
+
+def _differing(known: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    for what in dict.fromkeys(key for of in known for key in of):
+        seen = {each.get(what, "none") for each in known}
+        if len(seen) > 1:
+            yield f"{what} is not the same in all runs: {', '.join(sorted(seen))}"
+
+
+def _of_client(manifest: Manifest, tested: Mapping[str, System]) -> dict[str, str]:
+    """What must be the same in all runs with a client, by name. Values that contain the run's name count as equal."""
+    own, producer = _sender(tested.get(manifest.variant)), manifest.producer
+    beside = [each.client for each in tested.values() if each.sender == own]
+    declared = {
+        name for each in beside for name in each.properties if len({of.properties.get(name) for of in beside}) > 1
+    }
+    but = SWITCHES | declared
+    settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in but}
+    return settings | {"the client library": f"{producer.library} {producer.library_version}"}
+
+
+def _of_system(manifest: Manifest) -> dict[str, str]:
+    """What must be the same in all runs of a system, whatever its client, by name."""
     versions = {f"the version of {key}": value for key, value in manifest.versions.items() if key not in OURS}
-    return (
-        settings
-        | versions
-        | _of_application(manifest)
-        | {"the client library": f"{producer.library} {producer.library_version}"}
-    )
+    return versions | _of_application(manifest)
 
 
 def _of_application(manifest: Manifest) -> dict[str, str]:

@@ -63,7 +63,7 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
     """What an experiment demands of one of its runs."""
     variant = next(each for each in experiment.spec.variants if each.name == run.variant)
     kind = experiment.spec.workload.of(variant)
-    system = next(each for each in experiment.spec.systems if each.name == run.system)
+    system = next(each for each in experiment.spec.systems if each.name == run.system).of(variant)
     asked_ms = system.network.latency_s * 1000
     latency = PlannedFault(name=LATENCY_FAULT, kind=LATENCY_FAULT, message=None, settings={"latency_ms": asked_ms})
     return Demand(

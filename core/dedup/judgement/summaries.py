@@ -138,6 +138,10 @@ class Summary(Record):
     repetitions: tuple[Repetition, ...] = Field((), description="every attempt that is not its run's result, and why")
 
 
+AND: Final = " and "
+"""Between several versions of a client."""
+
+
 def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: Iterable[Evidence]) -> Summary:
     """The summary of an experiment that was concluded from this evidence."""
     found = {(each.run_id, each.attempt): each for each in evidence}
@@ -145,8 +149,11 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
     versions: dict[str, dict[str, str]] = {system.name: {} for system in experiment.spec.systems}
     for verdict, each in judged:
         if each is not None and each.manifest is not None:
-            library = {each.manifest.producer.library: each.manifest.producer.library_version}
-            versions[verdict.system] |= each.manifest.versions | library
+            versions[verdict.system] |= each.manifest.versions
+            library, version = each.manifest.producer.library, each.manifest.producer.library_version
+            told = versions[verdict.system].setdefault(library, version)
+            if version not in told.split(AND):  # variants may have several
+                versions[verdict.system][library] = AND.join((told, version))
     return Summary(
         experiment=concluded.experiment,
         spec_digest=concluded.spec_digest,

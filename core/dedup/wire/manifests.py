@@ -159,13 +159,19 @@ class Life(Record):
     began: str = Field(description="where it began in each partition, and by whose word")
     ended: str = Field(description="closed, killed, or empty: it does not say")
     processed: int = Field(description="messages")
-    committed: int = Field(description="messages below the positions that it committed, from where it began")
+    committed: int | None = Field(
+        description="messages below the positions that it committed, from where it began; "
+        "None: it commits none, for it stores where it is together with what it has processed"
+    )
     began_ns: int | None = None
     ended_ns: int | None = None
 
 
 class Application(Record):
-    """What an application did that processes the messages of the topic, in a group of its own, after the audit."""
+    """What an application did that processes the messages of the topic, after the audit.
+
+    `group`: Kafka's consumer group, or Pulsar's subscription; empty if brokers keep no position of it.
+    """
 
     reached_end: bool = Field(description="its last life came to the end of every partition")
     group: str

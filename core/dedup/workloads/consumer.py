@@ -2,7 +2,12 @@
 
 Deduplication is about what lies in the log. What becomes of it after that, the consumer's commits decide. If an
 application commits after it has processed, and dies between the two, it processes again what it had not committed. If
-it commits before it processes, it loses that instead. So here the subject is not the copies in the log.
+it commits before it processes, it loses that instead. If it stores its position itself, in one step with what it does
+to a message, neither happens. So here the subject is not the copies in the log.
+
+Kafka's brokers keep the offset that a group committed. Pulsar's keep which messages of a durable subscription were
+acknowledged, one by one or all up to one. Neither need be asked: an offset can be assigned, and a Reader begins at a
+message id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +28,22 @@ class Commit(StrEnum):
     BEFORE = "BeforeProcessing"
 
 
+class Position(StrEnum):
+    """Who keeps the position from which the next life goes on."""
+
+    COMMITTED = "Committed"
+    STORED = "Stored"
+
+
+class Acknowledgement(StrEnum):
+    """How a batch of Pulsar's messages is acknowledged."""
+
+    CUMULATIVE = "Cumulative"
+    INDIVIDUAL = "Individual"
+
+
 class Consumer(WorkloadKind):
-    """An application processes the topic in a consumer group; its first life ends at a message, its second goes on."""
+    """An application processes the topic; its first life ends at a message, its second goes on."""
 
     at: RestartAt = Field(description="when its first life ends: so many messages are processed then")
     end: End = Field(
@@ -32,10 +51,20 @@ class Consumer(WorkloadKind):
     )
     commit: Commit = Field(Commit.AFTER, description="when the positions of a batch are committed")
     batch: int = Field(100, ge=1, le=10_000, description="how many messages it takes, and commits, at a time")
+    position: Position = Field(
+        Position.COMMITTED,
+        description="who keeps where it is. Committed: the brokers, by a group's commits or a subscription's "
+        "acknowledgements. Stored: the application, in one step with each message that it processes",
+    )
+    acknowledgement: Acknowledgement | None = Field(
+        None,
+        description="Pulsar: how a batch is acknowledged, up to its last message or one by one; Cumulative if left out",
+    )
 
     key = "consumer"
-    summary = "an application that processes the topic ends at a message and comes back (Kafka)"
-    varies = ("end", "commit")
+    summary = "an application that processes the topic ends at a message and comes back"
+    varies = ("end", "commit", "position", "acknowledgement")
+    newer = ("position", "acknowledgement")
     subject = REPEATED_PROCESSING
     cause = REPEATED_PROCESSING.count
     names_sends = False
@@ -49,6 +78,8 @@ class Consumer(WorkloadKind):
                 f"the last message is {shape.messages}, and the application must have some left to process",
                 "name an earlier message or send more",
             )
+        if self.position is Position.STORED and (wrong := self._committing()) is not None:
+            return wrong
         whole = self.end is End.CLOSE or self.commit is Commit.BEFORE
         if whole and (last := -(-self.at.message // self.batch) * self.batch) >= shape.messages:
             return Impossible(
@@ -69,14 +100,38 @@ class Consumer(WorkloadKind):
     def impossible_with(
         self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
     ) -> Impossible | None:
-        if protocol != "kafka":
+        if protocol == "kafka" and self.acknowledgement is not None:
             return Impossible(
-                "consumer",
-                protocol,
-                "the application consumes in a group of Kafka's, and was not written for subscriptions",
-                "test the Kafka by itself, or take consumer out",
+                "consumer.acknowledgement",
+                self.acknowledgement,
+                "Kafka's groups commit offsets, and do not acknowledge single messages",
+                "take it out, or test the Pulsar by itself",
+            )
+        batches = properties.get("batching_enabled", "true").lower() != "false"
+        if protocol == "pulsar" and self.position is Position.COMMITTED and batches:
+            return Impossible(
+                "consumer.position",
+                Position.COMMITTED,
+                "brokers keep which batches were acknowledged, so chance would say how much is processed again",
+                'write Stored, or give client.properties batching_enabled: "false"',
             )
         return super().impossible_with(protocol, library, properties, is_program=is_program)
+
+    def _committing(self) -> Impossible | None:
+        """What is given of commits, where there are none."""
+        given = {
+            "commit": self.commit if self.commit is Commit.BEFORE else None,
+            "acknowledgement": self.acknowledgement,
+        }
+        for key, value in given.items():
+            if value is not None:
+                return Impossible(
+                    f"consumer.{key}",
+                    value,
+                    "an application that stores its position commits nothing to the brokers",
+                    f"take {key} out, or write position: Committed",
+                )
+        return None
 
     def broken(self, manifest: Manifest) -> Iterator[str]:
         application = manifest.consumer.application

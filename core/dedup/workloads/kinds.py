@@ -104,6 +104,8 @@ class WorkloadKind(WorkloadPart):
     """What its control must show."""
     words: ClassVar[str] = ""
     """The cause, in words."""
+    newer: ClassVar[tuple[str, ...]] = ()
+    """Settings that are newer than digests of this kind: these leave them out where they have their default."""
 
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         """The partition to which each stream's messages are sent again; None: where they were sent at first."""

@@ -60,10 +60,27 @@ else:
 
 
 def leave_unset_out(changes: dict[str, Any]) -> None:
-    """Take out of a variant's changes, as a digest has them, each kind that it leaves alone and that is newer."""
+    """Take out of a variant's changes, as a digest has them, each kind that it leaves alone and that is newer.
+
+    And of the others each newer setting that it leaves alone.
+    """
     for kind in KINDS:
         if not kind.in_every_digest and changes.get(kind.key, ...) is None:
             del changes[kind.key]
+        for name in kind.newer if changes.get(kind.key) else ():
+            _leave_out(changes[kind.key], name, None)
+
+
+def leave_defaults_out(workload: dict[str, Any]) -> None:
+    """Take out of a workload, as a digest has it, each newer setting of its kind that has its default."""
+    for kind in KINDS:
+        for name in kind.newer if workload.get(kind.key) else ():
+            _leave_out(workload[kind.key], name, kind.model_fields[name].default)
+
+
+def _leave_out(settings: dict[str, Any], name: str, default: object) -> None:
+    if settings[name] == default:
+        del settings[name]
 
 
 def fields() -> dict[str, Any]:

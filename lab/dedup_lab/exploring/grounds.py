@@ -87,6 +87,8 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     if len(spec.systems) != 1 or spec.systems[0].kind != "kafka" or spec.systems[0].library != LIBRARY:
         kinds = ", ".join(f"{each.name} ({each.kind}, {each.library})" for each in spec.systems)
         raise _wrong(target, kinds, f"so far one Kafka system is explored, with {LIBRARY}", "name a file with one")
+    if changed := [each.name for each in spec.variants if each.client is not None]:
+        raise _wrong(target, f"a client of variant {changed[0]}", f"it is explored with {LIBRARY}", "take it out")
     if spec.systems[0].existing is not None:
         raise _wrong(target, "an unmanaged system", "a file's brokers are started here", "name them: kafka://HOST:PORT")
     messages = shape.messages or spec.workload.messages

@@ -86,13 +86,16 @@ def _list_of(part: type[BaseModel], own: Schema, definitions: Mapping[str, Schem
 
 
 def _value(field: FieldInfo, own: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """A scalar, or a map of scalars."""
+    """A scalar, a map of scalars, or a list of scalars, which one person owns as a whole."""
     chosen = next((choice for choice in own.get("anyOf", []) if choice != {"type": "null"}), own)
     if "$ref" in chosen:
         chosen = definitions[chosen["$ref"].rpartition("/")[2]]
-    if unknown := chosen.keys() - {*_KEPT, *_SAID_OTHERWISE}:
+    items = chosen.get("items", {})
+    if unknown := (chosen.keys() - {"items", *_KEPT, *_SAID_OTHERWISE}) | (items.keys() - {*_KEPT}):
         raise ValueError(f"{', '.join(sorted(unknown))}: no way is known to say this to Kubernetes; add one here")
     schema = {key: chosen[key] for key in _KEPT if key in chosen}
+    if items:
+        schema |= {"items": items, "x-kubernetes-list-type": "atomic"}
     if "const" in chosen:
         schema["enum"] = [chosen["const"]]
     for limit in ("Minimum", "Maximum"):

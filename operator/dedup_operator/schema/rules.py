@@ -14,8 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
+from dedup.experiment import clients
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.clients import ADVICE, CLIENTS, RULE, Client, libraries, speaking, version_rule
+from dedup.experiment.client_choices import OWN_SETTINGS, Client
+from dedup.experiment.clients import ADVICE, CLIENTS, RULE, libraries, speaking, version_rule
 from dedup.experiment.comparisons import MOST_RUNS, SELDOM, TOO_MANY, TOO_MANY_TODO, ComparisonSpec, Template
 from dedup.experiment.deployments import PLAIN_RULE, STRIMZI, TOKEN_RULE, Deploy, Existing
 from dedup.experiment.spec import MAX_RUNS, Spec, System, Workload
@@ -136,10 +138,11 @@ def _existing(product: Product) -> Rule:
 def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
     """Variants that expect one of `these` have the switch as `wanted`, if another expects one of the `others`.
 
-    Where a variant changes the workload, only the models say how it must be: the operator says so in the status.
+    Where a variant changes the workload or the client, only the models say how it must be: the operator says so in the
+    status.
     """
     return Rule(
-        "self.variants.exists(variant, has(variant.workload)) || "
+        "self.variants.exists(variant, has(variant.workload) || has(variant.client)) || "
         f"!self.variants.exists(variant, variant.expect in {others}) || "
         f"self.variants.all(variant, !(variant.expect in {these}) || variant.deduplication == '{wanted}')",
         f"{words} deduplication; write {wanted}, or change what the variants expect",
@@ -147,17 +150,18 @@ def _switch(these: str, others: str, wanted: str, words: str) -> Rule:
     )
 
 
-def _is_not(client: Client) -> str:
+def _is_not(client: clients.Client) -> str:
     """CEL that holds of a system whose client this is not: neither by name, nor as its protocol's default."""
     default, *others = speaking(client.protocol)
     by_default = " && ".join(f"!has(self.{each.key})" for each in PRODUCTS.values() if each.protocol == client.protocol)
     other = f"self.client.library != '{client.library}'"
     if client != default:
         return f"!has(self.client.library) || {other}"
-    return f"(has(self.client.library) ? {other} : {by_default})" if others else by_default
+    unnamed = f"(has(self.client.command) || {by_default})"
+    return f"(has(self.client.library) ? {other} : {unnamed})" if others else unnamed
 
 
-def _version(client: Client) -> Rule:
+def _version(client: clients.Client) -> Rule:
     """The client's version is one that it has, where it is the client."""
     known = ", ".join(f"'{version}'" for version in client.versions)
     return Rule(
@@ -167,7 +171,7 @@ def _version(client: Client) -> Rule:
     )
 
 
-def _settings(client: Client) -> Rule:
+def _settings(client: clients.Client) -> Rule:
     """The client's own settings are on its list, where it is the client."""
     known = ", ".join(f"'{name}'" for name in client.allowed)
     return Rule(
@@ -248,6 +252,14 @@ _KINDED: Final = (
 """What holds of a fault whether it is done or drawn from."""
 
 _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
+    Client: tuple(
+        Rule(
+            f"!has(self.command) || !has(self.{key})",
+            f"{OWN_SETTINGS}; take {key} out, or command",
+            field=key,
+        )
+        for key in ("library", "version")
+    ),
     System: (
         _one_of("a system", *PRODUCTS),
         *map(_library, PRODUCTS.values()),

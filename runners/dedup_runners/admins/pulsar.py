@@ -150,6 +150,16 @@ class PulsarAdmin(Closing):
 
         return persistently(ends, ANSWERED_S, f"the ends of {topic}")
 
+    def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
+        """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
+
+        def cursors() -> list[tuple[int, int]]:
+            asked = [f"/admin/v2/{_path(part)}/internalStats" for part in self._parts(topic)]
+            found = [self._ask("GET", each).json()["cursors"][subscription]["markDeletePosition"] for each in asked]
+            return [(int(ledger), int(entry)) for ledger, entry in (each.split(":") for each in found)]
+
+        return persistently(cursors, ANSWERED_S, f"what {subscription} has acknowledged of {topic}")
+
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         """Asked of the REST interface entry by entry, and again: who reads them there is the broker, not the client."""
         if hole.last - hole.first >= ENTRIES_READ_AGAIN or not hole.neighbours:

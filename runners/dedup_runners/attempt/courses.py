@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from dedup import __version__
 from dedup.errors import PlatformError
-from dedup.experiment.clients import reader_of
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
@@ -216,7 +215,7 @@ class Course:
             folder=self._.folder,
             endpoints=self._.endpoints,
             topic=self._topic,
-            library=reader_of(self._.system.library),
+            library=self._.system.reader,
             properties={},
             streams=spec.workload.streams,
             partitions=self._partitions,

@@ -1,45 +1,68 @@
-"""One life of an application that processes a topic of Kafka's: in a consumer group, in batches, with its own commits.
+"""One life of an application that processes a topic: in batches, with its own commits, or with positions of its own.
 
 `python -P -m dedup_runners.clients.processing`, and its task as one line of JSON on standard input. What it does to a
 message is the line that it writes: so small a write is whole or not there at all, and a process that is killed leaves
-no doubt about what it had done. Each line is a word and numbers:
+no doubt about what it had done. The line has the message's position too: whoever keeps these lines has stored both
+together. Each line is a word and more:
 
-    began 0:120 1:80          where it begins in each partition, by what the group has committed
-    did 0 120 0 121           processed: partition, offset, stream, value
-    committed 0:220 1:80      the brokers have acknowledged this commit
+    began partition 0 at 120  where it begins, and by whose word
+    did 0 0 120 0 0 121       processed: partition, ledger, entry, batch index, stream, value
+    committed 200             so many messages this life has committed, and the brokers have acknowledged it
     waits                     it is at its last message, at this place of its code, until it is killed
     ended                     it came to its end in order, and has closed its client
 
-What it cannot do is its last line on standard error, and the exit code 4.
+What it cannot do is its last line on standard error, and the exit code 4. How a system's messages are taken and
+committed is in a module of its own (`MODULES`).
 """
 
+import importlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-import confluent_kafka as ck
 from pydantic import BaseModel, ConfigDict, Field
 
-from dedup.errors import EXIT_ERROR, one_line
+from dedup.errors import EXIT_ERROR, DedupError, one_line
+from dedup.experiment import systems
 from dedup.wire.manifests import EndPosition
-from dedup.workloads.consumer import Commit, Consumer
+from dedup.workloads.consumer import Commit, Consumer, Position
 from dedup.workloads.restart import End
-from dedup_runners import credentials
-from dedup_runners.clients import Form, masked
-from dedup_runners.clients.confluent_kafka import DEFAULTS
+from dedup_runners.clients import Form
 from dedup_runners.configs import ConsumerConfig
 
 POLL_S: Final = 0.2
-SESSION_S: Final = 10
-"""How long the group waits for a member that is silent. The life after one that was killed waits for that; with less, a
-busy machine would end lives that nobody has killed."""
+MODULES: Final[Mapping[systems.Protocol, str]] = {
+    "kafka": "dedup_runners.clients.processing_kafka",
+    "pulsar": "dedup_runners.clients.processing_pulsar",
+}
+"""How a system's messages are taken: a class `Source`, the errors of its client, and what is told of both."""
+
+
+class Place(NamedTuple):
+    """The position of a message, as its client says it."""
+
+    partition: int
+    ledger: int
+    entry: int
+    batch: int
+
+
+class Taken(NamedTuple):
+    """One message, and how its client calls it."""
+
+    place: Place
+    payload: bytes | None
+    handle: Any
 
 
 class Task(BaseModel):
-    """What one life is told: `end`, where the topic ends; `until`, the message at which it ends, if it does before."""
+    """What one life is told: `end`, where the topic ends; `until`, the message at which it ends, if it does before.
+
+    `stored`: where the last message of each partition lies that was processed before, if the application keeps that.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,6 +70,7 @@ class Task(BaseModel):
     end: tuple[EndPosition, ...]
     until: int | None = Field(None, ge=1)
     timeout_s: float = Field(gt=0)
+    stored: tuple[Place, ...] = ()
 
     @property
     def asked(self) -> Consumer:
@@ -54,128 +78,83 @@ class Task(BaseModel):
         assert self.config.consumer is not None
         return self.config.consumer
 
-
-def settings(config: ConsumerConfig) -> dict[str, str]:
-    """The application's own settings."""
-    return {
-        "bootstrap.servers": config.endpoints.client_bootstrap,
-        "group.id": group_of(config),
-        "enable.auto.commit": "false",
-        "enable.auto.offset.store": "false",
-        "auto.offset.reset": "earliest",
-        "isolation.level": "read_uncommitted",
-        "session.timeout.ms": str(SESSION_S * 1000),
-        "heartbeat.interval.ms": str(SESSION_S * 1000 // 3),
-        "reconnect.backoff.ms": DEFAULTS["reconnect.backoff.ms"],
-        "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
-    }
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether the application stores where it is, and the brokers do not know it."""
+        return self.asked.position is Position.STORED
 
 
-def group_of(config: ConsumerConfig) -> str:
-    """The group's name: the reader that audits the topic has another one, and commits nothing."""
-    return f"{config.topic}-application"
+class Source(Protocol):
+    """The messages of a topic as one life takes them, from where it is to begin: it says that itself (`say`)."""
 
+    problem: str
+    """What its client said last, in words."""
 
-def told(config: ConsumerConfig) -> dict[str, str]:
-    """Its settings as a history may tell them."""
-    return masked({**settings(config), **credentials.told(config.endpoints.for_clients)})
+    def take(self, most: int) -> list[Taken]:
+        """The next messages, at most so many; maybe none within `POLL_S`."""
+
+    def at_end(self) -> bool:
+        """Whether all was taken that lies below the topic's end."""
+
+    def lacking(self) -> str:
+        """What was not taken yet, in words."""
+
+    def commit(self, batch: Sequence[Taken]) -> int:
+        """Commit these messages, and wait until brokers have acknowledged it; how many this life has committed."""
+
+    def close(self) -> None: ...
 
 
 class Life:
     """One life, from its first batch to its end."""
 
     def __init__(self, task: Task) -> None:
-        self._task, self._form = task, Form.of(task.config)
-        self._ends = {each.partition: each.entries for each in task.end}
-        self._next: dict[int, int] = {}
-        self._done = 0
+        self._task, self._form, self._done = task, Form.of(task.config), 0
         self._deadline = time.monotonic() + task.timeout_s
-        self._problem = ""
-        quiet = {"log_level": "0", "error_cb": self._noticed}
-        security = credentials.librdkafka(task.config.endpoints.for_clients)
-        self._client = ck.Consumer({**settings(task.config), **security, **quiet})
-        self._client.subscribe([task.config.topic], on_assign=self._assigned)
+        self._source: Source = module_of(task.config).Source(task)
 
     def live(self) -> None:
         """Process and commit, batch by batch; it returns when the topic, or this life, has come to its end."""
+        commit = None if self._task.keeps_positions else self._task.asked.commit
         while not self._over() and (batch := self._take()):
-            if self._task.asked.commit is Commit.BEFORE:
-                self._commit(batch)
+            if commit is Commit.BEFORE:
+                say("committed", self._source.commit(batch))
             for message in batch:
                 self._process(message)
-            if self._task.asked.commit is Commit.AFTER:
-                self._commit(batch)
-        self._client.close()
+            if commit is Commit.AFTER:
+                say("committed", self._source.commit(batch))
+        self._source.close()
         say("ended")
 
     def _over(self) -> bool:
         return self._task.until is not None and self._done >= self._task.until
 
-    def _take(self) -> list[Any]:
+    def _take(self) -> list[Taken]:
         """The next batch; a smaller one only where the topic ends."""
-        batch: list[Any] = []
-        while len(batch) < self._task.asked.batch and not self._at_end():
+        batch: list[Taken] = []
+        while len(batch) < self._task.asked.batch and not self._source.at_end():
             if time.monotonic() > self._deadline:
-                raise TimeoutError(
-                    f"not at the end within {self._task.timeout_s:g} s{self._problem}: {self._lacking()}"
-                )
-            taken: list[Any] = self._client.consume(self._task.asked.batch - len(batch), POLL_S)
-            for message in taken:
-                if (error := message.error()) is not None:
-                    self._noticed(error)
-                    continue
-                batch.append(message)
-                self._next[message.partition()] = message.offset() + 1
+                last = f" (its client said last: {self._source.problem})" if self._source.problem else ""
+                raise TimeoutError(f"not at the end within {self._task.timeout_s:g} s{last}: {self._source.lacking()}")
+            batch += self._source.take(self._task.asked.batch - len(batch))
         return batch
 
-    def _at_end(self) -> bool:
-        return bool(self._next) and all(self._next.get(each, 0) >= end for each, end in self._ends.items())
-
-    def _lacking(self) -> str:
-        if not self._next:
-            return "the group gave it no partition"
-        return ", ".join(
-            f"partition {each}: {self._next.get(each, 0):,} of {end:,}" for each, end in self._ends.items()
-        )
-
-    def _process(self, message: Any) -> None:
-        payload = message.value()
-        if not self._form.is_ours(payload):
-            raise ValueError(f"partition {message.partition()} offset {message.offset()}: a message not of this tool")
-        streams, values = self._form.decode(payload)
-        say("did", message.partition(), message.offset(), streams[0], values[0])
+    def _process(self, message: Taken) -> None:
+        if not self._form.is_ours(message.payload):
+            raise ValueError(f"{message.place}: a message not of this tool")
+        assert message.payload is not None
+        streams, values = self._form.decode(message.payload)
+        say("did", *message.place, streams[0], values[0])
         self._done += 1
         if self._over() and self._task.asked.end is End.KILL:
             say("waits")
             while True:
                 time.sleep(POLL_S)
 
-    def _commit(self, batch: Sequence[Any]) -> None:
-        """Commit what lies below the next messages, and wait until the brokers have it."""
-        after = {message.partition(): message.offset() + 1 for message in batch}
-        asked = [ck.TopicPartition(self._task.config.topic, *each) for each in after.items()]
-        for each in self._client.commit(offsets=asked, asynchronous=False):
-            if each.error is not None:
-                raise ck.KafkaException(each.error)
-        say("committed", *_places(after))
 
-    def _assigned(self, client: Any, partitions: list[Any]) -> None:
-        """Say where it begins; librdkafka begins there by itself."""
-        if self._next:
-            raise ValueError("the group gave it partitions anew, and there is no other member")
-        committed = client.committed(partitions, timeout=self._task.timeout_s)
-        for each in committed:
-            if each.error is not None:
-                raise ck.KafkaException(each.error)
-        self._next = {each.partition: max(each.offset, 0) for each in committed}
-        say("began", *_places(self._next))
-
-    def _noticed(self, error: Any) -> None:
-        self._problem = f" (its client said last: {error.str()})"
-
-
-def _places(offsets: dict[int, int]) -> Iterator[str]:
-    yield from (f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+def module_of(config: ConsumerConfig) -> Any:
+    """That of the run's system: `Source`, `ERRORS`, `library_version`, `group_of` and `told`."""
+    return importlib.import_module(MODULES[config.endpoints.system])
 
 
 def say(*words: object) -> None:
@@ -198,15 +177,18 @@ def main() -> int:
     if not (line := sys.stdin.readline()):
         return 0
     threading.Thread(target=_leave_with_tester, name="tester", daemon=True).start()
+    task = Task.model_validate_json(line)
     try:
-        Life(Task.model_validate_json(line)).live()
-    except (ck.KafkaException, OSError, ValueError) as error:
+        Life(task).live()
+    except (DedupError, OSError, ValueError, *module_of(task.config).ERRORS) as error:
         print(one_line(str(error)), file=sys.stderr)
         return EXIT_ERROR
     return 0
 
 
 if __name__ == "__main__":
-    code = main()
+    from dedup_runners.clients import processing  # the module that its sources import, and not this one again
+
+    code = processing.main()
     sys.stderr.flush()
     os._exit(code)

@@ -59,6 +59,7 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int, progr
             timeout=CHECK_S,
             check=False,
             env=_environment(program),
+            cwd=program.folder,
         )
         said, code = _last_line(done.stderr.decode(errors="replace")), done.returncode
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -377,6 +378,7 @@ def started(program: Program) -> "subprocess.Popen[bytes]":
         stderr=subprocess.PIPE,
         pipesize=1 << 20,
         env=_environment(program),
+        cwd=program.folder,
     )
 
 

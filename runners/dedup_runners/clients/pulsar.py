@@ -118,7 +118,7 @@ def typed(properties: dict[str, str]) -> dict[str, Any]:
 def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Build a client that reaches no broker, with these settings; they are the same with and without deduplication."""
     asked = typed(properties)
-    client = _client(NOWHERE, asked, Path(os.devnull))
+    client = new_client(NOWHERE, asked, Path(os.devnull))
     client.close()
     bound = asked.get("batching_max_messages", 1)
     if bound < 1:
@@ -148,7 +148,7 @@ class Producer:
         }
         self.effective_config = masked({**self._settings, **asked, "service_url": config.endpoints.client_bootstrap})
         log = config.folder / f"producer.{f'{session}.' if (session := config.life.session) else ''}{CLIENT_LOG}"
-        self._client = _client(config.endpoints, asked, log)
+        self._client = new_client(config.endpoints, asked, log)
         self._watch = Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
@@ -168,14 +168,14 @@ class Producer:
             topic, name = self._config.topic, self._config.producer_name
             all_of_them = {"max_pending_messages_across_partitions": MOST_PENDING}
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings, **all_of_them)
-            send = _persistently(make, topic, deadline).send_async
+            send = persistently(make, topic, deadline).send_async
             self._sends = [partial(send, partition_key=key_of(each).decode()) for each in range(self._config.streams)]
             return
         for partition in range(self._config.topic_partitions):
             topic = partition_topic(self._config.topic, partition, self._config.topic_partitions)
             name = f"{self._config.producer_name}-{partition}"
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings)
-            producer = _persistently(make, topic, deadline)
+            producer = persistently(make, topic, deadline)
             self.last_sequence_ids.append(producer.last_sequence_id())
             self._sends.append(producer.send_async)
 
@@ -299,7 +299,7 @@ class Consumer:
         self.foreign: list[str] = []
         self._form = Form.of(config)
         log = config.folder / f"consumer.{CLIENT_LOG}"
-        self._client = _client(config.endpoints, asked, log)
+        self._client = new_client(config.endpoints, asked, log)
         self._watch = Watch(log, witnesses)
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
@@ -314,7 +314,7 @@ class Consumer:
                 batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
                 **{"receiver_queue_size": _queue(config.message_bytes), **settings},
             )
-            self._consumers.append(_persistently(subscribe, topic, deadline))
+            self._consumers.append(persistently(subscribe, topic, deadline))
         self._last = dict.fromkeys(range(config.topic_partitions), (-1, -1, -1))
         self._ended: dict[int, tuple[int, int]] = {}  # where the partitions end that were read to their end
         self._turn = 0
@@ -416,7 +416,8 @@ def _settle() -> None:
     ctypes.pythonapi.PyGILState_Ensure()
 
 
-def _client(endpoints: Endpoints, asked: dict[str, Any], log: Path) -> Any:
+def new_client(endpoints: Endpoints, asked: dict[str, Any], log: Path) -> Any:
+    """A client with these settings, which logs there; SpecificationError if the library does not take them."""
     settings = {name: value for name, value in asked.items() if name in CLIENT_SETTINGS}
     settings |= credentials.pulsar_client(endpoints.for_clients)
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log))
@@ -434,7 +435,7 @@ def _client(endpoints: Endpoints, asked: dict[str, Any], log: Path) -> Any:
     )
 
 
-def _persistently(make: Callable[[], Any], topic: str, deadline: float) -> Any:
+def persistently(make: Callable[[], Any], topic: str, deadline: float) -> Any:
     """What `make` makes, tried again until it can be made; PlatformError after the deadline."""
     while True:
         try:

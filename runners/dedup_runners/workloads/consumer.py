@@ -18,10 +18,10 @@ import numpy as np
 
 from dedup.errors import one_line
 from dedup.wire.manifests import Application, EndPosition, Life
+from dedup.workloads.consumer import Position
 from dedup.workloads.kinds import CLOSED, KILLED
 from dedup.workloads.restart import End
-from dedup_runners.clients.confluent_kafka import Consumer
-from dedup_runners.clients.processing import Task, group_of, told
+from dedup_runners.clients.processing import Place, Task, module_of
 from dedup_runners.clients.programs import started
 from dedup_runners.configs import ConsumerConfig, Program
 from dedup_runners.recording.recorders import Recorder
@@ -52,30 +52,37 @@ class Lives:
         """Let it live twice; what came of it. A life that does not end as it should is its last one."""
         assert self._config.consumer is not None
         deadline, lives = time.monotonic() + timeout_s, list[Life]()
-        problem = ""
+        stored, problem = dict[int, Place](), ""
         for number, until in enumerate((self._config.consumer.at.message, None)):
             if problem or self._stopped:
                 break
             left = deadline - time.monotonic()
-            task = Task(config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0))
+            kept = tuple(stored.values()) if self._keeps_positions else ()
+            task = Task(config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0), stored=kept)
             self._running = _Running(number, task, self._recorder, self._program)
             if self._stopped:
                 self._running.stop()
             life, problem = self._running.end()
+            stored |= self._running.stored
             self._log(f"life {number} of the application: {life.model_dump_json()} {problem}")
             lives.append(life)
         reached = not problem and not self._stopped
         if self._stopped:
             problem = "it was stopped before its end"
+        client = module_of(self._config)
         return Application(
             reached_end=reached,
-            group=group_of(self._config),
-            library_version=Consumer.library_version,
-            effective_config=told(self._config),
+            group="" if self._keeps_positions else client.group_of(self._config),
+            library_version=client.library_version,
+            effective_config=client.told(self._config),
             lives=tuple(lives),
             processed=sum(life.processed for life in lives),
             problems=(f"the application: {problem}",) if problem else (),
         )
+
+    @property
+    def _keeps_positions(self) -> bool:
+        return self._config.consumer is not None and self._config.consumer.position is Position.STORED
 
     def stop(self) -> None:
         """End it at once."""
@@ -90,8 +97,9 @@ class _Running:
     def __init__(self, number: int, task: Task, recorder: Recorder, program: Program) -> None:
         self._number, self._task, self._recorder = number, task, recorder
         self._began_ns = time.monotonic_ns()
-        self._from: dict[int, int] = {}
-        self._committed: dict[int, int] = {}
+        self.stored: dict[int, Place] = {}
+        """Where the last message lies that it has processed in each partition: one line says both."""
+        self._began, self._committed = "nowhere: it was given no partition", 0
         self._rows: list[tuple[int, ...]] = []
         self._processed = 0
         self._said = ""
@@ -116,7 +124,7 @@ class _Running:
         try:
             for line in self._process.stdout:
                 self._take_down(line)
-        except (ValueError, KeyError) as error:
+        except (TypeError, ValueError) as error:
             problem = f"what it said is not understood: {error}"
             self._process.kill()
         self._record()
@@ -144,12 +152,11 @@ class _Running:
         return CLOSED if self._ended_in_order and code == 0 else ""
 
     def _life(self, ended: str) -> Life:
-        where = ", ".join(f"partition {partition} at {offset:,}" for partition, offset in sorted(self._from.items()))
         return Life(
-            began=f"{where}, by the group's commits" if where else "nowhere: the group gave it no partition",
+            began=self._began,
             ended=ended,
             processed=self._processed,
-            committed=sum(offset - self._from[partition] for partition, offset in self._committed.items()),
+            committed=None if self._task.keeps_positions else self._committed,
             began_ns=self._began_ns,
             ended_ns=time.monotonic_ns(),
         )
@@ -159,18 +166,16 @@ class _Running:
             return  # it died while it wrote: what it had not said it had not done
         word, *rest = line.decode().split()
         if word == "did":
-            partition, offset, stream, value = map(int, rest)
-            self._rows.append((self._number, partition, 0, offset, 0, stream, value))
+            *place, stream, value = map(int, rest)
+            at = self.stored[place[0]] = Place(*place)
+            self._rows.append((self._number, *at[:3], max(at.batch, 0), stream, value))
             self._processed += 1
             if len(self._rows) >= ROWS_AT_ONCE:
                 self._record()
         elif word == "began":
-            self._from = _offsets(rest)
+            self._began = " ".join(rest)
         elif word == "committed":
-            committed = _offsets(rest)
-            if not committed.keys() <= self._from.keys():
-                raise ValueError(f"a commit in a partition that it was not given: {' '.join(rest)}")
-            self._committed |= committed
+            (self._committed,) = map(int, rest)
         elif word == "waits":
             self._process.send_signal(signal.SIGKILL)
             self._was_killed = True
@@ -190,7 +195,3 @@ class _Running:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
             words.extend(one_line(line.decode(errors="replace")) for line in stream if line.strip())
-
-
-def _offsets(places: list[str]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in (place.split(":") for place in places)}

@@ -1,0 +1,144 @@
+"""A producer of your own as a client under test, here with confluent-kafka: the protocol is docs/write-a-client.md.
+
+Change `build` and `send_next` for what you use. Everything else is the protocol, and needs the standard library alone.
+"""
+
+import json
+import re
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+import confluent_kafka
+
+VERSION = f"my producer 1.0, librdkafka {confluent_kafka.libversion()[0]}"
+OK, FAIL, UNKNOWN = 0, 1, 2
+REFUSED, TESTER_GONE = 2, 70
+TELL_S = 0.005
+
+
+class Client:
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.topic, self.streams, self.most = asked["topic"], asked["streams"], asked["in_flight"]
+        self.target = self.sent = self.ended = 0
+        self.stopped = self.finishing = False
+        self.rows: list[bytes] = []
+        self.told_s = 0.0
+        self.writing = threading.Lock()
+        self.settings = settings(asked)
+        self.producer = confluent_kafka.Producer({**self.settings, **connection(asked), "error_cb": self.notice})
+
+    def run(self) -> None:
+        self.producer.list_topics(self.topic, timeout=60)
+        self.say(b"R", json.dumps({"version": VERSION, "settings": self.settings}).encode())
+        threading.Thread(target=self.obey, daemon=True).start()
+        answered = 0
+        while not (self.finishing and self.ended == self.sent and answered == self.target):
+            self.producer.poll(0 if self.may_send() else TELL_S)
+            while self.may_send():
+                self.send_next()
+            if answered < self.target and (self.sent == self.target or self.stopped):
+                answered = self.target
+                self.tell()
+                self.say(b"S", struct.pack(">Q", self.sent))
+            if time.monotonic() - self.told_s > TELL_S:
+                self.tell()
+        self.tell()
+        self.say(b"F", b"")
+
+    def may_send(self) -> bool:
+        return self.sent < self.target and not self.stopped and self.sent - self.ended < self.most
+
+    def send_next(self) -> None:
+        stream, value = self.sent % self.streams, self.sent // self.streams + 1
+        payload = struct.pack(">Q", stream << 48 | value)
+        self.sent += 1
+
+        def ended(error: Any, message: Any) -> None:
+            stored = error is None
+            self.end(payload, OK if stored else UNKNOWN, stream, message.offset() if stored else -1)
+
+        try:
+            self.producer.produce(self.topic, payload, partition=stream, on_delivery=ended)
+        except BufferError:  # its queue is full: it never took the message
+            self.end(payload, FAIL, stream, -1)
+        self.producer.poll(0)
+
+    def end(self, payload: bytes, outcome: int, partition: int, offset: int) -> None:
+        with self.writing:
+            self.rows.append(payload + struct.pack(">Biqqi", outcome, partition, 0, offset, 0))
+            self.ended += 1
+
+    def notice(self, error: Any) -> None:
+        """The library has noticed something: a connection that ended, or another error."""
+        kind = "disconnect" if error.code() == confluent_kafka.KafkaError._TRANSPORT else "error"
+        told = {"kind": kind, "detail": error.str(), "unix_ns": time.time_ns()}
+        if broker := re.search(r"/(\d+): ", error.str()):
+            told["broker"] = broker[1]
+        self.say(b"W", json.dumps(told).encode())
+
+    def obey(self) -> None:
+        """Take orders, while the other thread sends."""
+        for line in sys.stdin:
+            order, _, number = line.strip().partition(" ")
+            if order == "send":
+                self.target = int(number)
+            elif order == "count":
+                self.tell()
+                self.say(b"C", struct.pack(">Q", int(number)))
+            elif order == "stop":
+                self.stopped = True
+            elif order == "finish":
+                self.finishing = True
+                return
+        sys.exit(TESTER_GONE)
+
+    def tell(self) -> None:
+        """Say what has become of messages. How many were sent is read before the rows."""
+        with self.writing:
+            sent, rows, self.rows = self.sent, self.rows, []
+            self.told_s = time.monotonic()
+            frame(b"O", struct.pack(">Q", sent) + b"".join(rows))
+
+    def say(self, kind: bytes, body: bytes) -> None:
+        with self.writing:
+            frame(kind, body)
+
+
+def frame(kind: bytes, body: bytes) -> None:
+    sys.stdout.buffer.write(kind + struct.pack(">I", len(body)) + body)
+    sys.stdout.buffer.flush()
+
+
+def settings(asked: dict[str, Any]) -> dict[str, str]:
+    return {
+        "acks": "all",
+        "queue.buffering.max.messages": str(asked["in_flight"] + 1000),
+        **asked["properties"],
+        "enable.idempotence": str(asked["deduplication"]),
+    }
+
+
+def connection(asked: dict[str, Any]) -> dict[str, Any]:
+    """What differs from run to run, and is not told as a setting."""
+    return {"bootstrap.servers": asked["bootstrap"], "delivery.timeout.ms": asked["delivery_timeout_ms"]}
+
+
+def main() -> int:
+    asked = json.loads(sys.stdin.readline())
+    try:
+        if asked["check"]:
+            confluent_kafka.Producer(settings(asked))
+            return 0
+        client = Client(asked)
+    except confluent_kafka.KafkaException as error:
+        print(error.args[0].str(), file=sys.stderr)
+        return REFUSED
+    client.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

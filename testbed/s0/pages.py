@@ -1,0 +1,87 @@
+"""docs/s0.md, from the batches that are kept: S0's figures, ours beside them, and how many runs each rests on."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dedup.experiment.statistics import fisher_p
+from testbed.s0.batches import Batch, Run
+from testbed.s0.tables import RUNS, TABLES, Figures, Table
+
+CONTROL: Final = "control"
+HEAD: Final = """# S0's tables, made again
+
+`make s0 TABLE=kafka-kill-tcp` makes one table, in batches of five runs a variant; it goes on where it stopped, keeps
+each batch below `docs/s0/`, and writes this page. S0 is Jack Vanlightly's comparison of Kafka and Pulsar: 50 runs of
+1,000,000 messages without deduplication and 50 with it, the fault at message 50,000. Its figures are sums over its 50
+runs without deduplication.
+
+Ours are of the runs whose fault struck while messages were in flight. *p* is two-sided, by Fisher's exact test: how
+likely so large a difference between the two rates of runs with duplicates would be if both were the same. Other sums
+are no rates, and are shown for each run, since there are not as many runs of ours. Brokers, clients and machines are
+years apart: what is to be compared is whether duplicates come, and of which kind, not how many.
+"""
+
+
+def page(batches: Sequence[Batch]) -> str:
+    """The page."""
+    return "\n".join([HEAD, *(line for table in TABLES.values() for line in _of_table(table, batches))])
+
+
+def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
+    own = [batch for batch in batches if batch.table == table.name]
+    runs = [run for batch in own for run in batch.runs]
+    controls = [run for run in runs if run.variant == CONTROL and run.effective]
+    treatments = [run for run in runs if run.variant != CONTROL and run.effective]
+    yield f"## {table.name}\n"
+    if not runs:
+        yield f"S0: {table.of_s0.with_copies} of {RUNS} runs with duplicates. Here: not made yet, 0 runs.\n"
+        return
+    ours = figures(controls)
+    yield f"| without deduplication | S0 (n = {table.of_s0.runs}) | here (n = {ours.runs}) |"
+    yield "| --- | --- | --- |"
+    yield f"| runs with duplicates | {_share(table.of_s0)} | {_share(ours)}; p = {p_value(table.of_s0, ours):.3g} |"
+    for words, name in (
+        ("values read more than once, a run", "values"),
+        ("duplicate jumps back, a run", "duplicate_jumps"),
+        ("jumps forward, a run", "jumps_forward"),
+        ("jumps back, a run", "jumps_backward"),
+    ):
+        yield f"| {words} | {_mean(table.of_s0, name)} | {_mean(ours, name)} |"
+    yield ""
+    wrong = sum(1 for run in treatments if run.values or run.not_received)
+    share = f"{wrong} of {len(treatments)}"
+    yield f"With deduplication, S0: 0 of {RUNS} runs with duplicates; here: {share} with any, or a loss."
+    missed = len(runs) - len(controls) - len(treatments)
+    yield f"Runs whose fault found nothing in flight, and which count for nothing: {missed} of {len(runs)}."
+    versions = sorted({f"{what} {version}" for batch in own for what, version in batch.versions.items()})
+    yield f"Recorded with {', '.join(versions)}.\n"
+
+
+def figures(runs: Sequence[Run]) -> Figures:
+    """Sums over runs."""
+    return Figures(
+        len(runs),
+        sum(1 for run in runs if run.values),
+        sum(run.values for run in runs),
+        sum(run.duplicate_jumps for run in runs),
+        sum(run.jumps_forward for run in runs),
+        sum(run.jumps_backward for run in runs),
+    )
+
+
+def p_value(one: Figures, other: Figures) -> float:
+    """Two-sided: twice the smaller one-sided p of Fisher's test, at most 1."""
+    more = fisher_p(one.with_copies, one.runs, other.with_copies, other.runs)
+    less = fisher_p(other.with_copies, other.runs, one.with_copies, one.runs)
+    return min(1.0, 2 * float(min(more, less)))
+
+
+def _share(of: Figures) -> str:
+    return f"{of.with_copies} of {of.runs}"
+
+
+def _mean(of: Figures, name: str) -> str:
+    total = getattr(of, name)
+    if total is None:
+        return "not said"
+    return f"{total / of.runs:,.1f}" if of.runs else "no run"

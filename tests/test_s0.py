@@ -1,0 +1,121 @@
+"""S0's tables made again: the experiments have its settings, and the page says on how many runs each figure rests."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from testbed.s0.batches import KEPT, Batch, Run, missing, of_summary, place, read
+from testbed.s0.pages import CONTROL, figures, p_value, page
+from testbed.s0.tables import RUNS, TABLES, Figures, experiment
+from tests.core.evidences import all_evidence
+from tests.core.evidences import experiment as small
+
+from dedup.errors import EvidenceError
+from dedup.judgement.conclusions import conclude
+from dedup.judgement.summaries import Summary, summarise
+from dedup.judgement.verdicts import Verdict
+
+KILL_TCP: Final = TABLES["kafka-kill-tcp"]
+PAGE: Final = KEPT.parent / "s0.md"
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: str(table.name))
+def test_a_batch_is_the_example_with_fewer_runs_and_its_own_seed(table: object) -> None:
+    assert isinstance(table, type(KILL_TCP))
+    first, second = experiment(table, 1), experiment(table, 2)
+    workload, (system,) = first.spec.workload, first.spec.systems
+    assert (workload.messages, workload.in_flight, first.spec.faults[0].at.message) == (1_000_000, 10_000, 50_000)
+    assert {variant.name for variant in first.spec.variants} == {CONTROL, "dedup"}
+    assert first.digest() != second.digest() and first.name != second.name
+    if system.protocol == "kafka":
+        assert (system.library, system.client.properties) == ("kafka-java", {"batch.size": "16384"})
+
+
+def run(variant: str, values: int = 0, *, effective: bool = True, not_received: int = 0) -> Run:
+    return Run(
+        variant=variant,
+        effective=effective,
+        received=1_000_000 + values,
+        values=values,
+        duplicate_jumps=3 if values else 0,
+        jumps_forward=0,
+        jumps_backward=1 if values else 0,
+        not_received=not_received,
+    )
+
+
+def batch(*runs: Run, table: str = "kafka-kill-tcp", number: int = 1) -> Batch:
+    told = {"kafka-java": "kafka-clients 4.3.1"}
+    return Batch(
+        table=table,
+        batch=number,
+        spec_digest="0" * 64,
+        verdict=Verdict.PASS,
+        recorded=(None, None),
+        versions=told,
+        runs=runs,
+    )
+
+
+def test_the_page_has_each_figure_with_its_n_and_the_rate_with_its_p() -> None:
+    controls = [run(CONTROL, 4000), run(CONTROL, 2000), run(CONTROL), run(CONTROL, 9, effective=False)]
+    found = page([batch(*controls, run("dedup"), run("dedup"))])
+    own = found.partition("## kafka-kill-tcp")[2].partition("## ")[0]
+    assert "S0 (n = 50) | here (n = 3)" in own
+    assert "| runs with duplicates | 45 of 50 | 2 of 3; p = " in own
+    assert "| values read more than once, a run | 4,977.9 | 2,000.0 |" in own
+    assert "here: 0 of 2 with any, or a loss." in own
+    assert "found nothing in flight, and which count for nothing: 1 of 6." in own
+    assert "Recorded with kafka-java kafka-clients 4.3.1." in own
+    assert found.count("Here: not made yet, 0 runs.") == 3
+
+
+def test_a_loss_or_a_copy_with_deduplication_is_told() -> None:
+    found = page([batch(run(CONTROL, 1), run("dedup", 1), run("dedup", not_received=1), run("dedup"))])
+    assert "here: 2 of 3 with any, or a loss." in found
+
+
+def test_equal_rates_do_not_differ_and_opposite_ones_do() -> None:
+    of = KILL_TCP.of_s0
+    assert p_value(of, Figures(RUNS, 45, 0, 0, 0, 0)) == 1.0
+    assert p_value(of, Figures(RUNS, 0, 0, 0, 0, 0)) < 1e-20
+    assert p_value(of, figures([])) == 1.0
+
+
+def summary(**changes: object) -> Summary:
+    made = small()
+    evidence = all_evidence(made)
+    return summarise(made, conclude(made, evidence), evidence).model_copy(update=changes)
+
+
+def test_what_is_kept_is_what_the_summary_says() -> None:
+    told = summary()
+    kept = of_summary(KILL_TCP, 3, told)
+    assert (kept.table, kept.batch, kept.spec_digest) == ("kafka-kill-tcp", 3, told.spec_digest)
+    assert len(kept.runs) == len(told.runs)
+    values = {each.variant: each.values for each in kept.runs}
+    assert values == {row.variant: row.counts.values_with_duplicates for row in told.runs if row.counts is not None}
+    assert values["control"] > 0 == values["dedup"]
+
+
+def test_a_batch_in_which_a_run_has_no_counts_or_is_an_error_is_not_kept() -> None:
+    rows = summary().runs
+    for change in ({"counts": None}, {"verdict": Verdict.ERROR}):
+        wrong = summary(runs=(rows[0].model_copy(update=change), *rows[1:]))
+        with pytest.raises(EvidenceError, match=f"nothing to rely on of {rows[0].run_id}"):
+            of_summary(KILL_TCP, 1, wrong)
+
+
+def test_what_is_kept_is_not_made_again_and_is_read_back(tmp_path: Path) -> None:
+    kept = place(KILL_TCP, 2, tmp_path, tmp_path).kept
+    kept.parent.mkdir()
+    kept.write_text(batch(run(CONTROL), number=2).model_dump_json())
+    assert list(missing(KILL_TCP, 3, tmp_path)) == [1, 3]
+    assert [each.batch for each in read(tmp_path)] == [2]
+    kept.write_text(batch(table="pulsar-kill-tcp").model_dump_json())
+    with pytest.raises(EvidenceError, match="lies in another table's folder"):
+        read(tmp_path)
+
+
+def test_the_page_is_made_from_what_is_kept() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(read()), "make it again: python -m testbed.s0 --page"
