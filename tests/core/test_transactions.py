@@ -79,7 +79,7 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
 
 @pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction"])
 def test_what_is_promised_of_transactions_fails(anomaly: str) -> None:
-    verdict = judged(**{anomaly: 3})
+    verdict = judged(TOLD, (CLOSED,), **{anomaly: 3})
     assert (verdict.verdict, codes(verdict)[0]) == (Verdict.FAIL, anomaly)
 
 
