@@ -15,7 +15,7 @@ from dedup.errors import PlatformError
 from dedup.wire.manifests import Asked, Ended, EndPosition, Hole, Proof
 from dedup.workloads.kinds import CLOSED, FAILED
 from dedup_runners import admins
-from dedup_runners.admins.transactions import Range, holes_in, proven, type_of
+from dedup_runners.admins.transactions import Range, holes_in, proven, type_of, unproven
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, no_position
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.interposer.protocols import Direction, Frame
@@ -174,6 +174,15 @@ def test_the_end_names_what_was_not_read_and_how_far_all_transactions_have_ended
     first, second = proven(Admin(), "t", taken, unread, committed=True)
     assert first.holes == (Hole(ledger=0, first=5, last=5, proof=Proof.MARKER),)
     assert (first.stable, second.stable, second.holes) == (8, 4, ())
+
+
+def test_what_is_no_hole_is_asked_for_again() -> None:
+    """3 and 5 are proven, 0, 1, 4 and 6 are not; nothing of another partition is."""
+    marker = [Hole(ledger=0, first=at, last=at, proof=Proof.MARKER) for at in (3, 5)]
+    end = EndPosition(partition=0, extents=((0, 8),), holes=tuple(marker))
+    unread = [admins.Hole(0, 0, 0, 1, ()), admins.Hole(0, 0, 3, 6, ()), admins.Hole(1, 0, 3, 3, ())]
+    left = [(each.partition, each.first, each.last) for each in unproven(unread, [end])]
+    assert left == [(0, 0, 1), (0, 4, 4), (0, 6, 6), (1, 3, 3)]
 
 
 # The event that releases a request to commit into the next transaction.
