@@ -133,7 +133,7 @@ class Consumption:
 
     def _read_again(self) -> Iterator[Undelivered]:
         """What a second client cannot get either of what lies below the end and was not delivered."""
-        holes = [] if self._config.transactions is not None else self._coverage.holes(self.end)
+        holes = list(transactions.unproven(self._coverage.holes(self.end), self.end))
         for hole in holes if len(holes) <= MAX_HOLES else ():
             try:
                 proof = self._admin.undeliverable(self._config.topic, hole)

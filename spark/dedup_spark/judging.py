@@ -149,7 +149,7 @@ def verify(
     wrong |= {
         run: lost
         for run, (_, manifest) in enumerate(folders)
-        if run not in wrong and (lost := _differences(findings[run].rows, manifest, "rows judged", OF_MESSAGES))
+        if run not in wrong and (lost := _lost(findings[run].rows, manifest, known.get(run)))
     }
     wrong |= {run: lost for run in findings.keys() - wrong.keys() if (lost := _unlisted(findings[run]))}
     sound = [(run, str(folder)) for run, (folder, _) in enumerate(folders) if run not in wrong]
@@ -216,6 +216,15 @@ def _unlisted(found: Findings) -> list[str]:
         for kind in (*JUMP_COUNTS, *RANGES)
         if (messages := found.sums[kind, "messages"]) != found.numbers[kind]
     ]
+
+
+def _lost(rows: Counter[int], manifest: Manifest, known: Known | None) -> list[str]:
+    """How many rows were judged, where it is another number than there are; of transactions, how many values."""
+    values = 0 if known is None else int((known.last - known.first + 1).sum())
+    found = _differences(rows, manifest, "rows judged", OF_MESSAGES)
+    if rows[TRANSACTION] != values:
+        found.append(f"transactions: {rows[TRANSACTION]} values judged, {values} in the table")
+    return found
 
 
 def _differences(

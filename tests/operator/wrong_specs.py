@@ -462,7 +462,7 @@ WORDS: Final = (
         "an expectation of another language",
         (("spec/variants/1/expect", "exactly-once"),),
         "one of ExactlyOnce, AtLeastOnce, AtMostOnce, Duplicates, CommittedOnce, None",
-        'supported values: "ExactlyOnce", "AtLeastOnce", "AtMostOnce", "Duplicates", "None"',
+        'supported values: "ExactlyOnce", "AtLeastOnce", "AtMostOnce", "Duplicates", "CommittedOnce", "None"',
     ),
     Wrong("five brokers", ((f"{KAFKA}/kafka", {"brokers": 5}),), "only 3", ENUM.format(3)),
     Wrong(

@@ -239,7 +239,7 @@ def test_the_end_is_never_that_of_a_stale_leader(monkeypatch: pytest.MonkeyPatch
     """Broker 1 lost the leadership and answers first; its end is 10, the leader's is 8."""
     views = {1: seen("1", 5), 2: seen("2", 6), 3: seen("2", 6)}
     ends = {(9001, 5): 10, (9002, 6): 8}
-    monkeypatch.setattr(kafka, "end_offset", lambda leader, _t, _p, epoch, _s: ends[leader[1], epoch])
+    monkeypatch.setattr(kafka, "end_offset", lambda leader, _t, _p, epoch, _s, **_: ends[leader[1], epoch])
     with pytest.raises(PlatformError, match="leaders 1 since epoch 5, 2 since epoch 6"):
         cluster(monkeypatch, views).end_positions("t")
     views[1] = seen("2", 6)

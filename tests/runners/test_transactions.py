@@ -15,10 +15,13 @@ from dedup.errors import PlatformError
 from dedup.wire.manifests import Asked, Ended, EndPosition, Hole, Proof
 from dedup.workloads.kinds import CLOSED, FAILED
 from dedup_runners import admins
-from dedup_runners.admins.transactions import Range, holes_in, proven, type_of
+from dedup_runners.admins.transactions import Range, holes_in, proven, type_of, unproven
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, no_position
 from dedup_runners.configs import ProducerConfig
-from dedup_runners.interposer.protocols import Direction, Frame
+from dedup_runners.interposer.conversations import Done
+from dedup_runners.interposer.kafka import Kafka
+from dedup_runners.interposer.protocols import Address, Direction, Frame
+from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule, Rules
 from dedup_runners.producer import produce
 from dedup_runners.workloads import transactions
@@ -176,6 +179,15 @@ def test_the_end_names_what_was_not_read_and_how_far_all_transactions_have_ended
     assert (first.stable, second.stable, second.holes) == (8, 4, ())
 
 
+def test_what_is_no_hole_is_asked_for_again() -> None:
+    """3 and 5 are proven, 0, 1, 4 and 6 are not; nothing of another partition is."""
+    marker = [Hole(ledger=0, first=at, last=at, proof=Proof.MARKER) for at in (3, 5)]
+    end = EndPosition(partition=0, extents=((0, 8),), holes=tuple(marker))
+    unread = [admins.Hole(0, 0, 0, 1, ()), admins.Hole(0, 0, 3, 6, ()), admins.Hole(1, 0, 3, 3, ())]
+    left = [(each.partition, each.first, each.last) for each in unproven(unread, [end])]
+    assert left == [(0, 0, 1), (0, 4, 4), (0, 6, 6), (1, 3, 3)]
+
+
 # The event that releases a request to commit into the next transaction.
 
 
@@ -197,3 +209,25 @@ def test_messages_that_are_stored_after_the_retry_are_an_event() -> None:
     assert list(answered(said, asked)) == [rule.retried]
     assert list(answered(reply(20, error=7), sent(20))) == []
     assert list(answered(reply(30), sent(30))) == [rule.followed]
+
+
+@pytest.mark.long
+def test_a_request_to_commit_that_is_held_arrives_in_the_next_transaction(tmp_path: Path) -> None:
+    """A real client before the mock: it gives up waiting and asks again, and messages of the next one are stored."""
+    folder = tmp_path / "topic"
+    folder.mkdir()
+    rule = Rule("late", Match("EndTxn"), Act.STALL_REQUEST, deadline_s=30)
+    with mock_cluster() as endpoints, Interposer(Kafka(), [replace(rule, until=rule.followed)]) as interposer:
+        brokers = (each.rpartition(":") for each in endpoints.client_bootstrap.split(","))
+        doors = interposer.bootstrap("s", [Address(host, int(port)) for host, _, port in brokers])
+        config = told(folder, ",".join(map(str, doors)), abort={"every": 2})
+        produce(config.model_copy(update={"properties": {"socket.timeout.ms": "500", "linger.ms": "0"}}))
+        rows_, problems = interposer.conversation.rows(), interposer.problems
+    assert problems == [] and report_of(folder).complete
+    passed = [row for row in rows_ if row.direction == Direction.REQUEST and row.api in ("EndTxn", "Produce")]
+    held = next(at for at, row in enumerate(passed) if row.rule == "late")
+    assert passed[held].done == Done.HELD
+    before = [row.api for row in passed[:held]]
+    asked_again = before.index("EndTxn")
+    assert "Produce" in before[:asked_again] and "Produce" in before[asked_again:], "the next transaction's, too"
+    assert before.count("EndTxn") == 1, "it had not been ended"

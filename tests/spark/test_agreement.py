@@ -109,10 +109,11 @@ def tasks_of(folders: list[Path]) -> Counter[int]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(2400)
+@pytest.mark.parametrize("make", [history_of, transactional], ids=lambda make: make.__name__)
 def test_all_three_say_the_same_of_generated_histories(
-    spark_judges: Judge, tmp_path: Path, tell: Callable[[str], None]
+    make: Callable[[int], History], spark_judges: Judge, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """A failure names the seed of its history."""
+    """A failure names the seed of its history. All of the second kind have transactions."""
     coverage = Coverage()
 
     @settings(
@@ -123,7 +124,7 @@ def test_all_three_say_the_same_of_generated_histories(
     @given(batch=st.integers(0, 2**32))
     def agree(batch: int) -> None:
         seeds = range(batch * BATCH, (batch + 1) * BATCH)
-        folders, histories = [tmp_path / str(seed) for seed in seeds], [history_of(seed) for seed in seeds]
+        folders, histories = [tmp_path / str(seed) for seed in seeds], [make(seed) for seed in seeds]
         for number, (folder, history) in enumerate(zip(folders, histories, strict=True)):
             segment_rows, group_rows = SIZES[number % len(SIZES)]
             empty = not number % EMPTY
@@ -137,8 +138,8 @@ def test_all_three_say_the_same_of_generated_histories(
         assert (problems, here.problems) == ([], ())
         for number, folder in enumerate(folders):
             naive = oracle.judge(folder)
-            assert_agree(here.runs[number], naive, f"local, history_of({folder.name})")
-            assert_agree(by_spark[number], naive, f"Spark, history_of({folder.name})")
+            assert_agree(here.runs[number], naive, f"local, {make.__name__}({folder.name})")
+            assert_agree(by_spark[number], naive, f"Spark, {make.__name__}({folder.name})")
             sizes, empty = SIZES[number % len(SIZES)], not number % EMPTY
             coverage.add(histories[number], sizes, tasks[number], empty, naive)
             shutil.rmtree(folder)

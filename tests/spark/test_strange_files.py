@@ -1,7 +1,9 @@
 """Files that are whole by their checksums and hold what no recorder writes: a problem of their own run, of no other."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 from tests.builders import History, write_history
@@ -11,13 +13,34 @@ from dedup.wire.manifests import EndPosition
 from dedup_spark import local, oracle
 from dedup_spark.engine import chunks
 from dedup_spark.engine.columns import Columns, taken
-from dedup_spark.engine.islands import OUTCOME, READ, SENT
+from dedup_spark.engine.islands import OUTCOME, READ, SENT, TRANSACTION
 from dedup_spark.engine.positions import Ends
+from dedup_spark.engine.transactions import Known
 
 MOST = (1 << 63) - 1
 GOOD = History([(0, 1)], [(0, 1, 0, 0, 0, 0, 0)], [(0, 0, 0, 0, 0, 0, 1)])
 
+
+def in_transactions(*rows: tuple[int, int, int, int, int, int, int]) -> History:
+    """(session, number, stream, first, last, asked, outcome)"""
+    return replace(GOOD, transactions=[(*row, 0, 1, 2) for row in rows])
+
+
 STRANGE = {
+    "a value in two transactions": (
+        in_transactions((0, 1, 0, 1, 3, 1, 0), (0, 2, 0, 3, 4, 1, 0)),
+        "transactions that have a value in common:",
+    ),
+    "a transaction with two ends": (
+        in_transactions((0, 1, 0, 1, 1, 1, 0), (0, 1, 0, 2, 2, 1, 1)),
+        "transactions that have two",
+    ),
+    "a transaction that ends before it begins": (
+        in_transactions((0, 1, 0, 2, 1, 1, 0)),
+        "transactions that end before they",
+    ),
+    "an end that is none": (in_transactions((0, 1, 0, 1, 1, 1, 3)), "outcome"),
+    "values of a transaction that wrap around": (in_transactions((0, 1, 0, 1, MOST, 1, 0)), "last"),
     "sent values that wrap around": (History(sent=[(0, MOST), (0, -MOST - 1)]), "values"),
     "read values that wrap around": (
         History(received=[(0, 0, 0, 0, 0, 0, MOST), (1, 0, 0, 1, 0, 0, -MOST - 1)]),
@@ -70,25 +93,31 @@ def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:
     assert_agree(report.runs[0], oracle.judge(tmp_path), "the largest")
 
 
-@pytest.mark.parametrize("lost", [SENT, OUTCOME, READ])
+LACKS: Final = ("0 rows judged, 1 in the manifest", "0 values judged, 1 in the table")
+
+
+@pytest.mark.parametrize("lost", [SENT, OUTCOME, READ, TRANSACTION])
 def test_islands_that_got_lost_on_the_way_are_missed(
     lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody reads the file in vain, but its islands are gone when they are judged; a run without that is judged."""
     real = chunks.reduce
 
-    def reduce(chunk: chunks.Chunk, ends: Mapping[int, Ends]) -> tuple[Columns, chunks.Note]:
-        found, note = real(chunk, ends)
+    def reduce(
+        chunk: chunks.Chunk, ends: Mapping[int, Ends], known: Mapping[int, Known]
+    ) -> tuple[Columns, chunks.Note]:
+        found, note = real(chunk, ends, known)
         gone = (chunk.run, chunk.kind) == (0, lost)
         return (taken(found, slice(0, 0)) if gone else found), note
 
     monkeypatch.setattr(local, "reduce", reduce)
     re_read = History(GOOD.sent, GOOD.outcomes, [*GOOD.received, (1, 0, 0, 0, 0, 0, 1)])
-    for name, history in (("lost", GOOD), ("whole", GOOD), ("re-read", re_read)):
+    first = replace(GOOD, transactions=[(0, 1, 0, 1, 1, 1, 0, 0, 1, 2)]) if lost == TRANSACTION else GOOD
+    for name, history in (("lost", first), ("whole", GOOD), ("re-read", re_read)):
         write_history(tmp_path / name, history)
     report = local.verify([tmp_path / name for name in ("lost", "whole", "re-read")])
     (problem,) = report.problems
-    assert problem.path == str(tmp_path / "lost") and "0 rows judged, 1 in the manifest" in problem.error
+    assert problem.path == str(tmp_path / "lost") and LACKS[lost == TRANSACTION] in problem.error
     assert [Path(said.path).name for said in report.runs] == ["whole", "re-read"]
 
 

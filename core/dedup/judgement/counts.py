@@ -216,7 +216,7 @@ class Counts(BaseModel):
         Count(
             definition="read, though the abort of its transaction was confirmed, or its commit never asked for; "
             "counted if the history has [transactions](history.md#transactions), like the next three",
-            words="read, of a transaction that was not committed",
+            words="read although their transaction was not committed",
             forbidden_by=ONCE,
             status="values read of transactions that were not committed",
             added=True,
@@ -227,7 +227,7 @@ class Counts(BaseModel):
         Count(
             definition="not read, though the commit of its transaction was asked for and its abort not confirmed, and "
             "other values of that transaction were read: **torn**",
-            words="not read, of a transaction of which others were",
+            words="missing from a transaction of which others were read",
             forbidden_by=IN_ORDER,
             rests_on=(Basis.END,),
             status="values missing of transactions of which others were read",

@@ -71,6 +71,20 @@ def holes_in(
             here = next(left, None)
 
 
+def unproven(unread: Iterable[admins.Hole], ends: Iterable[EndPosition]) -> Iterator[admins.Hole]:
+    """What is left of the `unread` entries without those that the ends name as holes: a message may have been there."""
+    named = {end.partition: end.holes for end in ends}
+    for hole in unread:
+        first = hole.first
+        for empty in named.get(hole.partition, ()):
+            if hole.first <= empty.first <= hole.last:
+                if first < empty.first:
+                    yield hole._replace(first=first, last=empty.first - 1)
+                first = empty.last + 1
+        if first <= hole.last:
+            yield hole._replace(first=first)
+
+
 def _empty(batches: Iterable[DefaultRecordBatch], committed: bool) -> list[tuple[Range, Proof]]:
     """The offsets that hold no message, in order."""
     found: list[tuple[Range, Proof]] = []

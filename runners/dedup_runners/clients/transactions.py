@@ -74,6 +74,10 @@ class TransactionalProducer(Producer):
         self._give_up(error)
         return Ended.UNKNOWN
 
+    def close(self) -> None:
+        """Closing, too, raises the error of a client that has given up."""
+        self._survive(lambda _: self._client.close(), 0)
+
     def _until_done(self, call: Callable[[float], object], deadline: float) -> ck.KafkaError | None:
         """Repeat a call as long as it may be; None when it is done, else the error."""
         while True:

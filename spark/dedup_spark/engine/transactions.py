@@ -81,12 +81,12 @@ def _known(folder: Place) -> Known:
     together = ~firsts(stream)[1:] & (first[1:] <= last[:-1])
     if together.any():
         at = int(np.flatnonzero(together)[0]) + 1
-        raise ValueError(f"value {first[at]} of stream {stream[at]} was sent in two transactions")
+        raise ValueError(f"it holds transactions that have a value in common: {first[at]} of stream {stream[at]}")
     names = np.stack((rows["session"][order], rows["number"][order]))
     named, number = np.unique(names, axis=1, return_inverse=True)
     ends = np.stack((*names, rows["asked"][order], rows["outcome"][order]))
     if np.unique(ends, axis=1).shape != (len(ends), named.shape[1]):
-        raise ValueError("a transaction has two ends")
+        raise ValueError("it holds transactions that have two ends")
     return Known(stream, first, last, number.ravel().astype(np.int64))
 
 
@@ -100,9 +100,9 @@ def check(rows: Mapping[str, Any]) -> None:
         ("outcome", min(Ended), max(Ended)),
     ):
         if len(rows[name]) and not (least <= rows[name].min() and rows[name].max() <= most):
-            raise ValueError(f"its column {name} holds what is not {least} … {most}")
+            raise ValueError(f"it holds {name} outside {least} … {most}")
     if (rows["last"] < rows["first"]).any():
-        raise ValueError("a transaction ends before it begins")
+        raise ValueError("it holds transactions that end before they begin")
 
 
 def islands_of(rows: Mapping[str, Any]) -> Columns:

@@ -23,7 +23,7 @@ from dedup_spark.engine import sends, tails, transactions
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
-from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, PROCESSED, READ, SENT, cut
+from dedup_spark.engine.islands import BUCKET, DISPUTED, OUTCOME, PROCESSED, READ, SENT, TRANSACTION, cut
 from dedup_spark.engine.stretches import of_intervals, of_repeats
 
 OK, FAIL = 0, 1
@@ -54,7 +54,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     run_starts = np.flatnonzero(firsts(intervals["run"]))
     runs = intervals["run"][run_starts].tolist()
     findings = {run: Findings() for run in runs}
-    for kind in (SENT, OUTCOME, READ, PROCESSED):
+    for kind in (SENT, OUTCOME, READ, PROCESSED, TRANSACTION):
         own = islands["kind"] == kind
         rows = np.zeros(len(runs), np.int64)
         np.add.at(rows, np.searchsorted(runs, islands["run"][own]), islands["length"][own])

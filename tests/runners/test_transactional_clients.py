@@ -1,0 +1,142 @@
+"""What becomes of a transaction by what librdkafka says, and where a partition ends beyond its last message."""
+
+import time
+from typing import Any, Final
+
+import confluent_kafka as ck
+import pytest
+
+from dedup.wire.manifests import Asked, Ended, EndPosition
+from dedup_runners.clients.confluent_kafka import Consumer
+from dedup_runners.clients.transactions import TransactionalProducer
+
+
+class Told(Exception):
+    """Stands for librdkafka's error, of which Python cannot make one that is retriable or fatal."""
+
+    def __init__(self, *, again: bool = False, abort: bool = False) -> None:
+        super().__init__(self)
+        self._again, self._abort = again, abort
+
+    def retriable(self) -> bool:
+        return self._again
+
+    def txn_requires_abort(self) -> bool:
+        return self._abort
+
+    def name(self) -> str:
+        return "NAME"
+
+    def str(self) -> str:
+        return "words"
+
+
+AGAIN, DOOMED, FATAL = Told(again=True), Told(abort=True), Told()
+Answers = list[Told | None]
+
+
+class Client:
+    def __init__(self, commits: Answers, aborts: Answers) -> None:
+        self._answers = {"commit": commits, "abort": aborts}
+        self.left_open = False
+
+    def poll(self, timeout_s: float) -> None:
+        """Nothing has come."""
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._next("commit")
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self._next("abort")
+
+    def begin_transaction(self) -> None:
+        raise FATAL
+
+    def close(self) -> None:
+        raise FATAL
+
+    def _next(self, what: str) -> None:
+        if (answer := self._answers[what].pop(0)) is not None:
+            raise answer
+
+
+class Witness:
+    def disturbed(self, kind: object, detail: str) -> None:
+        """It is told of it."""
+
+
+def producer(monkeypatch: pytest.MonkeyPatch, commits: Answers = [], aborts: Answers = []) -> TransactionalProducer:  # noqa: B006
+    monkeypatch.setattr(ck, "KafkaException", Told)
+    made: Any = TransactionalProducer.__new__(TransactionalProducer)
+    made._client, made._witnesses, made._drain = Client(list(commits), list(aborts)), Witness(), lambda: None
+    result: TransactionalProducer = made
+    return result
+
+
+@pytest.mark.parametrize(
+    ("asked", "commits", "aborts", "ended", "failed"),
+    [
+        (Asked.COMMIT, [None], [], Ended.COMMITTED, False),
+        (Asked.COMMIT, [AGAIN, AGAIN, None], [], Ended.COMMITTED, False),
+        (Asked.COMMIT, [DOOMED], [None], Ended.ABORTED, False),
+        (Asked.COMMIT, [AGAIN, DOOMED], [AGAIN, None], Ended.ABORTED, False),
+        (Asked.COMMIT, [FATAL], [], Ended.UNKNOWN, True),
+        (Asked.COMMIT, [DOOMED], [FATAL], Ended.UNKNOWN, True),
+        (Asked.ABORT, [], [None], Ended.ABORTED, False),
+        (Asked.ABORT, [], [FATAL], Ended.UNKNOWN, True),
+    ],
+)
+def test_only_a_call_that_succeeds_settles_a_transaction(
+    asked: Asked, commits: Answers, aborts: Answers, ended: Ended, failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = producer(monkeypatch, commits, aborts)
+    assert client.end(asked, 60.0) is ended
+    assert bool(client.failed) is failed
+    assert client._client._answers == {"commit": [], "abort": []}, "it asks no more than it must"
+
+
+def test_a_commit_that_may_be_repeated_for_too_long_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = producer(monkeypatch, [AGAIN] * 3)
+    now = iter(range(0, 1000, 40))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
+    assert client.failed, "nobody knows what a further call would end"
+
+
+def test_a_client_that_has_given_up_ends_nothing_and_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = producer(monkeypatch)
+    client.begin()
+    assert client.failed == "NAME: words"
+    assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
+    client.close()
+
+
+# Where a partition ends.
+
+END: Final = (EndPosition(partition=0, extents=((0, 8),)),)
+
+
+class Message:
+    def __init__(self, offset: int, code: int) -> None:
+        self._offset, self._code = offset, code
+
+    def error(self) -> Any:
+        return type("Error", (), {"code": lambda _: self._code})()
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [(ck.KafkaError._PARTITION_EOF, None), (ck.KafkaError._TRANSPORT, "partition 0: offset 5 of 8")],
+)
+def test_the_end_that_a_reader_is_told_of_lies_beyond_markers(code: int, missing: str | None) -> None:
+    """The last message was at offset 4; 5 to 7 hold an aborted one and markers, which nobody is given."""
+    consumer: Any = Consumer.__new__(Consumer)
+    consumer._next = {0: 5}
+    consumer._pass_ends([Message(8, code)])
+    assert consumer.missing(END) == missing
