@@ -59,7 +59,8 @@ def test_results_need_no_file_for_they_have_the_text(tmp_path: Path) -> None:
     made = load(written(tmp_path))
     (tmp_path / "own.json").unlink()
     (tmp_path / "results.yaml").write_text(document_of(made))
-    assert load(tmp_path / "results.yaml") == made == parse(json.loads(document_of(made)), source="results")
+    again = parse(json.loads(document_of(made)), source="results")
+    assert load(tmp_path / "results.yaml").spec == made.spec == again.spec
 
 
 @pytest.mark.parametrize(
@@ -84,4 +85,4 @@ def test_what_is_no_experiment_of_chaos_toolkit_is_one_line(text: str | None, wo
 def test_a_file_without_such_a_fault_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "experiment.yaml"
     path.write_text(document_of(experiment()))
-    assert load(path) == experiment()
+    assert load(path).spec == experiment().spec

@@ -31,7 +31,11 @@ from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
 PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}])
-TRANSACTIONS: Final = ("spec/workload/transactions", {"size": 10})
+TRANSACTIONS: Final = (
+    ("spec/systems", [{"name": "kafka", "kafka": {}}]),
+    ("spec/variants", [{"name": "dedup", "deduplication": "Enabled", "expect": "CommittedOnce"}]),
+    ("spec/workload/transactions", {"size": 100}),
+)
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": {"experiment": "own.json", "deadline": "5s"}}
 OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
@@ -222,7 +226,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
-    ("spec.workload.…: got a workload with …", lambda: looked(applied(TRANSACTIONS))),
+    ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].chaos: got fault …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("Namespace …: got Pod Security level …", strict_namespace),

@@ -5,7 +5,6 @@ Brokers here are sockets that answer, soon or late, keep silent, hang up, or are
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -22,7 +21,7 @@ class Brokers:
     """Listeners on free ports, each with one manner of answering."""
 
     def __init__(self, open_until_end: ExitStack) -> None:
-        self._stack = open_until_end
+        self._stack, self._over = open_until_end, threading.Event()
 
     def one(self, manner: str) -> Address:
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -46,7 +45,7 @@ class Brokers:
                 continue
             self._stack.push(connection)
             if manner == "is late":
-                time.sleep(LATE_S)
+                self._over.wait(LATE_S)
             if manner in ("answers", "is late"):
                 connection.sendall(b"x")
 
