@@ -20,6 +20,8 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
+from dedup.faults.kinds import Platform
+from dedup.faults.registry import possible_on_existing
 from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
@@ -130,6 +132,7 @@ class KubernetesPlatform:
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             _check_client(system)
+            _check_existing(system, self._experiment.spec)
         _check_workload(self._experiment.spec)
         for way in ways.values():
             way.check()
@@ -328,6 +331,24 @@ def _check_client(system: System) -> None:
             rule="only `dedup run` can start it; there is no image of it for pods yet",
             todo=f"write {', '.join(each.library for each in speaking(system.protocol) if each.is_installed)} "
             "without a version, or use `dedup run` on one machine",
+        )
+
+
+def _check_existing(system: System, spec: Spec) -> None:
+    """PlatformError if connections are to be disturbed of clients that go straight to a system's brokers."""
+    if system.existing is None:
+        return
+    local = [(f"spec.{at}.{fault.kind}", fault.name) for at, fault in spec.written_faults
+             if Platform.PODS not in fault.given.on_existing]  # fmt: skip
+    if system.network.latency_s:
+        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g}s"))
+    for where, got in local[:1]:
+        raise PlatformError(
+            where=where,
+            got=got,
+            rule=f"system {system.name} is there already: in a cluster its clients go straight to its brokers, where "
+            "no proxy can cut them off or delay them; only `dedup run` leads them through one",
+            todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
         )
 
 

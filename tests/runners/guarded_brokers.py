@@ -66,6 +66,12 @@ def certificate(folder: Path) -> Path:
     return folder / "server.pem"
 
 
+def own_certificate(folder: Path) -> None:
+    """A client's certificate and its key, as a Secret of the type kubernetes.io/tls has them: the broker's own."""
+    (folder / "tls.crt").write_text(CERTIFICATE)
+    (folder / "tls.key").write_text(PRIVATE)
+
+
 @contextmanager
 def broker(
     folder: Path, mechanism: str, *, tls: bool, knows: bool = True, host: str = "127.0.0.1"

@@ -20,6 +20,7 @@ from dedup.experiment.systems import Protocol
 from dedup_runners.chaos import keepers, latency, pings, sessions, sockets
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import kill
+from dedup_runners.chaos.pings import Place
 from dedup_runners.chaos.sites import processes
 
 TIMEOUT_S = 5.0
@@ -149,7 +150,7 @@ def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        (found,) = pings.round_trips_ms(system, "127.0.0.1", [listener.getsockname()[1]])
+        (found,) = pings.round_trips_ms(system, [Place("127.0.0.1", listener.getsockname()[1])])
         thread.join(TIMEOUT_S)
     assert pause_s * 1000 <= found < TIMEOUT_S * 1000
     assert b"dedup-ping" in asked[0]
@@ -157,8 +158,8 @@ def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
 
 def test_the_shortest_ping_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter([12.0, 3.0, 9.0])
-    monkeypatch.setattr(pings, "round_trip_ms", lambda *_: next(taken))
-    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], attempts=3) == [3.0]
+    monkeypatch.setattr(pings, "round_trip_ms", lambda *_, **__: next(taken))
+    assert pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], attempts=3) == [3.0]
 
 
 @pytest.mark.parametrize(("taken", "found"), [([101.0, 13.0, OSError("cut"), 102.0], 101.0), ([101.0, 2.0, 3.0], 3.0)])
@@ -166,7 +167,7 @@ def test_at_the_end_one_early_ping_is_none_and_most_of_them_are_the_end_of_a_lat
     taken: list[float | OSError], found: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
-    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken), median) == [found]
+    assert pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], len(taken), median) == [found]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_broker_that_answers_no_ping_has_none(
 ) -> None:
     monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
     with pytest.raises(error):
-        pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken))
+        pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], len(taken))
 
 
 def test_a_ping_that_is_cut_off_is_no_answer() -> None:
@@ -198,5 +199,5 @@ def test_a_ping_that_is_cut_off_is_no_answer() -> None:
         thread = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
         thread.start()
         with pytest.raises(OSError, match=r"closed|reset"):
-            pings.round_trip_ms("kafka", "127.0.0.1", listener.getsockname()[1])
+            pings.round_trip_ms("kafka", Place("127.0.0.1", listener.getsockname()[1]))
         thread.join(TIMEOUT_S)

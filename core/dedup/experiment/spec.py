@@ -47,7 +47,7 @@ MAX_RUNS: Final = 10_000
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verification": VERIFIED} | dict.fromkeys(
     (
-        *("deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *("clientSecretRef", "deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
         *("random", "after", "fault"),
         *("workload", *(part.key for part in workloads.PARTS)),
@@ -118,13 +118,6 @@ class System(Part):
                 f"a {self.product.name} that is there already has {' and '.join(needed)}, "
                 f"and may have {' and '.join(optional)}",
                 "give these keys and no other",
-            )
-        if self.network.latency_s:
-            raise refusal(
-                "network.latency",
-                format_duration(self.network.latency_s),
-                "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
-                "take it out, or let the system be deployed",
             )
 
     @property
@@ -342,8 +335,8 @@ class Spec(Part):
                 raise refusal(
                     f"{where}.{fault.kind}",
                     fault.name,
-                    f"system {existing} is there already: its clients go straight to its brokers, "
-                    "where no proxy can cut them off, and its pods are not the experiment's to hurt",
+                    f"system {existing} is there already: its brokers are not the experiment's to hurt, "
+                    "only its own clients' connections are",
                     f"write {possible_on_existing()}, or let the system be deployed",
                 )
             for choice in fault.given.chosen:
@@ -398,8 +391,10 @@ class Experiment(Part):
         for key in _ELSEWHERE:
             del document[key]
         clients = [system["client"] for system in document["systems"]]
+        existing = [(system["deploy"] or {}).get("existing") or {} for system in document["systems"]]
+        tls = [each["tls"] for each in existing if each.get("tls")]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
-        listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
+        listed = (*document["systems"], *clients, *tls, *document["variants"], *document["faults"], *ats, *drawable)
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
         for part in (document, document["workload"], *listed):

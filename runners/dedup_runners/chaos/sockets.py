@@ -27,6 +27,8 @@ AT_BROKER: Final = frozenset({"01", "03", "08"})
 """States of the broker's end in which it may still read: ESTABLISHED, SYN_RECV, CLOSE_WAIT (net/tcp_states.h)."""
 AT_CLIENT: Final = frozenset({"01", "02", "04", "05"})
 """States of our end in which the broker has not closed its own: ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2."""
+NOBODYS: Final = "0"
+"""The inode of a socket that its process has closed."""
 _NAMES: Final = {
     psutil.CONN_ESTABLISHED: "01",
     psutil.CONN_SYN_SENT: "02",
@@ -67,6 +69,17 @@ def mine(but: int | None = None, states: frozenset[str] = ESTABLISHED) -> set[Co
     """All connections of this network namespace in these states, from our end; without those that `but` holds."""
     inodes = set() if but is None else _inodes(but)
     return {each for each, inode in connections(_rows(), states) if inode not in inodes}
+
+
+def of(pid: int | None, states: frozenset[str] = ESTABLISHED, *, closed: bool = False) -> set[Connection]:
+    """The connections that a process of ours holds, from its end, in these states.
+
+    `closed`: also those that a process has closed already, whoever it was; with no process only those.
+    """
+    if not TABLES[0].exists():
+        return set() if pid is None else _of(pid, states)
+    inodes = (set() if pid is None else _inodes(pid)) | ({NOBODYS} if closed else set())
+    return {each for each, inode in connections(_rows(), states) if inode in inodes}
 
 
 def listener_at(port: int) -> int | None:
