@@ -36,6 +36,7 @@ from dedup_runners import clients
 
 def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> None:
     """Find what is wrong before a broker is started; raises a one-line error. Clients that are programs are built."""
+    logins.check_clients(experiment)
     for where, fault in experiment.spec.written_faults:
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
@@ -45,7 +46,6 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                 todo="kubectl apply the experiment, or use a kill or a dropTCP",
             )
     for index, system in enumerate(experiment.spec.systems):
-        logins.check_client(index, system)
         if system.existing is None:
             read_lock(system.kind, system.version)
         program = programs.program(system, progress)

@@ -51,6 +51,7 @@ def wanted(experiment: Experiment) -> Iterator[Wanted]:
 
 def access(experiment: Experiment, secrets: Secrets) -> dict[str, Security]:
     """How each system that is there already is spoken to. SpecificationError if a Secret or one of its files lacks."""
+    check_clients(experiment)
     folders: dict[str, dict[str, Path]] = {}
     for each in wanted(experiment):
         folder = secrets.get(each.secret.name)
@@ -73,18 +74,17 @@ def access(experiment: Experiment, secrets: Secrets) -> dict[str, Security]:
     }
 
 
-def check_client(index: int, system: System) -> None:
-    """SpecificationError if the system's client is a program, and would have to log in."""
-    existing = system.existing
-    if existing is None or not is_program(system.library, system.client_version):
-        return
-    if existing.sasl is not None or existing.token is not None:
-        raise _wrong(
-            f"spec.systems[{index}].client",
-            f"{system.library} {system.client_version}, a program".replace(" ,", ","),
-            "a program is given no password and no token",
-            "write the installed client, or name a listener that asks for none",
-        )
+def check_clients(experiment: Experiment) -> None:
+    """SpecificationError if a client is a program, and would have to log in."""
+    for index, system in enumerate(experiment.spec.systems):
+        logs_in = any(each.shown for each in (system.existing.secrets if system.existing is not None else {}).values())
+        if logs_in and is_program(system.library, system.client_version):
+            raise _wrong(
+                f"spec.systems[{index}].client",
+                f"{system.library} {system.client_version}, a program",
+                "a program is given no password and no token",
+                "write the installed client, or name a listener that asks for none",
+            )
 
 
 def _wrong(where: str, got: str, rule: str, todo: str) -> SpecificationError:

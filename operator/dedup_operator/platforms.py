@@ -338,16 +338,19 @@ def _check_existing(system: System, spec: Spec) -> None:
     """PlatformError if connections are to be disturbed of clients that go straight to a system's brokers."""
     if system.existing is None:
         return
-    local = [(f"spec.{at}.{fault.kind}", fault.name) for at, fault in spec.written_faults
-             if Platform.PODS not in fault.given.on_existing]  # fmt: skip
+    local = [
+        (f"spec.{at}.{fault.kind}", f"fault {fault.name}")
+        for at, fault in spec.written_faults
+        if Platform.PODS not in fault.given.on_existing
+    ]
     if system.network.latency_s:
-        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g}s"))
+        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g} s"))
     for where, got in local[:1]:
         raise PlatformError(
             where=where,
-            got=got,
-            rule=f"system {system.name} is there already: in a cluster its clients go straight to its brokers, where "
-            "no proxy can cut them off or delay them; only `dedup run` leads them through one",
+            got=f"{got}, of a system that is there already",
+            rule=f"in a cluster the clients of {system.name} go straight to its brokers, where no proxy can cut them "
+            "off or delay them; only `dedup run` leads them through one",
             todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
         )
 

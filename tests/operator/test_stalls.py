@@ -35,6 +35,7 @@ RESTART: Final = ("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
+CUT: Final = {"name": "cut", "at": {"message": 1}, "killTCP": {"duration": "1s"}}
 PRIVILEGED: Final = (("spec/faults", [NET_FILTER]), ("spec/allowPrivilegedFaults", True))
 
 
@@ -100,6 +101,10 @@ def no_key() -> World:
     world = allowed(on_existing())
     secret(world, "login", keys=("username",))
     return looked(world)
+
+
+def slowly() -> World:
+    return on_existing(system={"network": {"latency": "20ms"}})
 
 
 def shown_elsewhere() -> World:
@@ -218,6 +223,8 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.artifacts: got nothing", no_store),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
+    ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=CUT)))),
+    ("system …: network.latency: got …, of a system that is there already", lambda: looked(allowed(slowly()))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(RESTART))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),

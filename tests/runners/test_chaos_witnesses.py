@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -13,10 +14,12 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.systems import Protocol
+from dedup_runners import credentials
 from dedup_runners.chaos import keepers, latency, pings, sessions, sockets
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import kill
@@ -154,6 +157,28 @@ def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
         thread.join(TIMEOUT_S)
     assert pause_s * 1000 <= found < TIMEOUT_S * 1000
     assert b"dedup-ping" in asked[0]
+
+
+def test_a_ping_over_tls_is_timed_from_the_question_on(tmp_path: Path) -> None:
+    """What it takes to begin TLS is no round trip of the protocol: a latency must show in the answer alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(guarded_brokers.certificate(tmp_path))
+    tls = credentials.tls(guarded_brokers.security(tmp_path, tls=True, sasl=None))
+    slow_s = 0.3
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            threading.Event().wait(slow_s)
+            with context.wrap_socket(connection, server_side=True) as line:
+                line.recv(4)
+                line.sendall(b"x")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        place = Place("127.0.0.1", listener.getsockname()[1], "localhost")
+        assert pings.round_trip_ms("kafka", place, TIMEOUT_S, tls) < slow_s * 1000
+        thread.join(TIMEOUT_S)
 
 
 def test_the_shortest_ping_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from dedup.faults.kinds import EVERYWHERE, FaultKind, Need
+from dedup.faults.kinds import EVERYWHERE, FaultKind, Need, Platform
 from dedup.faults.registry import KINDS
 from dedup.quantities import format_duration
 from dedup.wire.clients import Noticed
@@ -26,6 +26,8 @@ NOTICED: Final = {
     Noticed.ERROR: "errors",
 }
 """What producers notice, in words."""
+FROM: Final = {Platform.PROCESSES: "dedup run", Platform.PODS: "a cluster"}
+"""From where they are reached."""
 EXISTING: Final = "systems that are there already"
 
 
@@ -113,7 +115,9 @@ def _settings(kind: type[FaultKind]) -> Iterator[Setting]:
 def _on_existing(kind: type[FaultKind]) -> Iterator[str]:
     """Whether it strikes systems that are there already, and from where if not from everywhere."""
     if kind.on_existing:
-        only = "" if kind.on_existing == EVERYWHERE else f" (from {' and '.join(kind.on_existing)} only)"
+        only = (
+            "" if kind.on_existing == EVERYWHERE else f" ({' and '.join(FROM[each] for each in kind.on_existing)} only)"
+        )
         yield f"{EXISTING}{only}"
 
 

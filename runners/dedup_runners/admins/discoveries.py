@@ -40,7 +40,7 @@ def discovered(endpoints: Endpoints, timeout_s: float = READY_TIMEOUT_S) -> Endp
             where=endpoints.direct_bootstrap,
             got=problem,
             rule=f"a broker says who the brokers are, within {timeout_s:g} s",
-            todo="see that the address is right and can be reached from pods of this namespace",
+            todo="see that the address is right and can be reached from where this runs",
         ) from None
     assert found is not None
     return found

@@ -57,9 +57,10 @@ def _kafka(endpoints: Endpoints) -> list[str]:
             "error_cb": lambda _error: None,  # type: ignore[dict-item]
         }
     )
-    topics = [each for each in admin.list_topics(timeout=CALL_TIMEOUT_S).topics if each.startswith(endpoints.names)]
+    own = f"{endpoints.names}-"
+    topics = [each for each in admin.list_topics(timeout=CALL_TIMEOUT_S).topics if each.startswith(own)]
     listed = admin.list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
-    groups = [each.group_id for each in listed.valid if each.group_id.startswith(endpoints.names)]
+    groups = [each.group_id for each in listed.valid if each.group_id.startswith(own)]
     asked: list[Any] = []
     if groups:
         asked += admin.delete_consumer_groups(groups, request_timeout=CALL_TIMEOUT_S).values()
@@ -79,7 +80,7 @@ def _pulsar(endpoints: Endpoints) -> list[str]:
     base = f"{endpoints.admin_urls[0]}/admin/v2"
     with http_client(endpoints, CALL_TIMEOUT_S) as http:
         for namespace in _list(http, f"{base}/namespaces/{TENANT}"):
-            if namespace.startswith(f"{TENANT}/{endpoints.names}"):
+            if namespace.startswith(f"{TENANT}/{endpoints.names}-"):
                 found.append(f"namespace {namespace}")
                 _empty(http, base, namespace)
                 http.delete(f"{base}/namespaces/{namespace}")

@@ -105,6 +105,6 @@ def _addresses(host: str) -> set[str]:
             where=f"host {host}",
             got=str(error),
             rule="a broker is found by its name",
-            todo="see that the brokers advertise names that pods of this namespace can look up",
+            todo="see that the brokers advertise names that can be looked up from where this runs",
         ) from None
     return {str(each[4][0]) for each in found}
