@@ -183,7 +183,8 @@ def advertised(direct: Endpoints, admin: admins.Admin) -> list[Broker]:
     """The brokers with the addresses that they give to clients; those of a Pulsar are in its answers to lookups."""
     if direct.system != "pulsar":
         return direct.brokers
-    from dedup_runners.admins.pulsar import client_url, probe_topic
+    from dedup_runners.admins.pulsar import probe_topic
+    from dedup_runners.admins.rest import client_url
 
     found = []
     for number, broker in enumerate(direct.brokers):

@@ -384,26 +384,6 @@ def probe_topic(endpoints: Endpoints, number: int) -> str:
     return f"persistent://{TENANT}/{probe}-{number}/{probe}"
 
 
-def client_url(endpoints: Endpoints, topic: str) -> str:
-    """Where clients that look the topic up are told that its owner is, with the scheme; PlatformError if nowhere."""
-    url, scheme = f"{endpoints.admin_urls[0]}/lookup/v2/topic/{_path(topic)}", "brokerUrl"
-    if endpoints.client_bootstrap.startswith("pulsar+ssl"):
-        scheme = "brokerUrlTls"
-    try:
-        with http_client(endpoints, CALL_TIMEOUT_S) as http:
-            told = str(http.get(url).raise_for_status().json().get(scheme))
-    except (httpx.HTTPError, ValueError) as error:
-        told = str(error)
-    if urlsplit(told).port:
-        return told
-    raise PlatformError(
-        where=url,
-        got=f"{told} as {scheme}",
-        rule="a broker tells its clients where it listens for them, as serviceUrl speaks",
-        todo="check serviceUrl, and the brokers' advertised listeners",
-    )
-
-
 def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     """(ledger, entries) of each ledger that holds any, from a topic's internal statistics.
 

@@ -1,9 +1,13 @@
 """Pulsar's REST interface: how it is spoken to."""
 
+from urllib.parse import urlsplit
+
 import httpx
 
+from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners import credentials
+from dedup_runners.admins import CALL_TIMEOUT_S
 
 
 def http_client(endpoints: Endpoints, timeout_s: float) -> httpx.Client:
@@ -26,4 +30,24 @@ def http_client(endpoints: Endpoints, timeout_s: float) -> httpx.Client:
         trust_env=False,
         verify=credentials.tls(endpoints.security) or True,
         event_hooks={"request": [show]},
+    )
+
+
+def client_url(endpoints: Endpoints, topic: str) -> str:
+    """Where clients that look the topic up are told that its owner is, with the scheme; PlatformError if nowhere."""
+    url, scheme = f"{endpoints.admin_urls[0]}/lookup/v2/topic/{topic.replace('://', '/', 1)}", "brokerUrl"
+    if endpoints.client_bootstrap.startswith("pulsar+ssl"):
+        scheme = "brokerUrlTls"
+    try:
+        with http_client(endpoints, CALL_TIMEOUT_S) as http:
+            told = str(http.get(url).raise_for_status().json().get(scheme))
+    except (httpx.HTTPError, ValueError) as error:
+        told = str(error)
+    if urlsplit(told).port:
+        return told
+    raise PlatformError(
+        where=url,
+        got=f"{told} as {scheme}",
+        rule="a broker tells its clients where it listens for them, as serviceUrl speaks",
+        todo="check serviceUrl, and the brokers' advertised listeners",
     )
