@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import KafkaException
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
@@ -148,6 +149,19 @@ def test_a_broker_that_does_not_delete_is_told_with_what_stays(
     with pytest.raises(PlatformError, match=f"topic {OURS}-probe") as caught:
         removals.remove(endpoints("kafka"), within_s=0.0)
     assert "orders" not in str(caught.value)
+
+
+def test_a_broker_that_does_not_say_what_there_is_leaves_it_unknown(
+    admin: type[Admin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence is not emptiness."""
+
+    def silent(_self: Admin, timeout: float) -> None:
+        raise KafkaException("Broker transport failure")
+
+    monkeypatch.setattr(admin, "list_topics", silent)
+    with pytest.raises(PlatformError, match=r"nobody knows what: .*transport failure"):
+        removals.remove(endpoints("kafka"), within_s=0.0)
 
 
 @pytest.mark.parametrize("names", ["dedup", "dedu", ""])

@@ -13,7 +13,7 @@ crash removes what that has left.
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -84,16 +84,20 @@ class ExistingSystem:
         return None
 
     def close(self) -> None:
-        self.site.close()
-        if self._interposer is not None:
-            self._interposer.close()
-        if self._lab is not None:
-            self._lab.close()
+        with ExitStack() as leaving:  # whatever fails, the rest is done
+            leaving.callback(self.admin.close)
+            leaving.callback(self._remove)
+            if self._lab is not None:
+                leaving.callback(self._lab.close)
+            if self._interposer is not None:
+                leaving.callback(self._interposer.close)
+            leaving.callback(self.site.close)
+
+    def _remove(self) -> None:
         try:
             removals.remove(self._direct)
         except DedupError as error:
             self._note(f"{self._name}: {error}")
-        self.admin.close()
 
     def _proxied(self, brokers: Sequence[Broker], logs: Path, progress: Progress) -> str:
         """Start Toxiproxy with a proxy to each broker, whose port it is given then; the URL of its interface."""

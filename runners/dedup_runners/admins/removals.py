@@ -28,12 +28,14 @@ AGAIN_S: Final = 0.2
 def remove(endpoints: Endpoints, within_s: float = REMOVED_S) -> None:
     """Remove everything of ours; PlatformError with the names of what is left, or if nobody says what there is."""
     assert endpoints.names.startswith(f"{OURS}-"), "what has everyone's name is not ours to remove"
-    remove_once, left = _REMOVE[endpoints.system], ["what, no broker says"]
+    remove_once, left = _REMOVE[endpoints.system], ["nobody knows what"]
 
     def gone() -> bool:
         nonlocal left
-        with suppress(KafkaException, httpx.HTTPError, ValueError):
+        try:
             left = remove_once(endpoints)
+        except (KafkaException, TimeoutError, httpx.HTTPError, ValueError) as error:
+            left = [f"nobody knows what: {error}"]
         return not left
 
     try:
