@@ -24,6 +24,8 @@ USER, PASSWORD = "a,user=us", "geheim,=ä"
 SALT, ITERATIONS = b"salt", 4096
 BOUND_S: Final = 10.0
 HANDSHAKE, AUTHENTICATE, METADATA = 17, 36, 3
+NAME: Final = "dedup test"
+"""The common name in the certificate."""
 PRIVATE: Final = """\
 -----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAPr/o+kneJmFFTsb

@@ -102,16 +102,22 @@ def own(security: Security, folder: Path) -> Security:
 
 
 @contextmanager
-def guarded_pulsar(folder: Path, host: str = HOST) -> Iterator[Endpoints]:
-    """A broker that lets nobody in without a token, and speaks TLS beside what its own parts speak."""
+def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> Iterator[Endpoints]:
+    """A broker that lets nobody in without a token, and speaks TLS beside what its own parts speak.
+
+    `mutual`: without a certificate that its authority has signed, instead.
+    """
     binary, web = free(2)
     usual, key = pulsar.broker_settings, secrets.token_bytes(32)
-    (folder / "token").write_text(f"{token(key)}\n")
-    open_to_all = guarded_brokers.security(folder, tls=True, sasl=None)
+    security = guarded_brokers.security(folder, tls=True, sasl=None)
+    if mutual:
+        security, login = own(security, folder), _by_certificate(folder)
+    else:
+        (folder / "token").write_text(f"{token(key)}\n")
+        security, login = security.model_copy(update={"token": folder / "token"}), _by_token(key)
 
     def settings(zookeeper: int, node: pulsar.Node, bookies: int) -> dict[str, object]:
         said = usual(zookeeper, node, bookies)
-        plugins = "org.apache.pulsar.{}.Authentication{}Token"
         return said | {
             "brokerServicePortTls": binary,
             "webServicePortTls": web,
@@ -120,11 +126,7 @@ def guarded_pulsar(folder: Path, host: str = HOST) -> Iterator[Endpoints]:
             "tlsKeyFilePath": guarded_brokers.certificate(folder),
             "authenticationEnabled": "true",
             "authorizationEnabled": "true",
-            "authenticationProviders": plugins.format("broker.authentication", "Provider"),
-            "tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}",
-            "superUserRoles": ROLE,
-            "brokerClientAuthenticationPlugin": plugins.format("client.impl.auth", ""),
-            "brokerClientAuthenticationParameters": f"token:{token(key)}",
+            **login,
         }
 
     with (
@@ -145,9 +147,37 @@ def guarded_pulsar(folder: Path, host: str = HOST) -> Iterator[Endpoints]:
             client_bootstrap=address,
             direct_bootstrap=address,
             admin_urls=[f"https://{host}:{web}"],
-            security=open_to_all.model_copy(update={"token": folder / "token"}),
+            security=security,
             brokers=[],
         )
+
+
+PLUGINS: Final = "org.apache.pulsar.{}.Authentication{}"
+
+
+def _by_token(key: bytes) -> dict[str, object]:
+    return {
+        "authenticationProviders": PLUGINS.format("broker.authentication", "ProviderToken"),
+        "tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}",
+        "superUserRoles": ROLE,
+        "brokerClientAuthenticationPlugin": PLUGINS.format("client.impl.auth", "Token"),
+        "brokerClientAuthenticationParameters": f"token:{token(key)}",
+    }
+
+
+def _by_certificate(folder: Path) -> dict[str, object]:
+    """Whose common name is a superuser."""
+    files = f"tlsCertFile:{folder / 'tls.crt'},tlsKeyFile:{folder / 'tls.key'}"
+    return {
+        "authenticationProviders": PLUGINS.format("broker.authentication", "ProviderTls"),
+        "tlsTrustCertsFilePath": folder / "ca.crt",
+        "tlsRequireTrustedClientCertOnConnect": "true",
+        "superUserRoles": guarded_brokers.NAME,
+        "brokerClientTlsEnabled": "true",
+        "brokerClientTrustCertsFilePath": folder / "ca.crt",
+        "brokerClientAuthenticationPlugin": PLUGINS.format("client.impl.auth", "Tls"),
+        "brokerClientAuthenticationParameters": files,
+    }
 
 
 def token(key: bytes) -> str:

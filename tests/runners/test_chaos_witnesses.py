@@ -159,6 +159,19 @@ def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
     assert b"dedup-ping" in asked[0]
 
 
+def test_a_connection_is_of_our_user_while_a_process_of_ours_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as client:
+            ends = client.getsockname(), listener.getsockname()
+            server, _ = listener.accept()
+            assert sockets.of_our_user(*ends)
+            monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+            assert not sockets.of_our_user(*ends), "another user's"
+            monkeypatch.undo()
+        with server:
+            assert not sockets.of_our_user(*ends), "nobody's: it was closed at once, and whose it was is not known"
+
+
 def test_a_ping_over_tls_is_timed_from_the_question_on(tmp_path: Path) -> None:
     """What it takes to begin TLS is no round trip of the protocol: a latency must show in the answer alone."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

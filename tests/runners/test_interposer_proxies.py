@@ -332,6 +332,23 @@ def test_one_that_only_leads_the_way_remembers_nothing(broker: Broker) -> None:
         assert interposer.conversation.rows() == [] and not interposer.has_happened("r")
 
 
+def test_who_is_not_admitted_is_not_served_and_nothing_reaches_the_broker(broker: Broker) -> None:
+    asked: list[tuple[tuple[str, int], tuple[str, int]]] = []
+
+    def nobody(client: tuple[str, int], door: tuple[str, int]) -> bool:
+        asked.append((client, door))
+        return False
+
+    with Interposer(Toy, admits=nobody) as interposer:
+        (door,) = interposer.bootstrap("s", [broker.address])
+        client = Client(door)
+        try:
+            assert client.hear() is None
+        finally:
+            client.close()
+        assert [each for _, each in asked] == [tuple(door)] and broker.heard == []
+
+
 def heard(interposer: Interposer, broker: Address) -> None:
     """A client says a word to that broker, and hears it in capitals."""
     client = Client(interposer.bootstrap("s", [broker])[0])

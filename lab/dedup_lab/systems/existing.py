@@ -30,6 +30,7 @@ from dedup_lab.targets import reached
 from dedup_runners import admins, credentials
 from dedup_runners.admins import removals
 from dedup_runners.admins.discoveries import discovered
+from dedup_runners.chaos import sockets
 from dedup_runners.chaos.sites.interposed import Interposed
 from dedup_runners.chaos.sites.outside import Outside
 from dedup_runners.chaos.sites.protocol import Site
@@ -119,7 +120,12 @@ class ExistingSystem:
         security, addresses = self._direct.security, [_address(broker) for broker in brokers]
         routes = {each: Address(LOOPBACK, port) for each, port in zip(addresses, self._ports, strict=False)}
         self._interposer = interposer = Interposer(
-            self._protocol.speech(), tls=credentials.tls(security), routes=routes, recorded=False
+            self._protocol.speech(),
+            tls=credentials.tls(security),
+            routes=routes,
+            recorded=False,
+            # A certificate is shown for whoever comes: that is us alone. Other log-ins are the clients' own.
+            admits=sockets.of_our_user if security.certificate is not None else _everyone,
         )
         doors = interposer.bootstrap(SESSION, addresses)
         given = interposer.bootstrap(SESSION, entrances(self._direct, brokers))
@@ -204,6 +210,10 @@ def entrances(direct: Endpoints, brokers: Sequence[Broker]) -> list[Address]:
     known = {place: _address(broker) for broker in brokers for place in _places(_address(broker))}
     given = SPEECHES[direct.system].brokers(f"pulsar://{direct.client_bootstrap.rpartition('://')[2]}")
     return [next((known[place] for place in _places(each) if place in known), each) for each in given]
+
+
+def _everyone(client: tuple[str, int], door: tuple[str, int]) -> bool:
+    return True
 
 
 def proxy_of(number: int) -> str:

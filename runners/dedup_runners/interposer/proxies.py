@@ -27,6 +27,7 @@ ROUNDS: Final = 5
 """So many rounds of the event loop an accepted connection takes to be served, or an ended one to close."""
 
 T = TypeVar("T")
+Admits = Callable[[tuple[str, int], tuple[str, int]], bool]
 OnStrike = Callable[[Rule, Frame, Strike], None]
 
 
@@ -36,6 +37,7 @@ class Interposer(Closing):
     `problems` lists what it could not do or understand: each is a reason not to trust a run through it. `on_strike` is
     called in its thread just before a rule's frame is lost, or when it is held. `routes`: the proxy through which a
     broker is reached, by the address that brokers give. Without `recorded` no rule strikes and nothing is remembered.
+    `admits` says of a client's address and the port's whether it is served.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Interposer(Closing):
         *,
         routes: Mapping[Address, Address] = NO_ROUTES,
         recorded: bool = True,
+        admits: Admits = lambda client, door: True,
     ) -> None:
+        self.admits = admits
         self._on_strike = on_strike
         self.conversation = Conversation() if recorded else Unrecorded()
         self.rules = Rules(rules) if recorded else Uncounted()
@@ -199,6 +203,10 @@ class _Session:
 
     async def _open(self, listening: socket.socket, broker: Address) -> None:
         def connected(reader: _Reader, writer: _Writer) -> None:
-            self._interposer.begin(self, broker, reader, writer)
+            ends = (writer.get_extra_info(end)[:2] for end in ("peername", "sockname"))
+            if self._interposer.admits(*ends):
+                self._interposer.begin(self, broker, reader, writer)
+            else:
+                writer.transport.abort()
 
         self._servers.append(await asyncio.start_server(connected, sock=listening, backlog=BACKLOG))
