@@ -77,7 +77,8 @@ def access(experiment: Experiment, secrets: Secrets) -> dict[str, Security]:
 def check_clients(experiment: Experiment) -> None:
     """SpecificationError if a client is a program, and would have to log in."""
     for index, system in enumerate(experiment.spec.systems):
-        logs_in = any(each.shown for each in (system.existing.secrets if system.existing is not None else {}).values())
+        existing = system.existing
+        logs_in = existing is not None and (existing.sasl is not None or existing.token is not None)
         if logs_in and is_program(system.library, system.client_version):
             raise _wrong(
                 f"spec.systems[{index}].client",

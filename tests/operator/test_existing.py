@@ -101,7 +101,7 @@ def test_programs_are_told_where_the_files_are_and_not_what_is_in_them() -> None
 
 
 def test_a_certificate_of_our_own_is_mounted_with_its_key() -> None:
-    """No host need be named in its Secret: the key is used, and not shown."""
+    """It is a log-in: its Secret's owner names the hosts that may see it."""
     own = {**TLS, "clientSecretRef": {"name": "own"}}
     for of, system in (
         (experiment(*kafka(tls=own)), "kafka"),
@@ -111,7 +111,7 @@ def test_a_certificate_of_our_own_is_mounted_with_its_key() -> None:
         place = Path("/credentials/client")
         assert (found.certificate, found.key) == (place / "tls.crt", place / "tls.key")
         (named,) = [each for each in secrets_named(of) if each.name == "own"]
-        assert (named.keys, named.shown_to) == (("tls.crt", "tls.key"), ())
+        assert (named.keys, bool(named.shown_to)) == (("tls.crt", "tls.key"), True)
         assert named.where.endswith("deploy.existing.tls.clientSecretRef.name")
         assert {"/credentials/tls", "/credentials/client"} == mounts(job(of, system))["producer"]
 

@@ -29,8 +29,8 @@ class Secret(NamedTuple):
     at: str
     name: str
     keys: tuple[str, ...]
-    shown: bool
-    """Whether what is in it is sent to the other side."""
+    login: bool
+    """Whether it says who we are: its owner decides to whom that is shown."""
 
 
 class Tls(Part):
@@ -102,7 +102,7 @@ class Existing(Part):
         if self.tls is not None:
             found["tls"] = Secret("tls.secretRef", self.tls.secret_ref.name, ("ca.crt",), False)
         if own is not None:
-            found["client"] = Secret("tls.clientSecretRef", own.name, ("tls.crt", "tls.key"), False)
+            found["client"] = Secret("tls.clientSecretRef", own.name, ("tls.crt", "tls.key"), True)
         if self.sasl is not None:
             found["sasl"] = Secret("sasl.secretRef", self.sasl.secret_ref.name, ("username", "password"), True)
         if self.token is not None:

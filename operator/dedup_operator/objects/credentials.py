@@ -39,7 +39,7 @@ def secrets_named(experiment: Experiment) -> list[Named]:
     for index, system in enumerate(experiment.spec.systems):
         for each in _of(system).values():
             where = f"spec.systems[{index}].deploy.existing.{each.at}.name"
-            found.append(Named(where, each.name, each.keys, shown_to=_hosts(system) if each.shown else ()))
+            found.append(Named(where, each.name, each.keys, shown_to=_hosts(system) if each.login else ()))
     return found
 
 
