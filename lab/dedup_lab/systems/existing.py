@@ -65,7 +65,7 @@ class ExistingSystem:
         try:
             removals.remove(self._direct)
             self.admin.round_trip(ROUND_TRIP_S)
-            brokers = advertised(self._direct, self.admin)
+            brokers = advertised(self._direct)
             url = self._proxied(brokers, logs, progress) if proxied else None
             self._interpose(brokers, url)
             self.admin.round_trip(ROUND_TRIP_S)
@@ -189,7 +189,7 @@ def asked(system: System, security: Security, names: str) -> Endpoints:
     )
 
 
-def advertised(direct: Endpoints, admin: admins.Admin) -> list[Broker]:
+def advertised(direct: Endpoints) -> list[Broker]:
     """The brokers with the addresses that they give to clients; those of a Pulsar are in its answers to lookups."""
     if direct.system != "pulsar":
         return direct.brokers
