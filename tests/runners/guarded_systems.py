@@ -74,8 +74,9 @@ def guarded_kafka(folder: Path, wanted: Mapping[str, Listener]) -> Iterator[Guar
                 said[f"{at}.scram-sha-512.sasl.jaas.config"] = scram
         return "".join(f"{name}={value}\n" for name, value in said.items())
 
-    with labs.create(folder / "logs") as lab, patch.object(kafka, "properties", properties):
-        plain = kafka.start(lab, version=KAFKA, proxied=False, brokers=1)
+    with labs.create(folder / "logs") as lab:
+        with patch.object(kafka, "properties", properties):
+            plain = kafka.start(lab, version=KAFKA, proxied=False, brokers=1)
         admin = AdminClient({"bootstrap.servers": plain.direct_bootstrap})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         added = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
@@ -129,12 +130,12 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
             **login,
         }
 
-    with (
-        labs.create(folder / "logs") as lab,
-        patch.object(pulsar, "broker_settings", settings),
-        patch.object(pulsar, "pulsar_round_trip"),  # the lab itself has no token; the test makes the round trip
-    ):
-        pulsar.start(lab, version=PULSAR, proxied=False, brokers=1, bookies=1)
+    with labs.create(folder / "logs") as lab:
+        with (
+            patch.object(pulsar, "broker_settings", settings),
+            patch.object(pulsar, "pulsar_round_trip"),  # the lab itself has no token; the test makes the round trip
+        ):
+            pulsar.start(lab, version=PULSAR, proxied=False, brokers=1, bookies=1)
 
         def up() -> bool:
             lab.check()
