@@ -137,7 +137,7 @@ class _Run:
         self._endpoints = endpoints.model_copy(
             update={
                 "client_bootstrap": known.bootstrap(doors),
-                "client_security": endpoints.security.model_copy(update={"ca": None}),  # the interposer speaks TLS
+                "client_security": endpoints.security.behind_tls,
                 "topic_prefix": f"{PREFIX}{uuid.uuid4().hex[:8]}-",
             }
         )

@@ -29,7 +29,7 @@ from dedup.process import machines
 from dedup_lab.commands import results as results_of
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
-from dedup_lab.commands.options import Format, Listing, Open, Shown
+from dedup_lab.commands.options import Format, Listing, Open, Secret, Shown
 from dedup_lab.commands.probe import probe
 from dedup_lab.commands.replay import replay
 from dedup_lab.commands.report import report
@@ -88,6 +88,7 @@ def run(
     messages: Annotated[int | None, typer.Option(help="Messages a run, instead of the file's.", min=1)] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system of the file; may be repeated.")] = None,
     seed: Seed = None,
+    secret: Secret = None,
     out: Annotated[Path | None, typer.Option(help=r"Results folder.  \[default: results/NAME-TIME]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Finish an interrupted experiment: in --out, or the newest one of FILE.")
@@ -99,12 +100,19 @@ def run(
     verified by Spark and by an independent oracle. Everything is kept in the results folder; nothing else is left.
 
         dedup run examples/kafka-kill-tcp.yaml --runs 2 --messages 300000
+
+    A system that is there already (deploy.existing) is not started: clients are led to its brokers through a proxy,
+    which takes faults of their connections, and what is made there is removed, also after Ctrl-C. The Secrets that the
+    file names are folders here, with files named like their keys:
+
+        dedup run examples/existing-kafka.yaml --secret my-authority=FOLDER --secret my-login=FOLDER
     """
-    from dedup_lab import experiments
+    from dedup_lab import experiments, logins
 
     experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [], seed=seed)
-    again = _command(file, runs, messages, system or [], seed)
-    raise typer.Exit(experiments.run(experiment, out=out, resume=resume, console=_console(), command=again))
+    again = _command(file, runs, messages, system or [], seed, secret or [])
+    ask = partial(experiments.run, out=out, resume=resume, console=_console(), command=again)
+    raise typer.Exit(ask(experiment, secrets=logins.given(secret or [])))
 
 
 Judge = Annotated[
@@ -401,11 +409,14 @@ def list_clients() -> None:
     _console(stderr=False).print(table)
 
 
-def _command(file: Path, runs: int | None, messages: int | None, systems: list[str], seed: int | None) -> str:
+def _command(
+    file: Path, runs: int | None, messages: int | None, systems: list[str], seed: int | None, secrets: list[str]
+) -> str:
     """The command that ran this experiment; the user repeats it with --resume."""
     given = (("runs", runs), ("messages", messages), ("seed", seed))
     numbers = [f"--{name} {value}" for name, value in given if value is not None]
-    return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *(f"--system {name}" for name in systems)])
+    chosen = [*(f"--system {name}" for name in systems), *(f"--secret {shlex.quote(each)}" for each in secrets)]
+    return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *chosen])
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.wire.manifests import Record
+from dedup_lab.systems import existing
 from dedup_lab.systems.running import PRODUCTS
 
 RUN_S: Final = 12.0
@@ -42,7 +43,10 @@ def of(experiment: Experiment) -> Estimate:
     runs = plan(experiment)
     messages = experiment.spec.workload.messages
     return Estimate(
-        provision_s=sum(PRODUCTS[system.kind].PROVISION_S for system in systems.values()),
+        provision_s=sum(
+            PRODUCTS[system.kind].PROVISION_S if system.existing is None else existing.PROVISION_S
+            for system in systems.values()
+        ),
         runs_s=sum(_run_s(experiment, systems[run.system]) for run in runs),
         verify_s=VERIFY_S + len(runs) * messages / JUDGED_A_SECOND,
     )

@@ -16,11 +16,13 @@ from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Platform
 from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
+from dedup.judgement.verdicts import ORACLE_LIMIT
 from dedup.process import machines
-from dedup_lab import caches, estimates, java, reporting, results
+from dedup_lab import caches, estimates, java, logins, reporting, results
 from dedup_lab import clients as programs
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
+from dedup_lab.logins import Secrets
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.prefetches import Prefetch
 from dedup_lab.results import Results
@@ -34,6 +36,7 @@ from dedup_runners import clients
 
 def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> None:
     """Find what is wrong before a broker is started; raises a one-line error. Clients that are programs are built."""
+    logins.check_clients(experiment)
     for where, fault in experiment.spec.written_faults:
         if Platform.PROCESSES not in fault.given.platforms:
             raise SpecificationError(
@@ -43,14 +46,8 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                 todo="kubectl apply the experiment, or use a kill or a dropTCP",
             )
     for index, system in enumerate(experiment.spec.systems):
-        if system.existing is not None:
-            raise SpecificationError(
-                where=f"spec.systems[{index}].deploy",
-                got=f"the unmanaged system {system.name}",
-                rule="here brokers are processes that the experiment starts; Secrets are in a cluster",
-                todo="kubectl apply the experiment, or remove deploy",
-            )
-        read_lock(system.kind, system.version)
+        if system.existing is None:
+            read_lock(system.kind, system.version)
         for variant in experiment.spec.variants:
             try:
                 _check_client(experiment, system.of(variant), variant, progress)
@@ -71,11 +68,21 @@ def _check_client(experiment: Experiment, system: System, variant: Variant, prog
         clients.check_keys(system.library)
 
 
-def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Console, command: str) -> int:
-    """Run (or finish) the experiment; returns the exit code of its verdict."""
+def run(
+    experiment: Experiment,
+    *,
+    out: Path | None,
+    resume: bool,
+    console: Console,
+    command: str,
+    secrets: Secrets = logins.NONE,
+) -> int:
+    """Run (or finish) the experiment; returns the exit code of its verdict. `secrets`: the folders of its Secrets."""
+    access = logins.access(experiment, secrets)
     check(experiment, _told(console))
     warn(experiment, console)
-    java.find()
+    if needs_java(experiment):
+        java.find()
     caches.check()
     with machines.at(f"results folder {out or 'results'}"):
         folder = _open(experiment, out, resume)
@@ -85,13 +92,13 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
         done = [each for each in plan(experiment) if folder.finished_attempt(each)]
         reporter.resumed(len(done))
         reporter.note(f"{experiment.name}: {len(plan(experiment))} runs, results in {folder.root}")
-        if fallback := java.fallback():
+        if needs_java(experiment) and (fallback := java.fallback()):
             reporter.note(fallback)
         finish = Finish(experiment, folder, reporter)
         trial = SparkTrial(folder.root / "verification")
         local = judges_locally(experiment)
         before_runs = (lambda: None) if local else trial.demand
-        platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=before_runs)
+        platform = LocalPlatform(experiment, folder, reporter, finish, before_runs=before_runs, access=access)
         try:
             with (
                 machines.at(f"results folder {folder.root}"),
@@ -112,8 +119,18 @@ def run(experiment: Experiment, *, out: Path | None, resume: bool, console: Cons
 
 
 def judges_locally(experiment: Experiment) -> bool:
-    """Whether the experiment asks for the local engine, which needs no Spark."""
-    return experiment.spec.verification.engine is Method.LOCAL
+    """Whether the local engine judges, which needs no Spark: asked for, or where nothing else needs Java.
+
+    That is where all systems are there already, and runs are small enough for the oracle.
+    """
+    spec = experiment.spec
+    there = all(system.existing is not None for system in spec.systems)
+    return spec.verification.engine is Method.LOCAL or (there and spec.workload.messages <= ORACLE_LIMIT)
+
+
+def needs_java(experiment: Experiment) -> bool:
+    """Whether brokers are started here, or Spark."""
+    return not judges_locally(experiment) or any(system.existing is None for system in experiment.spec.systems)
 
 
 def _resumed(experiment: Experiment, folder: Results, reporter: Reporter) -> State:
@@ -209,6 +226,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     )
     if experiment.spec.replacements:
         console.print(f"at most {experiment.spec.replacements:,} runs whose fault missed are replaced by new ones")
+    if wanted := dict.fromkeys(f"{logins.OPTION} {each.secret.name}=FOLDER" for each in logins.wanted(experiment)):
+        console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
 
 

@@ -8,11 +8,13 @@ taken for an interrupted one.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Protocol
 
 from dedup.errors import DedupError, PlatformError
+from dedup.experiment.endpoints import OPEN, Security
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import POLL_S, Observation, Stage, Status, Task
@@ -23,11 +25,13 @@ from dedup.wire.manifests import Manifest
 from dedup_lab import clients, java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
-from dedup_lab.systems.running import RunningSystem
+from dedup_lab.systems import existing
+from dedup_lab.systems.running import Running, RunningSystem, told_once
 from dedup_runners.attempt.courses import NO_HOOKS, Course, Hooks, Situation
 from dedup_runners.attempt.progress import Progress
 
 CANCEL_S = 60.0
+NO_ACCESS: Final[Mapping[str, Security]] = {}
 WHOLE_S: Final = 60.0
 """How long a system whose processes live may take to be healthy again."""
 
@@ -53,15 +57,18 @@ class LocalPlatform:
         finish: Callable[[Children, Stage], None],
         hooks: Hooks = NO_HOOKS,
         before_runs: Callable[[], None] = lambda: None,
+        access: Mapping[str, Security] = NO_ACCESS,
     ) -> None:
         """`finish` does the two stages of the whole experiment, Verify and Report.
 
-        `before_runs` is called before each run begins; an error of its own ends the experiment, not the run.
+        `before_runs` is called before each run begins; an error of its own ends the experiment, not the run. `access`:
+        how systems that are there already are spoken to, by their names.
         """
+        self._access = access
         self._experiment, self._results, self._reporter, self._finish = experiment, results, reporter, finish
         self._hooks, self._before_runs = hooks, before_runs
         self._runs = {run.run_id: run for run in plan(experiment)}
-        self._systems: dict[str, RunningSystem] = {}
+        self._systems: dict[str, Running] = {}
         self._children = Children()
         self._job: _Job | None = None
         self._run: tuple[str, int, Course] | None = None
@@ -189,13 +196,18 @@ class LocalPlatform:
             fault.given.through_proxy for fault in self._experiment.spec.all_faults
         )
         cancelled = self._children.cancelled
-        running = RunningSystem.start(
-            system, proxied=proxied, logs=self._results.logs(system.name), note=self._reporter.note
-        )
+        running = self._started(system, proxied, self._results.logs(system.name), self._reporter.note)
         if cancelled.is_set():
             running.close()
             raise Cancelled
         self._systems[system.name] = running
+
+    def _started(self, system: System, proxied: bool, logs: Path, note: Callable[[str], None]) -> Running:
+        if system.existing is None:
+            return RunningSystem.start(system, proxied=proxied, logs=logs, note=note)
+        security = self._access.get(system.name, OPEN)
+        progress = told_once(system, note)
+        return existing.start(system, security, proxied=proxied, logs=logs, note=note, progress=progress)
 
     def _new_run(self, task: Task, attempt: int) -> Course:
         assert task.run_id is not None
@@ -228,7 +240,7 @@ class LocalPlatform:
                 dead=running.dead,
                 report=lambda phase, seen: self._reporter.progress(run.run_id, phase, seen),
                 hooks=self._hooks,
-                java=java.version(),
+                java=java.version() if system.existing is None else "",
                 program=clients.program(system, self._experiment.folder),
             )
         )
@@ -291,7 +303,7 @@ def _last(attempts: Sequence[Attempt]) -> int:
     return attempts[-1].number if attempts else 0
 
 
-def _lack(running: RunningSystem) -> str | None:
+def _lack(running: Running) -> str | None:
     """Why the system is not healthy, in words. A process that died stays dead; a slow broker is asked again."""
     deadline = time.monotonic() + WHOLE_S
     while (dead := running.dead()) is None:

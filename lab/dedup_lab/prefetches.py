@@ -24,7 +24,9 @@ class Prefetch:
 
     def __init__(self, experiment: Experiment, logs: Path) -> None:
         self._log, self._children = logs / "prefetch.log", Children()
-        later = dict.fromkeys((system.kind, system.version) for system in experiment.spec.systems[1:])
+        later = dict.fromkeys(
+            (system.kind, system.version) for system in experiment.spec.systems[1:] if system.existing is None
+        )
         self._wanted = [f"{system}:{version}" for system, version in later if jars.missing(system, version)]
 
     def __enter__(self) -> Self:

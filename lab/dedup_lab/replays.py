@@ -20,8 +20,9 @@ from dedup.judgement.replays import Replayed, side, strikes
 from dedup.judgement.summaries import RunRow
 from dedup.process import machines
 from dedup.wire.manifests import Manifest
-from dedup_lab import experiments, results
+from dedup_lab import experiments, logins, results
 from dedup_lab.exploring.folders import SCHEDULE
+from dedup_lab.logins import Secrets
 from dedup_lab.results import EXPERIMENT, Results
 from dedup_lab.terminal.replays import show, show_never
 
@@ -38,7 +39,14 @@ class Recorded(NamedTuple):
 
 
 def replay(
-    place: Path, run_id: str | None, *, write: Path | None, out: Path | None, as_json: bool, console: Console
+    place: Path,
+    run_id: str | None,
+    *,
+    write: Path | None,
+    out: Path | None,
+    as_json: bool,
+    console: Console,
+    secrets: Secrets = logins.NONE,
 ) -> int:
     """Repeat a run and print both; the exit code of the replay's verdict. With `write` only the experiment is made."""
     found = recorded(place, run_id)
@@ -51,7 +59,7 @@ def replay(
         return 0
     root = out or results.default_root(made.experiment)
     command = f"dedup run {shlex.quote(str(root / EXPERIMENT))}"
-    code = experiments.run(made.experiment, out=root, resume=False, console=console, command=command)
+    code = experiments.run(made.experiment, out=root, resume=False, console=console, command=command, secrets=secrets)
     seen = compared(found, made, Results(root))
     if as_json:
         print(seen.model_dump_json())

@@ -72,7 +72,12 @@ def url_of(protocol: Protocol, brokers: Sequence[Address]) -> str:
 
 
 def access_by(
-    tls: bool, ca: Path | None, sasl: SaslMechanism | None, login: Path | None, token: Path | None = None
+    tls: bool,
+    ca: Path | None,
+    sasl: SaslMechanism | None,
+    login: Path | None,
+    token: Path | None = None,
+    own: tuple[Path | None, Path | None] = (None, None),
 ) -> Security:
     """The TLS and authentication that the options ask for; SpecificationError if they do not fit together."""
     if tls and ca is None:
@@ -95,9 +100,15 @@ def access_by(
         raise _option("--token", str(token), "it is a file with a token", "name one")
     if token is not None and ca is None:
         raise _option("--token", "one without --tls or --ca", TOKEN_RULE, "use TLS")
-    return Security(
-        ca=ca and ca.absolute(), sasl=sasl, login=login and login.absolute(), token=token and token.absolute()
-    )
+    cert, key = own
+    for option, file, other in (("--cert", cert, key), ("--key", key, cert)):
+        if file is not None and not file.is_file():
+            raise _option(option, str(file), "it is a file (PEM)", "name one")
+        if file is not None and (other is None or ca is None):
+            missing = "the other of --cert and --key" if other is None else "--tls or --ca"
+            raise _option(option, f"no {missing}", "a certificate is shown over TLS, and has a key", f"give {missing}")
+    found = {"ca": ca, "login": login, "token": token, "certificate": cert, "key": key}
+    return Security.model_validate({"sasl": sasl} | {name: path and path.absolute() for name, path in found.items()})
 
 
 def _option(where: str, got: str, rule: str, todo: str) -> SpecificationError:
@@ -122,9 +133,13 @@ def kafka_at(given: Sequence[Address], access: Security) -> Endpoints:
         system="kafka", client_bootstrap=bootstrap, direct_bootstrap=bootstrap, security=access, brokers=[]
     )
     how = f"{_spoken(access)}, {access.sasl or 'without a log-in'}"
-    options = "--tls, --ca, --sasl and --login"
-    found = _found(asked, url_of("kafka", given), f"on a listener as asked for: {how}", options)
-    for broker in found.brokers:
+    options = "--tls, --ca, --cert, --sasl and --login"
+    return reached(_found(asked, url_of("kafka", given), f"on a listener as asked for: {how}", options))
+
+
+def reached(found: Endpoints) -> Endpoints:
+    """A Kafka whose brokers can all be reached from here; PlatformError about the first that cannot."""
+    for broker in found.brokers if found.system == "kafka" else ():
         try:
             socket.create_connection((str(broker.host), broker.client_port), REACHED_S).close()
         except OSError as error:
@@ -160,7 +175,7 @@ def pulsar_at(given: Sequence[Address], access: Security, admin: str | None) -> 
         brokers=[],
     )
     how = f"{_spoken(access)}, {'without a token' if access.token is None else 'with a token'}"
-    return _found(asked, url, f"asked as is wished: {how}", "--admin, --tls, --ca and --token")
+    return _found(asked, url, f"asked as is wished: {how}", "--admin, --tls, --ca, --cert and --token")
 
 
 def _found(asked: Endpoints, where: str, how: str, options: str) -> Endpoints:

@@ -20,6 +20,8 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
+from dedup.faults.kinds import Platform
+from dedup.faults.registry import possible_on_existing
 from dedup.refusals import short
 from dedup.workloads.registry import PARTS
 from dedup_operator import sights
@@ -134,6 +136,7 @@ class KubernetesPlatform:
         for system in systems:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))
+            _check_existing(system, self._experiment.spec)
         _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
@@ -357,6 +360,27 @@ def _check_faults(spec: Spec) -> None:
                 rule=f"only `dedup run` can do it; pods {fault.given.not_in_pods}",
                 todo="take it out, or use `dedup run` on one machine",
             )
+
+
+def _check_existing(system: System, spec: Spec) -> None:
+    """PlatformError if connections are to be disturbed of clients that go straight to a system's brokers."""
+    if system.existing is None:
+        return
+    local = [
+        (f"spec.{at}.{fault.kind}", f"fault {fault.name}")
+        for at, fault in spec.written_faults
+        if Platform.PODS not in fault.given.on_existing
+    ]
+    if system.network.latency_s:
+        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g} s"))
+    for where, got in local[:1]:
+        raise PlatformError(
+            where=where,
+            got=f"{got}, of a system that is there already",
+            rule=f"in a cluster the clients of {system.name} go straight to its brokers, where no proxy can cut them "
+            "off or delay them; only `dedup run` leads them through one",
+            todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
+        )
 
 
 def _check_workload(spec: Spec) -> None:

@@ -18,6 +18,13 @@ MAX_BYTES: Final = 64 << 10
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
+class Certificate(NamedTuple):
+    """The files with our certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
 class Login(NamedTuple):
     """Who we are to Kafka."""
 
@@ -28,6 +35,8 @@ class Login(NamedTuple):
 def librdkafka(security: Security) -> dict[str, str]:
     """librdkafka's settings; none for a system in the open."""
     found = {} if security.ca is None else {"ssl.ca.location": str(_there(security.ca))}
+    if security.ca is not None and (own := certificate(security)) is not None:
+        found |= {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
     if security.sasl is not None:
         username, password = login(security)
         found |= {"sasl.username": username, "sasl.password": password}
@@ -49,19 +58,38 @@ def pulsar_client(security: Security) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if security.ca is not None:
         found |= {"tls_trust_certs_file_path": str(_there(security.ca)), "tls_validate_hostname": True}
+    own = certificate(security)
     if (said := token(security)) is not None:
         found["authentication"] = pulsar.AuthenticationToken(said)
+    elif own is not None:  # also where a proxy shows it for us: the greeting names how we log in
+        found["authentication"] = pulsar.AuthenticationTLS(str(own.certificate), str(own.key))
+    if own is not None and security.ca is not None:
+        found |= {"tls_certificate_file_path": str(own.certificate), "tls_private_key_file_path": str(own.key)}
     return found
 
 
 def tls(security: Security) -> ssl.SSLContext | None:
-    """Trust the authorities alone, and insist on the brokers' names; None without TLS."""
+    """Trust the authorities alone, insist on the brokers' names, and show our own certificate; None without TLS."""
     if security.ca is None:
         return None
     try:
-        return ssl.create_default_context(cafile=str(_there(security.ca)))
+        context = ssl.create_default_context(cafile=str(_there(security.ca)))
     except ssl.SSLError:
         raise _unusable(security.ca, "no certificates", "it holds certificates as PEM") from None
+    if (own := certificate(security)) is not None:
+        try:
+            context.load_cert_chain(own.certificate, own.key, password=_no_password)
+        except (ssl.SSLError, ValueError):
+            rule = "it is the private key of our certificate, both as PEM, without a password"
+            raise _unusable(own.key, f"no key that fits {own.certificate.name}", rule) from None
+    return context
+
+
+def certificate(security: Security) -> Certificate | None:
+    """Our own certificate and its key; None where there is none."""
+    if security.certificate is None or security.key is None:
+        return None
+    return Certificate(_there(security.certificate), _there(security.key))
 
 
 def login(security: Security) -> Login:
@@ -77,6 +105,11 @@ def token(security: Security) -> str | None:
     if not _TOKEN.fullmatch(said := _said(security.token)):
         raise _unusable(security.token, "other characters than a token has", "a token is one word of plain ASCII")
     return said
+
+
+def _no_password() -> str:
+    """Nobody is there to be asked for one."""
+    return ""
 
 
 def _said(path: Path) -> str:

@@ -40,6 +40,7 @@ from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
 from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, kafka, pulsar
 from dedup_runners.admins.discoveries import discovered, let_in
+from dedup_runners.admins.rest import http_client
 from dedup_runners.waiting import too_long
 
 TIMEOUT_S: Final = 120.0
@@ -169,7 +170,7 @@ def pulsar_round_trip(
         security=security,
         brokers=[],
     )
-    with pulsar.http_client(system, CALL_TIMEOUT_S) as http:
+    with http_client(system, CALL_TIMEOUT_S) as http:
         for url in admin_urls:
             active = partial(_active, http, f"{url}/admin/v2/brokers", wanted)
             until(f"the Pulsar broker at {url} sees all brokers", active)

@@ -11,6 +11,7 @@ EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 DIGESTS: Final = {
     "bugs/librdkafka-4736": "14b9781d39c3",
     "clients": "261eb15971e9",
+    "existing-kafka": "3956292490ac",
     "explore/seeded-defect": "4da2be45f1d0",
     "kafka-kill-leader": "234f39a550ed",
     "kafka-kill-tcp": "cd5ce908c2e9",

@@ -24,7 +24,8 @@ CLIENTS_SIDE_BY_SIDE: Final[dict[Protocol, Path]] = {
     "pulsar": FOLDER / "pulsar-clients.yaml",
 }
 OWN_CLIENT: Final = FOLDER / "own-client" / "kafka-own-client.yaml"
-EXAMPLES: Final = sorted({*FOLDER.glob("*.yaml")} - {*CLIENTS_SIDE_BY_SIDE.values()})
+YOUR_OWN: Final = FOLDER / "existing-kafka.yaml"
+EXAMPLES: Final = sorted({*FOLDER.glob("*.yaml")} - {*CLIENTS_SIDE_BY_SIDE.values(), YOUR_OWN})
 IN_A_CLUSTER: Final = sorted((FOLDER / "kubernetes").glob("*.yaml"))
 MORE: Final = sorted((FOLDER / "kubernetes" / "more").glob("*.yaml"))
 STORE: Final = {"s3": {"bucket": "dedup", "endpoint": "http://minio.minio:9000", "secretRef": {"name": "store"}}}
@@ -109,9 +110,18 @@ def test_one_has_every_client_of_a_protocol_side_by_side(protocol: Protocol) -> 
     assert all(each == same[0] for each in same), "they differ in the client alone"
 
 
+def test_one_has_every_fault_of_connections_on_brokers_of_ones_own() -> None:
+    spec = load(YOUR_OWN).spec
+    (system,) = spec.systems
+    assert system.existing is not None and system.network.latency_s
+    assert {fault.kind for fault in spec.faults} == {Message.key, KillTCP.key}
+    for option in (f"--secret {each.name}=FOLDER" for each in system.existing.secrets.values()):
+        assert option in YOUR_OWN.read_text()
+
+
 @pytest.mark.parametrize(
     "path",
-    [*EXAMPLES, *CLIENTS_SIDE_BY_SIDE.values(), OWN_CLIENT, *IN_A_CLUSTER, *MORE],
+    [*EXAMPLES, *CLIENTS_SIDE_BY_SIDE.values(), OWN_CLIENT, YOUR_OWN, *IN_A_CLUSTER, *MORE],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_an_example_is_named_after_its_file_and_opens_with_what_it_teaches(path: Path) -> None:

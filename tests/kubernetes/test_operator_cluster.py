@@ -21,6 +21,7 @@ from tests.kubernetes.operated import Document, Operated, condition
 from tests.lab import harness
 from tests.lab.pages import Page
 
+from dedup.experiment.endpoints import OURS
 from dedup.experiment.spec import parse
 from dedup.history.histories import read_manifest
 from dedup.judgement.summaries import COLUMNS
@@ -28,7 +29,7 @@ from dedup.wire.manifests import Manifest
 from dedup_operator.objects.names import COMPONENT, LABEL, name_of
 from dedup_operator.objects.systems import endpoints, release_of
 from dedup_operator.schema import crd
-from dedup_runners.admins.pulsar import NAMESPACES
+from dedup_runners.admins.pulsar import namespace_of
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -253,7 +254,7 @@ def test_deduplication_flipped_off_behind_its_back_is_a_fail(operator: Operated,
     (system,) = parse(document, source="test").spec.systems
     release = release_of(operator.owner("flipped"), system)
     web, *_ = endpoints(system, release, operator.place.namespace).admin_urls
-    operator.place.ask(FLIP, web, NAMESPACES[True], timeout_s=operated.VERDICT_S)
+    operator.place.ask(FLIP, web, namespace_of(OURS, True), timeout_s=operated.VERDICT_S)
     status = carried_out(operator, document, tmp_path / "fetched", tell)
     assert (status["verdict"], condition(status, "Stalled")) == ("Fail", "True")
     assert "not in force" in words(status, "Finished")

@@ -38,11 +38,24 @@ WRONG: list[tuple[str, Change, str]] = [
         "spec.faults[0].podDelete: got fault gone; it needs brokers in pods; here they are processes",
     ),
     (
-        "a system that is there already",
+        "a program that would have to log in",
         lambda spec: spec.update(
-            faults=[], systems=[{"name": "k", "kafka": {}, "deploy": {"existing": {"bootstrap": "k:9092"}}}]
+            faults=[],
+            systems=[
+                {
+                    "name": "k",
+                    "kafka": {},
+                    "client": {"library": "franz-go"},
+                    "deploy": {
+                        "existing": {
+                            "bootstrap": "k:9092",
+                            "sasl": {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "login"}},
+                        }
+                    },
+                }
+            ],
         ),
-        "spec.systems[0].deploy: got the unmanaged system k; here brokers are processes",
+        "spec.systems[0].client: got franz-go 1.22.3, a program; a program is given no password and no token",
     ),
     ("unknown version", lambda spec: spec["systems"][0]["kafka"].update(version="0.1.2"), "0.1.2"),
     (

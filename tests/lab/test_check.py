@@ -82,6 +82,22 @@ def test_options_of_a_log_in_belong_together(tmp_path: Path) -> None:
     assert access_by(False, None, None, None) == Security()
 
 
+def test_a_certificate_and_its_key_belong_together_and_to_tls(tmp_path: Path) -> None:
+    ca, cert, key = (tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key"))
+    for each in (ca, cert, key):
+        each.touch()
+    assert access_by(False, ca, None, None, own=(cert, key)) == Security(ca=ca, certificate=cert, key=key)
+    for authorities, own, where in (
+        (ca, (cert, None), "--cert"),
+        (ca, (None, key), "--key"),
+        (ca, (tmp_path / "none", key), "--cert"),
+        (None, (cert, key), "--cert"),
+    ):
+        with pytest.raises(SpecificationError) as raised:
+            access_by(False, authorities, None, None, own=own)
+        assert raised.value.where == where
+
+
 def test_a_broker_that_does_not_let_us_in_is_not_asked_again_and_the_password_is_not_shown(
     dedup: Command, tmp_path: Path
 ) -> None:

@@ -113,15 +113,16 @@ def test_a_folder_without_a_run_is_told_in_one_line(dedup: Command, kept: Path, 
     assert one_line(dedup("replay", tmp_path)).endswith(f"dedup explore URL --replay {tmp_path}")
 
 
-def test_a_system_that_cannot_be_started_here_is_refused_before_anything_is_made(
+def test_a_system_that_cannot_be_logged_in_to_is_refused_before_anything_is_made(
     dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    there = [{"name": "kafka", "kafka": {}, "deploy": {"existing": {"bootstrap": "k:9092"}}}]
+    existing = {"bootstrap": "k:9092", "tls": {"secretRef": {"name": "authority"}}}
+    there = [{"name": "kafka", "kafka": {}, "deploy": {"existing": existing}}]
     moved = [{"name": "cut", "at": {"message": 100}, "moveLeader": {}}]
     root = finish(tmp_path / "mine", systems=there, faults=moved).root
     said = dedup("replay", root, RUN)
-    assert said.code == 4 and "spec.systems[0].deploy: got the unmanaged system kafka" in one_line(said)
+    assert said.code == 4 and one_line(said).endswith("give --secret authority=FOLDER")
     assert not (tmp_path / "results").exists()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.lab import harness
 
+from dedup.experiment.endpoints import OURS
 from dedup.experiment.stages import State, drive
 from dedup.history import reports
 from dedup.judgement.endings import Kind
@@ -21,7 +22,7 @@ from dedup.wire.manifests import Manifest
 from dedup.workloads.keys import Keys
 from dedup_lab import experiments, results
 from dedup_lab.platform import LocalPlatform
-from dedup_runners.admins.pulsar import NAMESPACES, PulsarAdmin
+from dedup_runners.admins.pulsar import PulsarAdmin, namespace_of
 from dedup_runners.attempt.courses import Hooks
 from dedup_runners.attempt.looks import OFF
 from dedup_runners.chaos.experiments import render
@@ -88,7 +89,7 @@ def off_for_a_while(config: ProducerConfig) -> ProducerConfig:
 
     def turn() -> None:
         with PulsarAdmin(config.endpoints) as admin:
-            switch = f"/admin/v2/namespaces/{NAMESPACES[True]}/deduplication"
+            switch = f"/admin/v2/namespaces/{namespace_of(OURS, True)}/deduplication"
             until(lambda: "start" in (config.folder / "marks.jsonl").read_text(), BOUND_S, "the producer sends", 0.1)
             admin._ask("POST", switch, body=False)
             until(lambda: OFF in (config.folder / Look.FILE).read_text(), BOUND_S, "the tester has seen it", 0.1)

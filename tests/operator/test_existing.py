@@ -100,6 +100,22 @@ def test_programs_are_told_where_the_files_are_and_not_what_is_in_them() -> None
     assert found.toxiproxy_url is None
 
 
+def test_a_certificate_of_our_own_is_mounted_with_its_key() -> None:
+    """It is a log-in: its Secret's owner names the hosts that may see it."""
+    own = {**TLS, "clientSecretRef": {"name": "own"}}
+    for of, system in (
+        (experiment(*kafka(tls=own)), "kafka"),
+        (experiment(*pulsar(**OVER_TLS, tls=own)), "pulsar"),
+    ):
+        found = told(of, system).endpoints.security
+        place = Path("/credentials/client")
+        assert (found.certificate, found.key) == (place / "tls.crt", place / "tls.key")
+        (named,) = [each for each in secrets_named(of) if each.name == "own"]
+        assert (named.keys, bool(named.shown_to)) == (("tls.crt", "tls.key"), True)
+        assert named.where.endswith("deploy.existing.tls.clientSecretRef.name")
+        assert {"/credentials/tls", "/credentials/client"} == mounts(job(of, system))["producer"]
+
+
 def test_a_pulsar_is_told_by_its_two_addresses_and_a_token() -> None:
     found = told(experiment(*pulsar(**OVER_TLS, tls=TLS, token=REF)), "pulsar").endpoints
     assert (found.client_bootstrap, found.admin_urls) == (OVER_TLS["serviceUrl"], [OVER_TLS["adminUrl"]])
@@ -161,9 +177,9 @@ ALONE: Final = {
 }
 
 
-def applied(**more: Any) -> World:
+def applied(disturbed: dict[str, Any] = MOVE, system: dict[str, Any] | None = None, **more: Any) -> World:
     world = World(FakeCluster(), **more)
-    world.apply(changed(*SMALL, ("spec/faults", [MOVE]), ("spec/systems", [ALONE])))
+    world.apply(changed(*SMALL, ("spec/faults", [disturbed]), ("spec/systems", [ALONE | (system or {})])))
     return world
 
 

@@ -42,6 +42,7 @@ OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": 
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
+CUT: Final = {"name": "cut", "at": {"message": 1}, "killTCP": {"duration": "1s"}}
 PRIVILEGED: Final = (("spec/faults", [NET_FILTER]), ("spec/allowPrivilegedFaults", True))
 
 
@@ -107,6 +108,10 @@ def no_key() -> World:
     world = allowed(on_existing())
     secret(world, "login", keys=("username",))
     return looked(world)
+
+
+def slowly() -> World:
+    return on_existing(system={"network": {"latency": "20ms"}})
 
 
 def shown_elsewhere() -> World:
@@ -229,6 +234,8 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].chaos: got fault …", lambda: looked(applied(("spec/faults", [OWN])))),
+    ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=CUT)))),
+    ("system …: network.latency: got …, of a system that is there already", lambda: looked(allowed(slowly()))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -24,6 +24,8 @@ USER, PASSWORD = "a,user=us", "geheim,=ä"
 SALT, ITERATIONS = b"salt", 4096
 BOUND_S: Final = 10.0
 HANDSHAKE, AUTHENTICATE, METADATA = 17, 36, 3
+NAME: Final = "dedup test"
+"""The common name in the certificate."""
 PRIVATE: Final = """\
 -----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAPr/o+kneJmFFTsb
@@ -64,6 +66,12 @@ def certificate(folder: Path) -> Path:
     """The key and its certificate, as one PEM file."""
     (folder / "server.pem").write_text(PRIVATE + CERTIFICATE)
     return folder / "server.pem"
+
+
+def own_certificate(folder: Path) -> None:
+    """A client's certificate and its key, as a Secret of the type kubernetes.io/tls has them: the broker's own."""
+    (folder / "tls.crt").write_text(CERTIFICATE)
+    (folder / "tls.key").write_text(PRIVATE)
 
 
 @contextmanager

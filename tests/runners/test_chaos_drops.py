@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from dedup_runners.chaos.faults.delay_tcp import late
-from dedup_runners.chaos.faults.drop_tcp import Address, direct_addresses, unheard
+from dedup_runners.chaos.faults.drop_tcp import direct_addresses, unheard
+from dedup_runners.chaos.pings import Place
 
 SILENCE_S = 2.0
 LATE_S, LEAST_S, BOUND_S = 0.2, 0.15, 10.0
@@ -23,16 +24,16 @@ class Brokers:
     def __init__(self, open_until_end: ExitStack) -> None:
         self._stack, self._over = open_until_end, threading.Event()
 
-    def one(self, manner: str) -> Address:
+    def one(self, manner: str) -> Place:
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         threading.Thread(target=self._serve, args=(listener, manner), daemon=True).start()
         host, port = listener.getsockname()
-        return host, port
+        return Place(host, port)
 
-    def nobody(self) -> Address:
+    def nobody(self) -> Place:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             host, port = listener.getsockname()
-        return host, port
+        return Place(host, port)
 
     def _serve(self, listener: socket.socket, manner: str) -> None:
         while True:
@@ -99,5 +100,6 @@ def test_late_is_who_answers_the_tester_sooner(
 
 
 def test_direct_addresses_are_those_of_the_bootstrap() -> None:
-    assert direct_addresses("a:1,b.svc:2") == [("a", 1), ("b.svc", 2)]
-    assert direct_addresses("pulsar://a:1,b:2") == [("a", 1), ("b", 2)]
+    assert direct_addresses("a:1,b.svc:2") == [Place("a", 1, "a"), Place("b.svc", 2, "b.svc")]
+    for scheme in ("pulsar", "pulsar+ssl"):
+        assert direct_addresses(f"{scheme}://a:1,b:2") == [Place("a", 1, "a"), Place("b", 2, "b")]

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -13,13 +14,16 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.systems import Protocol
+from dedup_runners import credentials
 from dedup_runners.chaos import keepers, latency, pings, sessions, sockets
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import kill
+from dedup_runners.chaos.pings import Place
 from dedup_runners.chaos.sites import processes
 
 TIMEOUT_S = 5.0
@@ -149,16 +153,51 @@ def test_a_ping_measures_until_the_broker_answers(system: Protocol) -> None:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        (found,) = pings.round_trips_ms(system, "127.0.0.1", [listener.getsockname()[1]])
+        (found,) = pings.round_trips_ms(system, [Place("127.0.0.1", listener.getsockname()[1])])
         thread.join(TIMEOUT_S)
     assert pause_s * 1000 <= found < TIMEOUT_S * 1000
     assert b"dedup-ping" in asked[0]
 
 
+def test_a_connection_is_of_our_user_while_a_process_of_ours_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as client:
+            ends = client.getsockname(), listener.getsockname()
+            server, _ = listener.accept()
+            assert sockets.of_our_user(*ends)
+            monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+            assert not sockets.of_our_user(*ends), "another user's"
+            monkeypatch.undo()
+        with server:
+            assert not sockets.of_our_user(*ends), "nobody's: it was closed at once, and whose it was is not known"
+
+
+def test_a_ping_over_tls_is_timed_from_the_question_on(tmp_path: Path) -> None:
+    """What it takes to begin TLS is no round trip of the protocol: a latency must show in the answer alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(guarded_brokers.certificate(tmp_path))
+    tls = credentials.tls(guarded_brokers.security(tmp_path, tls=True, sasl=None))
+    slow_s = 0.3
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            threading.Event().wait(slow_s)
+            with context.wrap_socket(connection, server_side=True) as line:
+                line.recv(4)
+                line.sendall(b"x")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        place = Place("127.0.0.1", listener.getsockname()[1], "localhost")
+        assert pings.round_trip_ms("kafka", place, TIMEOUT_S, tls) < slow_s * 1000
+        thread.join(TIMEOUT_S)
+
+
 def test_the_shortest_ping_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter([12.0, 3.0, 9.0])
-    monkeypatch.setattr(pings, "round_trip_ms", lambda *_: next(taken))
-    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], attempts=3) == [3.0]
+    monkeypatch.setattr(pings, "round_trip_ms", lambda *_, **__: next(taken))
+    assert pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], attempts=3) == [3.0]
 
 
 @pytest.mark.parametrize(("taken", "found"), [([101.0, 13.0, OSError("cut"), 102.0], 101.0), ([101.0, 2.0, 3.0], 3.0)])
@@ -166,7 +205,7 @@ def test_at_the_end_one_early_ping_is_none_and_most_of_them_are_the_end_of_a_lat
     taken: list[float | OSError], found: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
-    assert pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken), median) == [found]
+    assert pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], len(taken), median) == [found]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +229,7 @@ def test_a_broker_that_answers_no_ping_has_none(
 ) -> None:
     monkeypatch.setattr(pings, "round_trip_ms", Mock(side_effect=taken))
     with pytest.raises(error):
-        pings.round_trips_ms("kafka", "127.0.0.1", [9], len(taken))
+        pings.round_trips_ms("kafka", [Place("127.0.0.1", 9)], len(taken))
 
 
 def test_a_ping_that_is_cut_off_is_no_answer() -> None:
@@ -198,5 +237,5 @@ def test_a_ping_that_is_cut_off_is_no_answer() -> None:
         thread = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
         thread.start()
         with pytest.raises(OSError, match=r"closed|reset"):
-            pings.round_trip_ms("kafka", "127.0.0.1", listener.getsockname()[1])
+            pings.round_trip_ms("kafka", Place("127.0.0.1", listener.getsockname()[1]))
         thread.join(TIMEOUT_S)

@@ -15,7 +15,8 @@ from dedup.experiment.endpoints import Broker, Endpoints, Security
 from dedup_runners import round_trips
 from dedup_runners.admins import NotLetIn
 from dedup_runners.admins.discoveries import discovered
-from dedup_runners.admins.pulsar import http_client, named
+from dedup_runners.admins.pulsar import named
+from dedup_runners.admins.rest import http_client
 
 TOKEN = "eyJhbGciOi.J9"
 BROKERS = ["b-0.pulsar:8080", "b-1.pulsar:8080"]

@@ -313,3 +313,47 @@ def test_the_conversation_is_kept_as_a_table(broker: Broker, tmp_path: Path) -> 
     assert table["api"].to_pylist() == ["one", "one"] and [row[1] for row in rows] == ["one", "one"]
     assert table["error_code"].to_pylist() == [None, 0]
     assert pq.read_table(tmp_path / "none.parquet").schema == SCHEMA
+
+
+def test_a_broker_behind_a_proxy_is_reached_through_it_and_called_by_its_own_address(broker: Broker) -> None:
+    """Nobody listens where it says that it is: the way there is another."""
+    says = Address("broker.invalid", 9092)
+    with Interposer(Toy, routes={says: broker.address}) as interposer:
+        heard(interposer, says)
+        until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "the connection to be gone")
+        assert {row.broker for row in interposer.conversation.rows()} == {str(says)}
+        assert interposer.problems == []
+
+
+def test_one_that_only_leads_the_way_remembers_nothing(broker: Broker) -> None:
+    with Interposer(Toy, [Rule("r", Match("one"), Act.LOSE_REQUEST)], recorded=False) as interposer:
+        heard(interposer, broker.address)
+        until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "the connection to be gone")
+        assert interposer.conversation.rows() == [] and not interposer.has_happened("r")
+
+
+def test_who_is_not_admitted_is_not_served_and_nothing_reaches_the_broker(broker: Broker) -> None:
+    asked: list[tuple[tuple[str, int], tuple[str, int]]] = []
+
+    def nobody(client: tuple[str, int], door: tuple[str, int]) -> bool:
+        asked.append((client, door))
+        return False
+
+    with Interposer(Toy, admits=nobody) as interposer:
+        (door,) = interposer.bootstrap("s", [broker.address])
+        client = Client(door)
+        try:
+            assert client.hear() is None
+        finally:
+            client.close()
+        assert [each for _, each in asked] == [tuple(door)] and broker.heard == []
+
+
+def heard(interposer: Interposer, broker: Address) -> None:
+    """A client says a word to that broker, and hears it in capitals."""
+    client = Client(interposer.bootstrap("s", [broker])[0])
+    try:
+        client.say("one")
+        assert client.hear() == "ONE"
+    finally:
+        client.close()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from kafka.net.sasl import get_sasl_mechanism
+from tests.runners import guarded_brokers
 from tests.runners.guarded_brokers import PASSWORD, USER, broker, security
 from tests.runners.witnesses import Seen
 
@@ -19,6 +20,23 @@ from dedup_runners.admins.wire import receive
 from dedup_runners.clients import confluent_kafka, pulsar
 from dedup_runners.configs import ProducerConfig
 
+OTHER_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgvhI8Cxfg4ndG25sa
+0HOh9Yq6J93owKhp/aLnSLwq0rOhRANCAATJ9FN88B+1Lc/aHlewIQafIQEeTo2K
+FRYgKm7oM7rgsccMg7QkIYZaY/ahSRbDAuUDNjV87HCK3JfCfNCDnOL/
+-----END PRIVATE KEY-----
+"""
+LOCKED_KEY = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAh+aT9OGRg0dQICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEENakXttAEOa5jAJ4k6mXHCsEgZDh
+W7uSSsnXn95far8xE0f0XmzDV34mzXvuXkHy22aCBXIcMBlpR4XoXyut3L4nKTTW
+iuX1r+VLF+uKon98Cz5m5vHdL6U8ul9b2/e3hTFills+Z8fkBDfv6b1ZXVf7WGog
+gKCbd5Oz6ftfpCKTaV9dbXZTetotk9ToqIjkQ08m/jSRjOZbTXjlsAE/QAaD474=
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+"""Keys that guard nothing; the second is behind the password x."""
 MECHANISMS: tuple[SaslMechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -73,6 +91,43 @@ def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("nothing")
     with pytest.raises(PlatformError, match=r"ca\.crt: got no certificates"):
         credentials.tls(Security(ca=tmp_path / "ca.crt"))
+
+
+def with_certificate(folder: Path) -> Security:
+    guarded_brokers.own_certificate(folder)
+    found = security(folder, tls=True, sasl=None)
+    return found.model_copy(update={"certificate": folder / "tls.crt", "key": folder / "tls.key"})
+
+
+def test_librdkafka_shows_a_certificate_of_our_own_where_it_speaks_tls(tmp_path: Path) -> None:
+    own = with_certificate(tmp_path)
+    told = credentials.librdkafka(own)
+    assert told["ssl.certificate.location"] == str(tmp_path / "tls.crt")
+    assert told["ssl.key.location"] == str(tmp_path / "tls.key")
+    assert credentials.librdkafka(own.behind_tls) == {}, "a proxy shows it"
+
+
+def test_pulsars_client_logs_in_by_the_certificate_unless_there_is_a_token(tmp_path: Path) -> None:
+    own = with_certificate(tmp_path)
+    for told in (credentials.pulsar_client(own), credentials.pulsar_client(own.behind_tls)):
+        assert type(told["authentication"]).__name__ == "AuthenticationTLS"
+    (tmp_path / "token").write_text("eyJ")
+    both = own.model_copy(update={"token": tmp_path / "token"})
+    assert type(credentials.pulsar_client(both)["authentication"]).__name__ == "AuthenticationToken"
+    assert credentials.pulsar_client(both)["tls_private_key_file_path"] == str(tmp_path / "tls.key")
+
+
+@pytest.mark.parametrize(
+    ("key", "about"), [("nothing", "no PEM"), (OTHER_KEY, "another's"), (LOCKED_KEY, "behind a password")]
+)
+def test_a_key_that_does_not_fit_is_refused_and_nobody_is_asked_for_a_password(
+    key: str, about: str, tmp_path: Path
+) -> None:
+    own = with_certificate(tmp_path)
+    assert credentials.tls(own) is not None
+    (tmp_path / "tls.key").write_text(key)
+    with pytest.raises(PlatformError, match=r"tls\.key: got no key that fits tls\.crt; .* without a password"):
+        credentials.tls(own)
 
 
 # --- clients under test --------------------------------------------------------------------------------------------

@@ -4,10 +4,7 @@ Kafka by SCRAM over TLS, with a name and a password of the awkward sort; Pulsar 
 each: what is shown is that everything that speaks to a system is let in.
 """
 
-import base64
-import hmac
 import json
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,126 +13,30 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 from tests.runners import assigned, guarded_brokers
-from tests.runners.guarded_brokers import PASSWORD, USER
+from tests.runners.guarded_systems import HOST, Listener, guarded_kafka, guarded_pulsar, token
 from tests.runners.local_pods import LocalPod
 
 from dedup.errors import EXIT_ERROR
 from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import damages, read_manifest
 from dedup_lab import cli
-from dedup_lab.systems import kafka, labs, pulsar
-from dedup_lab.systems.ports import free, listening
 from dedup_runners import round_trips
-from dedup_runners.waiting import until
 from dedup_spark import oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MESSAGES: Final = 10_000
 RUN_S: Final = 180.0
-HOST: Final = "127.0.0.1"
-ROLE: Final = "tester"
 
 
 @contextmanager
-def guarded_kafka(folder: Path) -> Iterator[Endpoints]:
-    """A broker with one more listener, which asks for TLS and a log-in."""
-    (port,) = free(1)
-    certificate, usual = guarded_brokers.certificate(folder), kafka.properties
-
-    def properties(node: kafka.Node, nodes: list[kafka.Node], home: Path) -> str:
-        said = dict(line.split("=", 1) for line in usual(node, nodes, home).splitlines())
-        said["listeners"] += f",GUARDED://{HOST}:{port}"
-        said["advertised.listeners"] += f",GUARDED://{HOST}:{port}"
-        said["listener.security.protocol.map"] += ",GUARDED:SASL_SSL"
-        own, scram = "listener.name.guarded", "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        said[f"{own}.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
-        said[f"{own}.scram-sha-512.sasl.jaas.config"] = scram
-        said[f"{own}.ssl.keystore.type"] = "PEM"
-        said[f"{own}.ssl.keystore.location"] = str(certificate)
-        return "".join(f"{name}={value}\n" for name, value in said.items())
-
-    with labs.create(folder / "logs") as lab, patch.object(kafka, "properties", properties):
-        plain = kafka.start(lab, version="4.3.1", proxied=False, brokers=1)
-        admin = AdminClient({"bootstrap.servers": plain.direct_bootstrap})
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        added = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
-        for each in added.values():
-            each.result(RUN_S)
-        security = guarded_brokers.security(folder, tls=True, sasl="SCRAM-SHA-512")
-        address = f"{HOST}:{port}"
-        yield Endpoints(
-            system="kafka", client_bootstrap=address, direct_bootstrap=address, security=security, brokers=[]
-        )
+def kafka(folder: Path) -> Iterator[Endpoints]:
+    with guarded_kafka(folder, {"GUARDED": Listener(HOST, mutual=False)}) as running:
+        yield running.listeners["GUARDED"]
 
 
-@contextmanager
-def guarded_pulsar(folder: Path) -> Iterator[Endpoints]:
-    """A broker that lets nobody in without a token, and speaks TLS beside what its own parts speak."""
-    binary, web = free(2)
-    usual, key = pulsar.broker_settings, secrets.token_bytes(32)
-    (folder / "token").write_text(f"{token(key)}\n")
-    open_to_all = guarded_brokers.security(folder, tls=True, sasl=None)
-
-    def settings(zookeeper: int, node: pulsar.Node, bookies: int) -> dict[str, object]:
-        said = usual(zookeeper, node, bookies)
-        plugins = "org.apache.pulsar.{}.Authentication{}Token"
-        return said | {
-            "brokerServicePortTls": binary,
-            "webServicePortTls": web,
-            "advertisedListeners": f"{said['advertisedListeners']},internal:pulsar+ssl://{HOST}:{binary}",
-            "tlsCertificateFilePath": folder / "ca.crt",
-            "tlsKeyFilePath": guarded_brokers.certificate(folder),
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "authenticationProviders": plugins.format("broker.authentication", "Provider"),
-            "tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}",
-            "superUserRoles": ROLE,
-            "brokerClientAuthenticationPlugin": plugins.format("client.impl.auth", ""),
-            "brokerClientAuthenticationParameters": f"token:{token(key)}",
-        }
-
-    with (
-        labs.create(folder / "logs") as lab,
-        patch.object(pulsar, "broker_settings", settings),
-        patch.object(pulsar, "pulsar_round_trip"),  # the lab itself has no token; the test makes the round trip
-    ):
-        pulsar.start(lab, version="4.2.4", proxied=False, brokers=1, bookies=1)
-
-        def up() -> bool:
-            lab.check()
-            return listening(web)
-
-        until(up, RUN_S, "the broker listens")
-        address = f"pulsar+ssl://{HOST}:{binary}"
-        yield Endpoints(
-            system="pulsar",
-            client_bootstrap=address,
-            direct_bootstrap=address,
-            admin_urls=[f"https://{HOST}:{web}"],
-            security=open_to_all.model_copy(update={"token": folder / "token"}),
-            brokers=[],
-        )
-
-
-def token(key: bytes) -> str:
-    """A JSON Web Token for our role (RFC 7519), signed by HMAC-SHA256."""
-
-    def part(said: bytes) -> str:
-        return base64.urlsafe_b64encode(said).decode().rstrip("=")
-
-    unsigned = ".".join(part(json.dumps(each).encode()) for each in ({"alg": "HS256"}, {"sub": ROLE}))
-    return f"{unsigned}.{part(hmac.digest(key, unsigned.encode(), 'sha256'))}"
-
-
-GUARDED: Final = {"kafka": guarded_kafka, "pulsar": guarded_pulsar}
+GUARDED: Final = {"kafka": kafka, "pulsar": guarded_pulsar}
 
 
 @pytest.fixture(scope="module", params=sorted(GUARDED))

@@ -6,7 +6,7 @@ removes nothing there. Keys and passwords are in Secrets of the experiment's own
 in pods they are files at paths that the operator chooses.
 """
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -23,10 +23,23 @@ STRIMZI: Final = "strimzi-kafka"
 """The chart whose brokers are Strimzi's."""
 
 
+class Secret(NamedTuple):
+    """A Secret that an existing system's part of the file names: at which key, and which of its own keys are used."""
+
+    at: str
+    name: str
+    keys: tuple[str, ...]
+    login: bool
+    """Whether it says who we are: its owner decides to whom that is shown."""
+
+
 class Tls(Part):
     """TLS; each broker's certificate must contain its name."""
 
     secret_ref: SecretRef = Field(description="its key ca.crt: the authorities that sign the brokers' certificates")
+    client_secret_ref: SecretRef | None = Field(
+        None, description="its keys tls.crt and tls.key: our own certificate, where brokers ask for one (mutual TLS)"
+    )
 
 
 class Sasl(Part):
@@ -81,12 +94,27 @@ class Existing(Part):
             raise refusal("token", "one without TLS", TOKEN_RULE, "write pulsar+ssl:// and https://, or take token out")
         return self
 
+    @property
+    def secrets(self) -> dict[str, Secret]:
+        """Every Secret that it names, by what it is for."""
+        own = None if self.tls is None else self.tls.client_secret_ref
+        found = {}
+        if self.tls is not None:
+            found["tls"] = Secret("tls.secretRef", self.tls.secret_ref.name, ("ca.crt",), False)
+        if own is not None:
+            found["client"] = Secret("tls.clientSecretRef", own.name, ("tls.crt", "tls.key"), True)
+        if self.sasl is not None:
+            found["sasl"] = Secret("sasl.secretRef", self.sasl.secret_ref.name, ("username", "password"), True)
+        if self.token is not None:
+            found["token"] = Secret("token.secretRef", self.token.secret_ref.name, ("token",), True)
+        return found
+
 
 class Deploy(Part):
     """How a system is deployed. Without it, the chart named like its kind deploys one for the experiment."""
 
     existing: Existing | None = Field(
-        None, description="it is there already (Kubernetes only; `dedup run` starts its own)"
+        None, description="it is there already: nothing is started, and what is made on it is removed"
     )
     chart: Literal["strimzi-kafka"] | None = Field(
         None, description="a Kafka that Strimzi's operator runs (`dedup run` starts processes all the same)"

@@ -7,12 +7,13 @@ broker's process. On this machine its keeper's status file names the process tha
 when the keeper starts it again; in a cluster it is a container of a pod, which the kubelet restarts.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.experiment.deployments import SaslMechanism
+from dedup.experiment.deployments import Existing, SaslMechanism
 from dedup.experiment.systems import Protocol
 
 
@@ -29,9 +30,33 @@ class Security(BaseModel):
     """The folder with the files `username` and `password`, if there is authentication."""
     token: Path | None = None
     """The file with the token of Pulsar's clients and of its admin interface; None: there is none."""
+    certificate: Path | None = None
+    """Our own certificate, with those between it and its authority (PEM), where brokers ask for one; else None."""
+    key: Path | None = None
+    """The certificate's private key (PEM, without a password)."""
+
+    @property
+    def behind_tls(self) -> Self:
+        """What is left of it for a client of whose TLS a proxy takes care."""
+        return self.model_copy(update={"ca": None})
 
 
 OPEN: Final = Security()
+OURS: Final = "dedup"
+"""What all names of ours begin with, on any system."""
+
+
+def security_by(existing: Existing, folders: Mapping[str, Path]) -> Security:
+    """How to speak to a system that is there already. `folders`: where the keys of its Secrets are, by their use."""
+    ca, own, token = folders.get("tls"), folders.get("client"), folders.get("token")
+    return Security(
+        ca=ca and ca / "ca.crt",
+        sasl=existing.sasl and existing.sasl.mechanism,
+        login=folders.get("sasl"),
+        token=token and token / "token",
+        certificate=own and own / "tls.crt",
+        key=own and own / "tls.key",
+    )
 
 
 class BrokerPod(BaseModel):
@@ -64,6 +89,8 @@ class Broker(BaseModel):
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None
     """The port of that proxy, which clients connect to."""
+    door: int | None = None
+    """The port of an interposer before the proxy, or before the broker itself, if one stands in the clients' path."""
     status_file: Path | None = None
     """Written by the broker's keeper: its process now, its starts and its exits. None where there is no keeper."""
     hold_file: Path | None = None
@@ -72,6 +99,11 @@ class Broker(BaseModel):
     """Where it runs in a cluster; None on this machine, and for a system whose pods we must not change."""
     admin_url: str | None = None
     """The broker's own REST address (Pulsar)."""
+
+    @property
+    def clients_port(self) -> int:
+        """The port at which its clients connect: the first of what stands in their path, or its own."""
+        return self.door or self.proxy_port or self.client_port
 
 
 class Endpoints(BaseModel):
@@ -96,6 +128,8 @@ class Endpoints(BaseModel):
     """What `client_bootstrap` requires if that differs: a proxy may speak TLS to the brokers for the clients."""
     topic_prefix: str = ""
     """What the names of our topics begin with, on a system that others use as well."""
+    names: str = OURS
+    """What the names of all else that we make there begin with: namespaces, and topics for probes."""
     brokers: list[Broker]
     """Empty for a system that is there already: the conductor of a run asks the system for its brokers."""
     bookies: list[Broker] = []

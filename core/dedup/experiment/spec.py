@@ -49,7 +49,15 @@ MAX_RUNS: Final = 10_000
 
 _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verification": VERIFIED} | dict.fromkeys(
     (
-        *("client", "command", "deploy", "messagesPerSecond", "version", *(PRODUCTS.keys() - {"kafka", "pulsar"})),
+        *(
+            "client",
+            "clientSecretRef",
+            "command",
+            "deploy",
+            "messagesPerSecond",
+            "version",
+            *(PRODUCTS.keys() - {"kafka", "pulsar"}),
+        ),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
         *("random", "after", "fault"),
         *("workload", *(part.key for part in workloads.PARTS)),
@@ -241,8 +249,8 @@ class Spec(Part):
                 raise refusal(
                     f"{where}.{fault.kind}",
                     fault.name,
-                    f"system {existing} is there already: its clients go straight to its brokers, "
-                    "where no proxy can cut them off, and its pods are not the experiment's to hurt",
+                    f"system {existing} is there already: its brokers are not the experiment's to hurt, "
+                    "only its own clients' connections are",
                     f"write {possible_on_existing()}, or let the system be deployed",
                 )
             for choice in fault.given.chosen:
@@ -309,8 +317,10 @@ class Experiment(Part):
         for key in _ELSEWHERE:
             del document[key]
         clients = [each["client"] for each in (*document["systems"], *document["variants"]) if each["client"]]
+        existing = [(system["deploy"] or {}).get("existing") or {} for system in document["systems"]]
+        tls = [each["tls"] for each in existing if each.get("tls")]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
-        listed = (*document["systems"], *clients, *document["variants"], *document["faults"], *ats, *drawable)
+        listed = (*document["systems"], *clients, *tls, *document["variants"], *document["faults"], *ats, *drawable)
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
         workloads.leave_defaults_out(document["workload"])

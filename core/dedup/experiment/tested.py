@@ -22,7 +22,7 @@ from dedup.experiment.deployments import STRIMZI, Deploy, Existing
 from dedup.experiment.systems import EXISTING, PRODUCTS, Kafka, Product, Protocol, Pulsar
 from dedup.experiment.variants import Variant
 from dedup.parts import Name, Part, check_one_of
-from dedup.quantities import Seconds, format_duration
+from dedup.quantities import Seconds
 from dedup.refusals import refusal, short
 
 
@@ -70,13 +70,6 @@ class System(Part):
                 f"a {self.product.name} that is there already has {' and '.join(needed)}, "
                 f"and may have {' and '.join(optional)}",
                 "give these keys and no other",
-            )
-        if self.network.latency_s:
-            raise refusal(
-                "network.latency",
-                format_duration(self.network.latency_s),
-                "clients of a system that is there already go straight to its brokers, where no proxy can delay them",
-                "take it out, or let the system be deployed",
             )
 
     @property

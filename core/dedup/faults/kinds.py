@@ -102,8 +102,8 @@ class FaultKind(Part):
     platforms: ClassVar[tuple[Platform, ...]] = EVERYWHERE
     through_proxy: ClassVar[bool] = False
     """It acts on the clients' connections, so a proxy must stand in their path."""
-    on_existing: ClassVar[bool] = False
-    """It can be injected into a system that the experiment has not deployed."""
+    on_existing: ClassVar[tuple[Platform, ...]] = ()
+    """From where it can be injected into a system that the experiment has not deployed: this machine, or a pod."""
     on_frames: ClassVar[bool] = False
     """It strikes a single request or reply, so an interposer must stand in the producer's path.
 

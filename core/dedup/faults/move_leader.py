@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind
+from dedup.faults.kinds import EVERYWHERE, Docs, FaultKind
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
@@ -16,7 +16,7 @@ class MoveLeader(FaultKind):
 
     key = "moveLeader"
     summary = "move the leadership without any failure; {} is enough"
-    on_existing = True
+    on_existing = EVERYWHERE
     in_every_digest = True
     notices = frozenset({Noticed.RETRY, Noticed.LEADER})
     docs = Docs(

@@ -13,7 +13,7 @@ from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.drop_tcp import DropTCP
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
-from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.kinds import FaultKind, Need, Platform
 from dedup.faults.message import Message
 from dedup.faults.moments import At
 from dedup.faults.move_leader import MoveLeader
@@ -111,9 +111,14 @@ else:
     )
 
 
-def possible_on_existing() -> str:
-    """The keys of the kinds that can be injected into an existing system, in words."""
-    return " or ".join(kind.key for kind in KINDS if kind.on_existing)
+def on_existing(platform: Platform | None = None) -> list[type[FaultKind]]:
+    """The kinds that can be injected into an existing system, from that platform; None: from any."""
+    return [kind for kind in KINDS if kind.on_existing and platform in (None, *kind.on_existing)]
+
+
+def possible_on_existing(platform: Platform | None = None) -> str:
+    """Their keys, in words."""
+    return " or ".join(kind.key for kind in on_existing(platform))
 
 
 def kind_of(key: str) -> type[FaultKind] | None:

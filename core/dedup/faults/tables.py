@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from dedup.faults.kinds import FaultKind, Need
+from dedup.faults.kinds import EVERYWHERE, FaultKind, Need, Platform
 from dedup.faults.registry import KINDS
 from dedup.quantities import format_duration
 from dedup.wire.clients import Noticed
@@ -26,6 +26,8 @@ NOTICED: Final = {
     Noticed.ERROR: "errors",
 }
 """What producers notice, in words."""
+FROM: Final = {Platform.PROCESSES: "dedup run", Platform.PODS: "a cluster"}
+"""From where they are reached."""
 EXISTING: Final = "systems that are there already"
 
 
@@ -58,7 +60,7 @@ def rows() -> list[Row]:
             kind=kind.key,
             does=_docstring(kind),
             settings=tuple(_settings(kind)),
-            where=(*(place.value for place in kind.platforms), *([EXISTING] if kind.on_existing else [])),
+            where=(*(place.value for place in kind.platforms), *_on_existing(kind)),
             needs=tuple(_needs(kind)),
             strikes=_strikes(kind),
         )
@@ -108,6 +110,15 @@ def _settings(kind: type[FaultKind]) -> Iterator[Setting]:
         yield Setting(
             key=kind.alias(name), default=None if written is None else str(written), meaning=str(field.description)
         )
+
+
+def _on_existing(kind: type[FaultKind]) -> Iterator[str]:
+    """Whether it strikes systems that are there already, and from where if not from everywhere."""
+    if kind.on_existing:
+        only = (
+            "" if kind.on_existing == EVERYWHERE else f" ({' and '.join(FROM[each] for each in kind.on_existing)} only)"
+        )
+        yield f"{EXISTING}{only}"
 
 
 def _strikes(kind: type[FaultKind]) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Admin, Ca, Login, Sasl, Tls, Token
+from dedup_lab.commands.options import Admin, Ca, Cert, Key, Login, Sasl, Tls, Token
 from dedup_lab.terminal.consoles import console
 
 
@@ -23,6 +23,8 @@ def check(
     sasl: Sasl = None,
     login: Login = None,
     token: Token = None,
+    cert: Cert = None,
+    key: Key = None,
     admin: Admin = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
     out: Annotated[
@@ -39,6 +41,7 @@ def check(
         dedup check kafka://localhost:9092
         dedup check pulsar://localhost:6650 --admin http://localhost:8080
         dedup check kafka://HOST:9093 --ca ca.crt --sasl SCRAM-SHA-512 --login FOLDER
+        dedup check kafka://HOST:9093 --ca ca.crt --cert tls.crt --key tls.key
         dedup check pulsar://HOST:6651 --ca ca.crt --token FILE
 
     A producer sends 100 messages through a proxy that reads the protocol. Ten
@@ -61,5 +64,5 @@ def check(
     """
     from dedup_lab import checks, targets
 
-    access = targets.access_by(tls, ca, sasl, login, token)
+    access = targets.access_by(tls, ca, sasl, login, token, (cert, key))
     raise typer.Exit(checks.check(url, access, admin=admin, out=out, as_json=as_json, console=console()))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Ca, Format, Login, Sasl, Tls
+from dedup_lab.commands.options import Ca, Cert, Format, Key, Login, Sasl, Tls
 from dedup_lab.terminal.consoles import console
 
 Messages = Annotated[
@@ -44,6 +44,8 @@ def explore(
     ca: Ca = None,
     sasl: Sasl = None,
     login: Login = None,
+    cert: Cert = None,
+    key: Key = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
     out: Out = None,
     resume: Resume = None,
@@ -77,7 +79,7 @@ def explore(
     from dedup_lab.exploring.grounds import Shape
     from dedup_lab.targets import access_by
 
-    access = access_by(tls, ca, sasl, login)
+    access = access_by(tls, ca, sasl, login, own=(cert, key))
     shape = Shape(messages, partitions)
     options = explorations.Options(shape, pairs, seed, at_once, out=out, resume=resume, replay=replay)
     as_json = output is Format.JSON

@@ -52,6 +52,24 @@ Token = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Pulsar: the file with the token of clients and admins.", show_default=False),
 ]
+Cert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="With TLS: our own certificate (PEM), if brokers ask for one.", show_default=False
+    ),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The private key of --cert (PEM, without a password).", show_default=False),
+]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FOLDER",
+        help="The folder of a Secret that the file names, with a file for each key; may be repeated.",
+        show_default=False,
+    ),
+]
 Admin = Annotated[
     str | None,
     typer.Option(

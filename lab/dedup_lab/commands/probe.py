@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Admin, Ca, Format, Login, Sasl, Tls, Token
+from dedup_lab.commands.options import Admin, Ca, Cert, Format, Key, Login, Sasl, Tls, Token
 from dedup_lab.terminal.consoles import console
 
 Url = Annotated[
@@ -24,6 +24,8 @@ def probe(
     sasl: Sasl = None,
     login: Login = None,
     token: Token = None,
+    cert: Cert = None,
+    key: Key = None,
     admin: Admin = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
 ) -> None:
@@ -51,6 +53,6 @@ def probe(
     """
     from dedup_lab import probes, targets
 
-    access = targets.access_by(tls, ca, sasl, login, token)
+    access = targets.access_by(tls, ca, sasl, login, token, (cert, key))
     asked = probes.probe(url, access, admin=admin, as_json=output is Format.JSON, log=console())
     raise typer.Exit(asked)

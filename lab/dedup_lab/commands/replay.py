@@ -1,11 +1,12 @@
 """The command `dedup replay`: what it takes, and the help that teaches it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Format
+from dedup_lab.commands.options import Format, Secret
 from dedup_lab.terminal.consoles import console
 
 
@@ -28,6 +29,7 @@ def replay(
         Path | None,
         typer.Option(metavar="FOLDER", help=r"Results folder of the replay.  \[default: results/NAME-replay-TIME]"),
     ] = None,
+    secret: Secret = None,
     output: Annotated[Format, typer.Option("--format", help="What to print at the end.")] = Format.TABLE,
 ) -> None:
     """Repeat one recorded run: each fault begins at the message at which it began then.
@@ -44,7 +46,8 @@ def replay(
     then and now, and what was read twice, lost or misordered in both runs. The
     exit code is the new run's verdict.
     """
-    from dedup_lab import replays
+    from dedup_lab import logins, replays
 
     as_json = output is Format.JSON
-    raise typer.Exit(replays.replay(results, run, write=write, out=out, as_json=as_json, console=console()))
+    ask = partial(replays.replay, write=write, out=out, as_json=as_json, console=console())
+    raise typer.Exit(ask(results, run, secrets=logins.given(secret or [])))

@@ -139,7 +139,7 @@ class _Run:
     def carry_out(self, interposer: Interposer) -> None:
         """From a fresh topic to a manifest."""
         self.folder.mkdir(parents=True)
-        security = self._ground.endpoints.security.model_copy(update={"ca": None})  # the interposer speaks TLS
+        security = self._ground.endpoints.security.behind_tls
         doors = interposer.bootstrap(SESSION, self._ground.brokers)
         endpoints = self._ground.endpoints.model_copy(
             update={

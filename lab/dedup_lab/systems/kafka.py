@@ -61,7 +61,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
     _format(lab, jvm, nodes)
     for node in nodes:
         jvm.start(lab, node.name, FLAGS, "kafka.Kafka", [str(lab.data(node.name) / "server.properties")])
-    proxies = {node.name: (node.advertised, node.client) for node in nodes}
+    proxies = {node.name: (node.advertised, f"127.0.0.1:{node.client}") for node in nodes}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, url)
     kafka_round_trip(

@@ -95,7 +95,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
     for node in nodes:
         path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
-    proxies = {node.name: (node.advertised, node.client) for node in nodes}
+    proxies = {node.name: (node.advertised, f"127.0.0.1:{node.client}") for node in nodes}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, ports[4 * brokers :], url)
     pulsar_round_trip(

@@ -30,6 +30,23 @@ class Product(Protocol):
 PRODUCTS: Final[Mapping[str, Product]] = {"kafka": kafka, "pulsar": pulsar}
 
 
+class Running(Protocol):
+    """A system that runs can be done on; `close` leaves nothing but its logs."""
+
+    @property
+    def endpoints(self) -> Endpoints: ...
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def site(self) -> Site: ...
+
+    def dead(self) -> str | None:
+        """What is gone and will not come back, in words."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class RunningSystem(NamedTuple):
     """A started system; `close` leaves nothing but its logs."""
 
@@ -42,13 +59,7 @@ class RunningSystem(NamedTuple):
     def start(cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None]) -> Self:
         """Start the system's processes and return when a message was written and read back."""
         lab = labs.create(logs)
-        seen: set[str] = set()
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in seen:
-                seen.add(what)
-                note(f"{system.name}: {what}")
-
+        progress = told_once(system, note)
         try:
             endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)
             admin = connect(endpoints)
@@ -70,6 +81,18 @@ class RunningSystem(NamedTuple):
         self.site.close()
         self.admin.close()
         self.lab.close()
+
+
+def told_once(system: System, note: Callable[[str], None]) -> Progress:
+    """Notes what is begun, once."""
+    seen: set[str] = set()
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what not in seen:
+            seen.add(what)
+            note(f"{system.name}: {what}")
+
+    return progress
 
 
 def warm_up(admin: Admin) -> None:

@@ -72,8 +72,8 @@ def build(target: Path) -> None:
         os.replace(binary, target)
 
 
-def start(lab: Lab, proxies: Mapping[str, tuple[int, int]], progress: Progress = silent) -> str:
-    """Start the server under a keeper, with these proxies on this host: name -> (port to listen at, port behind it).
+def start(lab: Lab, proxies: Mapping[str, tuple[int, str]], progress: Progress = silent) -> str:
+    """Start the server under a keeper, with these proxies on this host: name -> (port to listen at, address behind it).
 
     The URL of its REST interface.
     """
@@ -92,7 +92,7 @@ def start(lab: Lab, proxies: Mapping[str, tuple[int, int]], progress: Progress =
     with closing(Toxiproxy(url)) as client:
         until(answers, READY_TIMEOUT_S, f"Toxiproxy answers at {url}")
         for name, (listen, upstream) in proxies.items():
-            asked = {"listen": f"127.0.0.1:{listen}", "upstream": f"127.0.0.1:{upstream}", "enabled": True}
+            asked = {"listen": f"127.0.0.1:{listen}", "upstream": upstream, "enabled": True}
             try:
                 client.call("POST", "/proxies", {"name": name, **asked})
             except OSError as error:

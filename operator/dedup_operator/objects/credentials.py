@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup.experiment.endpoints import OPEN, Security
+from dedup.experiment.deployments import Secret
+from dedup.experiment.endpoints import OPEN, Security, security_by
 from dedup.experiment.spec import Experiment, System
 from dedup_operator.objects.pods import Object
 from dedup_operator.objects.settings import STORE_KEYS, Defaults
@@ -17,8 +18,6 @@ from dedup_operator.objects.settings import STORE_KEYS, Defaults
 MOUNT: Final = "/credentials"
 USE: Final = "dedup.dev/use"
 HOSTS: Final = "dedup.dev/hosts"
-TLS, SASL, TOKEN = "tls", "sasl", "token"
-KEYS: Final = {TLS: ("ca.crt",), SASL: ("username", "password"), TOKEN: ("token",)}
 
 
 class Named(NamedTuple):
@@ -38,9 +37,9 @@ def secrets_named(experiment: Experiment) -> list[Named]:
     s3 = experiment.spec.artifacts.s3 if experiment.spec.artifacts else None
     found = [Named("spec.artifacts.s3.secretRef.name", s3.secret_ref.name)] if s3 and s3.secret_ref else []
     for index, system in enumerate(experiment.spec.systems):
-        for use, name in _of(system).items():
-            where = f"spec.systems[{index}].deploy.existing.{use}.secretRef.name"
-            found.append(Named(where, name, KEYS[use], shown_to=() if use == TLS else _hosts(system)))
+        for each in _of(system).values():
+            where = f"spec.systems[{index}].deploy.existing.{each.at}.name"
+            found.append(Named(where, each.name, each.keys, shown_to=_hosts(system) if each.login else ()))
     return found
 
 
@@ -84,13 +83,7 @@ def security(system: System) -> Security:
     """How to speak to a system, as pods with its credentials find them."""
     if system.existing is None:
         return OPEN
-    used = _of(system)
-    return Security(
-        ca=Path(MOUNT, TLS, "ca.crt") if TLS in used else None,
-        sasl=system.existing.sasl.mechanism if system.existing.sasl else None,
-        login=Path(MOUNT, SASL) if SASL in used else None,
-        token=Path(MOUNT, TOKEN, "token") if TOKEN in used else None,
-    )
+    return security_by(system.existing, {use: Path(MOUNT, use) for use in _of(system)})
 
 
 def credential_volumes(system: System) -> list[Object]:
@@ -99,12 +92,12 @@ def credential_volumes(system: System) -> list[Object]:
         {
             "name": f"credentials-{use}",
             "secret": {
-                "secretName": name,
+                "secretName": each.name,
                 "defaultMode": 0o440,
-                "items": [{"key": key, "path": key} for key in KEYS[use]],
+                "items": [{"key": key, "path": key} for key in each.keys],
             },
         }
-        for use, name in _of(system).items()
+        for use, each in _of(system).items()
     ]
 
 
@@ -130,8 +123,6 @@ def forbidden_host(named: Named, allowed: str) -> str | None:
     return None
 
 
-def _of(system: System) -> dict[str, str]:
-    """The names of the Secrets of a system, by what each is for."""
-    existing = system.existing
-    named = {} if existing is None else {TLS: existing.tls, SASL: existing.sasl, TOKEN: existing.token}
-    return {use: each.secret_ref.name for use, each in named.items() if each is not None}
+def _of(system: System) -> dict[str, Secret]:
+    """The Secrets of a system, by what each is for."""
+    return {} if system.existing is None else system.existing.secrets

@@ -27,7 +27,7 @@ from dedup.experiment.workloads import ONE_KIND
 from dedup.faults.draws import Operation
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.moments import At
-from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, possible_on_existing
+from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, on_existing, possible_on_existing
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
 from dedup.workloads import registry as workloads
@@ -265,13 +265,6 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         *map(_library, PRODUCTS.values()),
         *map(_existing, PRODUCTS.values()),
         Rule(
-            f"!has(self.deploy) || !has(self.deploy.existing) || !{_is_duration('self.network.latency')} || "
-            "duration(self.network.latency) == duration('0s')",
-            "clients of a system that is there already go straight to its brokers, where no proxy can delay them; "
-            "take network.latency out, or let the system be deployed",
-            field="network",
-        ),
-        Rule(
             " || ".join(
                 (
                     *(f"has(self.{product.key})" for product in PRODUCTS.values() if STRIMZI in product.charts),
@@ -437,10 +430,9 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(
             "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            + _of_all_faults(" || ".join(f"has(fault.{kind.key})" for kind in KINDS if kind.on_existing)),
-            "one of the systems is there already: its clients go straight to its brokers, where no proxy can cut them "
-            f"off, and its pods are not the experiment's to hurt; write {possible_on_existing()}, or let the system be "
-            "deployed",
+            + _of_all_faults(" || ".join(f"has(fault.{kind.key})" for kind in on_existing())),
+            "one of the systems is there already: its brokers are not the experiment's to hurt, only its own clients' "
+            f"connections are; write {possible_on_existing()}, or let the system be deployed",
         ),
         *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),

@@ -29,6 +29,11 @@ READ_AGAIN_PAUSE_S: Final = 2.0
 """What the client under test was not given is asked for so many times, with pauses between: brokers recover."""
 
 
+def probe_of(endpoints: Endpoints) -> str:
+    """The name of the topics through which round trips go, and what the names of their namespaces begin with."""
+    return f"{endpoints.names}-probe"
+
+
 class NotLetIn(PlatformError):
     """The system does not know us. It will not, however often it is asked."""
 

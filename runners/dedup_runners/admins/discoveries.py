@@ -40,7 +40,7 @@ def discovered(endpoints: Endpoints, timeout_s: float = READY_TIMEOUT_S) -> Endp
             where=endpoints.direct_bootstrap,
             got=problem,
             rule=f"a broker says who the brokers are, within {timeout_s:g} s",
-            todo="see that the address is right and can be reached from pods of this namespace",
+            todo="see that the address is right and can be reached from where this runs",
         ) from None
     assert found is not None
     return found
@@ -76,7 +76,7 @@ def _number(item: tuple[str, tuple[str, int]]) -> int:
 
 def _pulsar(endpoints: Endpoints) -> tuple[Endpoints | None, str]:
     """The active brokers by their ids, which are where their REST interfaces are; or what was said instead."""
-    from dedup_runners.admins.pulsar import http_client
+    from dedup_runners.admins.rest import http_client
 
     (url,) = endpoints.admin_urls
     port = urlsplit(endpoints.client_bootstrap.split(",")[0]).port or 0

@@ -40,6 +40,7 @@ from dedup_runners.admins import (
     TIMES_READ_AGAIN,
     Ensemble,
     Hole,
+    probe_of,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
 from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
@@ -73,7 +74,7 @@ class KafkaAdmin(Closing):
         self._endpoints, self._security = endpoints, endpoints.security
         self._client = self._connect()
         self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
-        self._probe_exists = False
+        self._probe, self._probe_exists = probe_of(endpoints), False
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
         """Kafka deduplicates by producer, not by topic: the name says nothing."""
@@ -134,11 +135,11 @@ class KafkaAdmin(Closing):
     def round_trip(self, timeout_s: float) -> float:
         deadline = time.monotonic() + timeout_s
         if not self._probe_exists:
-            self._create(PROBE, len(self._endpoints.brokers), may_exist=True)
+            self._create(self._probe, len(self._endpoints.brokers), may_exist=True)
             self._probe_exists = True
         parts = self._spread_probe(deadline)
         started = time.monotonic()
-        exchange(self._endpoints.client_bootstrap, self._security, PROBE, parts, deadline)
+        exchange(self._endpoints.client_bootstrap, self._endpoints.for_clients, self._probe, parts, deadline)
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
@@ -336,7 +337,7 @@ class KafkaAdmin(Closing):
 
         def spread() -> list[int]:
             try:
-                found = agreed(self._views(PROBE), PROBE)
+                found = agreed(self._views(self._probe), self._probe)
             except (OSError, PlatformError):
                 return []
             if len(found) < len(wanted) or {each.leader for each in found.values()} >= wanted:
@@ -344,8 +345,8 @@ class KafkaAdmin(Closing):
             choices = first_choices({number: each.replicas for number, each in found.items()}, wanted)
             try:
                 for number, replicas in choices:
-                    self._reassign(PROBE, number, replicas)
-                self._elect(PROBE, *found)
+                    self._reassign(self._probe, number, replicas)
+                self._elect(self._probe, *found)
             except PlatformError as error:  # perhaps another heal moves it at the same time: asked again
                 return sorted(found) if isinstance(error, _Refused) and error.code in FORBIDDEN else []
             return []

@@ -29,17 +29,18 @@ from dedup_runners.admins import (
     CALL_TIMEOUT_S,
     HEALTH_TIMEOUT_S,
     MOVE_TIMEOUT_S,
-    PROBE,
     READ_AGAIN_PAUSE_S,
     READY_TIMEOUT_S,
     TIMES_READ_AGAIN,
     Ensemble,
     Hole,
+    probe_of,
 )
+from dedup_runners.admins.rest import http_client
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
 
-NAMESPACES: Final = {True: "public/dedup-on", False: "public/dedup-off"}
+TENANT: Final = "public"
 STATUSES: Final = {"Enabled": True, "Disabled": False}
 KEEP_ALL: Final = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 NEVER_INACTIVE: Final = {
@@ -66,7 +67,7 @@ class PulsarAdmin(Closing):
         self._made: set[str] = set()
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
-        return f"persistent://{NAMESPACES[deduplication]}/{run_topic}"
+        return f"persistent://{namespace_of(self._endpoints.names, deduplication)}/{run_topic}"
 
     def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
         namespace, path = _namespace(topic), _path(topic)
@@ -267,9 +268,8 @@ class PulsarAdmin(Closing):
         Ownership does not come back to a broker that was restarted. What moves is a bundle, which may hold other
         topics: so each probe topic has a namespace of its own, of one bundle.
         """
-        namespace = f"public/{PROBE}-{number}"
-        topic = f"persistent://{namespace}/{PROBE}"
-        self._set_policies(namespace, False, bundles=1)
+        topic = probe_topic(self._endpoints, number)
+        self._set_policies(_namespace(topic), False, bundles=1)
         self._ask("PUT", f"/admin/v2/{_path(topic)}", accepted=(409,))
 
         def owned() -> bool:
@@ -387,27 +387,15 @@ class PulsarAdmin(Closing):
         )
 
 
-def http_client(endpoints: Endpoints, timeout_s: float) -> httpx.Client:
-    """What speaks to the admin interface. It shows the token to whichever broker it is redirected to.
+def namespace_of(names: str, deduplication: bool) -> str:
+    """The namespace of the topics whose deduplication is switched so."""
+    return f"{TENANT}/{names}-{'on' if deduplication else 'off'}"
 
-    httpx by itself shows an Authorization to the first host only; it is put on here, request by request. Where the
-    interface speaks TLS, no broker that does not gets to see it.
-    """
-    token = credentials.token(endpoints.security)
-    in_the_open = any(url.startswith("http://") for url in endpoints.admin_urls)
 
-    def show(request: httpx.Request) -> None:
-        if token is not None and (in_the_open or request.url.scheme == "https"):
-            request.headers["Authorization"] = f"Bearer {token}"
-
-    # trust_env=False: the brokers are our neighbours; a web proxy of the environment must not be asked.
-    return httpx.Client(
-        timeout=timeout_s,
-        follow_redirects=True,
-        trust_env=False,
-        verify=credentials.tls(endpoints.security) or True,
-        event_hooks={"request": [show]},
-    )
+def probe_topic(endpoints: Endpoints, number: int) -> str:
+    """The topic of the round trip through a broker, in a namespace of its own."""
+    probe = probe_of(endpoints)
+    return f"persistent://{TENANT}/{probe}-{number}/{probe}"
 
 
 def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
@@ -456,7 +444,7 @@ def exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
         operation_timeout_seconds=left_s,
         connection_timeout_ms=5000,
         listener_name=endpoints.listener_name,
-        **credentials.pulsar_client(endpoints.security),
+        **credentials.pulsar_client(endpoints.for_clients),
         logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
     )
     token = uuid.uuid4().bytes

@@ -10,6 +10,7 @@ from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, no_effect
 from dedup_runners.chaos.injections import Activity, action, probe
+from dedup_runners.chaos.pings import proxied
 from dedup_runners.chaos.probes import END_WITH_ROLLBACKS
 from dedup_runners.chaos.sessions import Session, current
 
@@ -76,8 +77,8 @@ def measured(session: Session, attempts: int, pick: Callable[[list[float]], floa
     found = {}
     for broker in session.scene.targets():
         try:
-            ports = [broker.proxy_port] if broker.proxy_port else []
-            for ms in pings.round_trips_ms(session.scene.endpoints.system, "127.0.0.1", ports, attempts, pick):
+            places = proxied([broker]).values()
+            for ms in pings.round_trips_ms(session.scene.endpoints.system, [*places], attempts, pick, session.tls):
                 found[broker.id] = round(ms, 2)
         except OSError as error:
             session.note(FaultEvent.PING_FAILED, broker=broker.id, error=str(error))

@@ -5,12 +5,15 @@ is asked which API versions it knows, Pulsar is greeted with CONNECT; both answe
 """
 
 import socket
+import ssl
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextlib import ExitStack
+from typing import Final, NamedTuple
 
+from dedup.experiment.endpoints import Broker
 from dedup.experiment.systems import Protocol
 
 TIMEOUT_S: Final = 10.0
@@ -26,36 +29,58 @@ QUESTIONS: Final[Mapping[Protocol, bytes]] = {
 """The bytes to send; each protocol puts the length in front."""
 
 
-def round_trip_ms(protocol: Protocol, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:
+class Place(NamedTuple):
+    """Where to ask. `name`: of the broker there, as its certificate has it; None: nothing there speaks TLS."""
+
+    host: str
+    port: int
+    name: str | None = None
+
+
+def proxied(brokers: Iterable[Broker]) -> dict[str, Place]:
+    """Where each of these brokers that has a proxy is asked on the clients' path, by its id."""
+    return {each.id: Place("127.0.0.1", each.proxy_port, each.host) for each in brokers if each.proxy_port}
+
+
+def round_trip_ms(
+    protocol: Protocol, place: Place, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+) -> float:
     """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none.
 
-    TimeoutError says that it was asked and did not answer within the time.
+    TimeoutError says that it was asked and did not answer within the time. What TLS needs to begin does not count.
     """
-    with socket.create_connection((host, port), timeout_s) as connection:
+    with ExitStack() as leaving:
+        connection = leaving.enter_context(socket.create_connection(place[:2], timeout_s))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None and place.name is not None:
+            connection = leaving.enter_context(tls.wrap_socket(connection, server_hostname=place.name))
         asked = time.monotonic()
         connection.sendall(QUESTIONS[protocol])
         if not connection.recv(1):
-            raise OSError(f"{host}:{port} closed the connection instead of answering")
+            raise OSError(f"{place.host}:{place.port} closed the connection instead of answering")
         return (time.monotonic() - asked) * 1000
 
 
 def round_trips_ms(
-    protocol: Protocol, host: str, ports: Sequence[int], attempts: int = 1, pick: Callable[[list[float]], float] = min
+    protocol: Protocol,
+    places: Sequence[Place],
+    attempts: int = 1,
+    pick: Callable[[list[float]], float] = min,
+    tls: ssl.SSLContext | None = None,
 ) -> list[float]:
-    """What `pick` takes of `attempts` round trips to each port, all ports at the same time.
+    """What `pick` takes of `attempts` round trips to each place, all places at the same time.
 
     The shortest by default, because a busy machine only ever makes a round trip longer: one slow ping taken before a
     latency is set would hide that it was gained. An attempt whose connection is cut by another fault does not count;
     OSError if all are, TimeoutError at the first that nobody answers.
     """
 
-    def picked(port: int) -> float:
+    def picked(place: Place) -> float:
         found: list[float] = []
         cut: OSError | None = None
         for _ in range(attempts):
             try:
-                found.append(round_trip_ms(protocol, host, port))
+                found.append(round_trip_ms(protocol, place, tls=tls))
             except TimeoutError:
                 raise
             except OSError as error:
@@ -64,5 +89,5 @@ def round_trips_ms(
             raise cut
         return pick(found)
 
-    with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
-        return list(pool.map(picked, ports))
+    with ThreadPoolExecutor(max_workers=max(1, len(places))) as pool:
+        return list(pool.map(picked, places))

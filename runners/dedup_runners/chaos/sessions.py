@@ -20,6 +20,7 @@ from dedup.faults.registry import kind_of
 from dedup.process.orphans import leave_with_parent
 from dedup.wire.faults import Detail, FaultEvent, FaultLine
 from dedup.wire.files import Listening
+from dedup_runners import credentials
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites, watchdog
 from dedup_runners.chaos.guards import Guard
@@ -77,6 +78,7 @@ class Session:
         leave_with_parent()
         self.scene = scene
         self.admin: Admin = connect(scene.endpoints)
+        self.tls = credentials.tls(scene.endpoints.security)
         self.triggers: TriggerServer | None = None
         self.leaders: Leaders | None = None
         self.guard: Guard | None = None

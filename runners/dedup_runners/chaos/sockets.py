@@ -27,6 +27,10 @@ AT_BROKER: Final = frozenset({"01", "03", "08"})
 """States of the broker's end in which it may still read: ESTABLISHED, SYN_RECV, CLOSE_WAIT (net/tcp_states.h)."""
 AT_CLIENT: Final = frozenset({"01", "02", "04", "05"})
 """States of our end in which the broker has not closed its own: ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2."""
+UID: Final = 7
+"""The column of the table that has the user's number."""
+NOBODYS: Final = "0"
+"""The inode of a socket that its process has closed."""
 _NAMES: Final = {
     psutil.CONN_ESTABLISHED: "01",
     psutil.CONN_SYN_SENT: "02",
@@ -67,6 +71,32 @@ def mine(but: int | None = None, states: frozenset[str] = ESTABLISHED) -> set[Co
     """All connections of this network namespace in these states, from our end; without those that `but` holds."""
     inodes = set() if but is None else _inodes(but)
     return {each for each, inode in connections(_rows(), states) if inode not in inodes}
+
+
+def of(pid: int | None, states: frozenset[str] = ESTABLISHED, *, closed: bool = False) -> set[Connection]:
+    """The connections that a process of ours holds, from its end, in these states.
+
+    `closed`: also those that a process has closed already, whoever it was; with no process only those.
+    """
+    if not TABLES[0].exists():
+        return set() if pid is None else _of(pid, states)
+    inodes = (set() if pid is None else _inodes(pid)) | ({NOBODYS} if closed else set())
+    return {each for each, inode in connections(_rows(), states) if inode in inodes}
+
+
+def of_our_user(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Whether a process of our user holds the client's end of a connection on this host, as the kernel tells now.
+
+    Not if nobody holds it any more: whose it was is not known then. Where the kernel has no table, it is believed.
+    """
+    if not TABLES[0].exists():
+        return True
+    wanted = Connection(_address(client), _address(server))
+    for row in _rows():
+        found = parse(row, AT_CLIENT)
+        if found is not None and found[0] == wanted and found[1] != NOBODYS:
+            return int(row.split()[UID]) == os.getuid()
+    return False
 
 
 def listener_at(port: int) -> int | None:

@@ -104,7 +104,7 @@ def document(config: ProducerConfig) -> dict[str, Any]:
         "delivery_timeout_ms": round(config.delivery_timeout_s * 1000),
         "folder": str(config.folder),
         "listener": config.endpoints.listener_name,
-        "brokers": {each.id: each.proxy_port or each.client_port for each in config.endpoints.brokers},
+        "brokers": {each.id: each.clients_port for each in config.endpoints.brokers},
     }
 
 

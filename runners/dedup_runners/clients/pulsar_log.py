@@ -33,7 +33,7 @@ NO_BROKERS: Final[Mapping[int, str]] = {}
 
 def brokers_by_port(endpoints: Endpoints) -> dict[int, str]:
     """The brokers' ids by the port at which clients reach them; only those whose port is no other broker's."""
-    ports = [(broker.proxy_port or broker.client_port, broker.id) for broker in endpoints.brokers]
+    ports = [(broker.clients_port, broker.id) for broker in endpoints.brokers]
     return {port: name for port, name in ports if sum(port == other for other, _ in ports) == 1}
 
 

@@ -6,7 +6,7 @@ client leaves, what it sent before is still passed on, also what is held, as a n
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
@@ -35,6 +35,7 @@ class Surroundings(Protocol):
     conversation: Conversation
     rules: Rules
     tls: ssl.SSLContext | None
+    routes: Mapping[Address, Address]
     reached: set[Address]
 
     def happen(self, event: str) -> None: ...
@@ -66,7 +67,8 @@ class Connection:
         """Connect to the broker and pass frames on until one side has left."""
         try:
             name = None if self._.tls is None else self._broker.host
-            opening = asyncio.open_connection(*self._broker, ssl=self._.tls, server_hostname=name)
+            way = self._.routes.get(self._broker, self._broker)
+            opening = asyncio.open_connection(*way, ssl=self._.tls, server_hostname=name)
             self._from_broker, self._to_broker = await asyncio.wait_for(opening, CONNECT_S)
         except (OSError, TimeoutError) as error:
             if self._broker not in self._.reached:  # else it is down, and the client may know

@@ -9,23 +9,25 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from dedup_runners.closing import Closing
 from dedup_runners.interposer.connections import Connection, Strike
-from dedup_runners.interposer.conversations import Conversation, Done
+from dedup_runners.interposer.conversations import Conversation, Done, Unrecorded
 from dedup_runners.interposer.protocols import Address, Frame, Speech
-from dedup_runners.interposer.rules import Rule, Rules
+from dedup_runners.interposer.rules import Rule, Rules, Uncounted
 
 LOOPBACK: Final = "127.0.0.1"
 CALL_S: Final = 30.0
 BACKLOG: Final = 128
+NO_ROUTES: Final[Mapping[Address, Address]] = {}
 ROUNDS: Final = 5
 """So many rounds of the event loop an accepted connection takes to be served, or an ended one to close."""
 
 T = TypeVar("T")
+Admits = Callable[[tuple[str, int], tuple[str, int]], bool]
 OnStrike = Callable[[Rule, Frame, Strike], None]
 
 
@@ -33,7 +35,9 @@ class Interposer(Closing):
     """A running interposer; `close` ends every connection through it, and its ports.
 
     `problems` lists what it could not do or understand: each is a reason not to trust a run through it. `on_strike` is
-    called in its thread just before a rule's frame is lost, or when it is held.
+    called in its thread just before a rule's frame is lost, or when it is held. `routes`: the proxy through which a
+    broker is reached, by the address that brokers give. Without `recorded` no rule strikes and nothing is remembered.
+    `admits` says of a client's address and the port's whether it is served.
     """
 
     def __init__(
@@ -42,9 +46,16 @@ class Interposer(Closing):
         rules: Iterable[Rule] = (),
         tls: ssl.SSLContext | None = None,
         on_strike: OnStrike = lambda rule, frame, strike: None,
+        *,
+        routes: Mapping[Address, Address] = NO_ROUTES,
+        recorded: bool = True,
+        admits: Admits = lambda client, door: True,
     ) -> None:
+        self.admits = admits
         self._on_strike = on_strike
-        self.conversation, self.rules, self.tls = Conversation(), Rules(rules), tls
+        self.conversation = Conversation() if recorded else Unrecorded()
+        self.rules = Rules(rules) if recorded else Uncounted()
+        self.tls, self.routes = tls, routes
         self.problems: list[str] = []
         self.reached: set[Address] = set()
         """The brokers that could be reached at least once: one that cannot be any more is down."""
@@ -192,6 +203,10 @@ class _Session:
 
     async def _open(self, listening: socket.socket, broker: Address) -> None:
         def connected(reader: _Reader, writer: _Writer) -> None:
-            self._interposer.begin(self, broker, reader, writer)
+            ends = (writer.get_extra_info(end)[:2] for end in ("peername", "sockname"))
+            if self._interposer.admits(*ends):
+                self._interposer.begin(self, broker, reader, writer)
+            else:
+                writer.transport.abort()
 
         self._servers.append(await asyncio.start_server(connected, sock=listening, backlog=BACKLOG))

@@ -185,6 +185,13 @@ class Rules:
         return _count(self._counted, counted)
 
 
+class Uncounted(Rules):
+    """No rules, for an interposer that only leads clients to their brokers: nothing is counted or remembered."""
+
+    def decide(self, session: str, request: Frame) -> Decision:
+        return Decision((UNASKED,))
+
+
 def _again(place: Place, struck: Place) -> bool:
     """Whether a request came after another and asked the same: a later attempt of a batch, or the next request."""
     where = (place.part.topic, place.part.partition) == (struck.part.topic, struck.part.partition)

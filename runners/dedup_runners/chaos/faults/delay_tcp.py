@@ -5,6 +5,7 @@ a busy broker is late on both. It is measured twice, when the fault begins and w
 not stay cannot pass for one that did.
 """
 
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,9 @@ from dedup.faults.records import LATENCY_SHARE
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered
-from dedup_runners.chaos.faults.drop_tcp import Address, direct_addresses
+from dedup_runners.chaos.faults.drop_tcp import direct_addresses
 from dedup_runners.chaos.injections import Activity, Injection, action
+from dedup_runners.chaos.pings import Place, proxied
 from dedup_runners.chaos.sessions import Session
 
 PING_S: Final = 10.0
@@ -58,17 +60,22 @@ def delay_answers(delay_s: float, jitter_s: float, duration_s: float, configurat
 
 
 def late(
-    protocol: Protocol, direct: Sequence[Address], proxied: Mapping[str, Address], least_s: float, bound_s: float
+    protocol: Protocol,
+    direct: Sequence[Place],
+    proxied: Mapping[str, Place],
+    least_s: float,
+    bound_s: float,
+    tls: ssl.SSLContext | None = None,
 ) -> Late:
     """Whoever in `proxied` takes `least_s` or longer to answer, with the milliseconds.
 
-    Nobody, unless every address in `direct` answers sooner meanwhile; and who does not answer within `bound_s` is not
+    Nobody, unless every place in `direct` answers sooner meanwhile; and who does not answer within `bound_s` is not
     late, but silent.
     """
 
-    def took_ms(address: Address) -> float:
+    def took_ms(place: Place) -> float:
         try:
-            return pings.round_trip_ms(protocol, *address, bound_s)
+            return pings.round_trip_ms(protocol, place, bound_s, tls)
         except OSError:
             return inf
 
@@ -84,10 +91,9 @@ def late(
 def _late(session: Session, delay_s: float, jitter_s: float) -> Late:
     """The brokers that are late to the clients now."""
     scene = session.scene
-    direct = direct_addresses(scene.endpoints.direct_bootstrap)
-    proxied = {broker.id: ("127.0.0.1", broker.proxy_port) for broker in scene.targets() if broker.proxy_port}
-    least_s = (delay_s - jitter_s) * LATENCY_SHARE
-    return late(scene.endpoints.system, direct, proxied, least_s, delay_s + jitter_s + PING_S)
+    direct, through = direct_addresses(scene.endpoints.direct_bootstrap), proxied(scene.targets())
+    least_s, bound_s = (delay_s - jitter_s) * LATENCY_SHARE, delay_s + jitter_s + PING_S
+    return late(scene.endpoints.system, direct, through, least_s, bound_s, session.tls)
 
 
 INJECTION: Final = Injection(_prepare, _method)

@@ -8,6 +8,7 @@ The witness is silence: a broker that answers on the tester's own path, and at t
 heard twice, when the fault begins and when it ends, so that a toxic that did not stay cannot pass for one that did.
 """
 
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
+from dedup_runners.chaos.pings import Place, proxied
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.chaos.watchdog import DOWNSTREAM, UPSTREAM
 
@@ -26,8 +28,6 @@ STREAMS: Final = {"ToBrokers": (UPSTREAM,), "ToClients": (DOWNSTREAM,), "Both": 
 
 SILENCE_S: Final = 1.0
 SILENCE_ROUND_TRIPS: Final = 5
-
-Address = tuple[str, int]
 
 
 def _prepare(session: Session) -> None:
@@ -65,23 +65,27 @@ def drop_bytes(
     return {"silent": silent, "at_end": at_end}
 
 
-def direct_addresses(bootstrap: str) -> list[Address]:
+def direct_addresses(bootstrap: str) -> list[Place]:
     """`host:port,…` or `pulsar://host:port,…`, taken apart."""
-    found = [each.rpartition(":") for each in bootstrap.removeprefix("pulsar://").split(",")]
-    return [(host, int(port)) for host, _, port in found]
+    found = [each.rpartition(":") for each in bootstrap.rpartition("://")[2].split(",")]
+    return [Place(host, int(port), host) for host, _, port in found]
 
 
 def unheard(
-    protocol: Protocol, direct: Sequence[Address], proxied: Mapping[str, Address], silence_s: float
+    protocol: Protocol,
+    direct: Sequence[Place],
+    proxied: Mapping[str, Place],
+    silence_s: float,
+    tls: ssl.SSLContext | None = None,
 ) -> list[str]:
     """Whoever in `proxied` is asked and does not answer; nobody, unless every address in `direct` answers meanwhile.
 
     A proxy that refuses to be connected to is not silence, but a proxy that is not there.
     """
 
-    def answers(address: Address) -> bool | None:
+    def answers(place: Place) -> bool | None:
         try:
-            pings.round_trip_ms(protocol, *address, silence_s)
+            pings.round_trip_ms(protocol, place, silence_s, tls)
         except TimeoutError:
             return False
         except OSError:
@@ -98,9 +102,8 @@ def unheard(
 def _silent(session: Session, silence_s: float) -> list[str]:
     """The brokers that are silent to the clients now."""
     scene = session.scene
-    proxied = {broker.id: ("127.0.0.1", broker.proxy_port) for broker in scene.targets() if broker.proxy_port}
     direct = direct_addresses(scene.endpoints.direct_bootstrap)
-    return unheard(scene.endpoints.system, direct, proxied, silence_s)
+    return unheard(scene.endpoints.system, direct, proxied(scene.targets()), silence_s, session.tls)
 
 
 INJECTION: Final = Injection(_prepare, _method)

@@ -197,7 +197,7 @@ def is_struck(row: Row, rule: Rule) -> bool:
 def _touched(session: Session, broker: Address) -> list[str]:
     """The id of the broker at that address, which is its own or its proxy's."""
     known = session.scene.endpoints.brokers
-    return [each.id for each in known if broker.port in (each.client_port, each.proxy_port)]
+    return [each.id for each in known if broker.port in (each.client_port, each.proxy_port, each.door)]
 
 
 def _interposer(session: Session) -> Interposer:

@@ -1,4 +1,4 @@
-"""Where brokers run, seen by a fault: a protocol, and its three implementations: a machine, a cluster, from outside."""
+"""Where brokers run, seen by a fault: a protocol, and its implementations: a machine, a cluster, from outside."""
 
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners.chaos.sites.protocol import Site
@@ -14,6 +14,10 @@ def connect(endpoints: Endpoints) -> Site:
         from dedup_runners.chaos.sites.pods import Pods
 
         return Pods.of_this_cluster(endpoints)
+    if any(broker.door for broker in endpoints.brokers):
+        from dedup_runners.chaos.sites.interposed import Interposed
+
+        return Interposed(endpoints)
     from dedup_runners.chaos.sites.outside import Outside
 
     return Outside(endpoints)

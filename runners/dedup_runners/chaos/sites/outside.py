@@ -45,7 +45,10 @@ class Outside(Closing):
         }
 
     def connections(self) -> dict[str, set[Connection]]:
-        found = sockets.mine()
+        return self._at_brokers(sockets.mine())
+
+    def _at_brokers(self, found: set[Connection]) -> dict[str, set[Connection]]:
+        """Those of them that lead to each broker behind a proxy."""
         ports = {broker.id: broker.client_port for broker in self._endpoints.brokers}
         return {
             broker: {each for each in found if each.there[1] == ports[broker] and each.there[0] in addresses}
@@ -102,6 +105,6 @@ def _addresses(host: str) -> set[str]:
             where=f"host {host}",
             got=str(error),
             rule="a broker is found by its name",
-            todo="see that the brokers advertise names that pods of this namespace can look up",
+            todo="see that the brokers advertise names that can be looked up from where this runs",
         ) from None
     return {str(each[4][0]) for each in found}

@@ -1,0 +1,111 @@
+"""All that was made on a system that is there already, found by its names and removed again.
+
+Topics are made by whoever leads the runs, namespaces and topics for probes by the programs of faults, groups by the
+application under test; each may be ended at any moment. So what is left is not remembered but asked for: everything
+whose name begins with the one of this execution, which nobody else has.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import httpx
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from dedup.errors import PlatformError
+from dedup.experiment.endpoints import OURS, Endpoints
+from dedup.experiment.systems import Protocol
+from dedup_runners import credentials
+from dedup_runners.admins import CALL_TIMEOUT_S
+from dedup_runners.admins.rest import http_client
+from dedup_runners.waiting import WaitedTooLong, until
+
+REMOVED_S: Final = 60.0
+AGAIN_S: Final = 0.2
+
+
+def remove(endpoints: Endpoints, within_s: float = REMOVED_S) -> None:
+    """Remove everything of ours; PlatformError with the names of what is left, or if nobody says what there is."""
+    assert endpoints.names.startswith(f"{OURS}-"), "what has everyone's name is not ours to remove"
+    remove_once, left = _REMOVE[endpoints.system], ["nobody knows what"]
+
+    def gone() -> bool:
+        nonlocal left
+        try:
+            left = remove_once(endpoints)
+        except (KafkaException, TimeoutError, httpx.HTTPError, ValueError) as error:
+            left = [f"nobody knows what: {error}"]
+        return not left
+
+    try:
+        until(gone, within_s, "everything of ours to be gone", AGAIN_S)
+    except WaitedTooLong:
+        raise PlatformError(
+            where=f"removing what begins with {endpoints.names}",
+            got=f"still there: {', '.join(left)}",
+            rule="what an experiment makes on a system that was there before goes with it",
+            todo="remove it by hand, or give our user the right to delete",
+        ) from None
+
+
+def _kafka(endpoints: Endpoints) -> list[str]:
+    """Ask for everything's removal, by a client of its own; what was there before that."""
+    admin = AdminClient(
+        {
+            **credentials.librdkafka(endpoints.security),
+            "bootstrap.servers": endpoints.direct_bootstrap,
+            "log_level": 0,
+            "error_cb": lambda _error: None,  # type: ignore[dict-item]
+        }
+    )
+    own = f"{endpoints.names}-"
+    topics = [each for each in admin.list_topics(timeout=CALL_TIMEOUT_S).topics if each.startswith(own)]
+    listed = admin.list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+    groups = [each.group_id for each in listed.valid if each.group_id.startswith(own)]
+    asked: list[Any] = []
+    if groups:
+        asked += admin.delete_consumer_groups(groups, request_timeout=CALL_TIMEOUT_S).values()
+    if topics:
+        asked += admin.delete_topics(topics, request_timeout=CALL_TIMEOUT_S).values()
+    for each in asked:
+        with suppress(KafkaException, TimeoutError):  # it is asked again, while it is there
+            each.result(CALL_TIMEOUT_S)
+    return [*(f"topic {each}" for each in topics), *(f"group {each}" for each in groups)]
+
+
+def _pulsar(endpoints: Endpoints) -> list[str]:
+    """The same for namespaces, which hold all topics of ours, and they their subscriptions."""
+    from dedup_runners.admins.pulsar import TENANT
+
+    found = []
+    base = f"{endpoints.admin_urls[0]}/admin/v2"
+    with http_client(endpoints, CALL_TIMEOUT_S) as http:
+        for namespace in _list(http, f"{base}/namespaces/{TENANT}"):
+            if namespace.startswith(f"{TENANT}/{endpoints.names}-"):
+                found.append(f"namespace {namespace}")
+                _empty(http, base, namespace)
+                http.delete(f"{base}/namespaces/{namespace}")
+    return found
+
+
+def _empty(http: httpx.Client, base: str, namespace: str) -> None:
+    """Delete all topics of a namespace, with their subscriptions and whoever is connected to them."""
+    partitioned = [each.replace("://", "/", 1) for each in _list(http, f"{base}/persistent/{namespace}/partitioned")]
+    single = [each.replace("://", "/", 1) for each in _list(http, f"{base}/persistent/{namespace}")]
+    for topic in partitioned:
+        http.delete(f"{base}/{topic}/partitions?force=true")
+    for topic in single:
+        if not any(topic.startswith(f"{each}-partition-") for each in partitioned):
+            http.delete(f"{base}/{topic}?force=true")
+
+
+def _list(http: httpx.Client, url: str) -> list[str]:
+    """Names; none of a namespace that went meanwhile. Any other answer is no list: httpx.HTTPError."""
+    answer = http.get(url)
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return []
+    return [str(each) for each in answer.raise_for_status().json()]
+
+
+_REMOVE: Final[Mapping[Protocol, Callable[[Endpoints], list[str]]]] = {"kafka": _kafka, "pulsar": _pulsar}
