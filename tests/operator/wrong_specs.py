@@ -290,7 +290,9 @@ FAULT: Final = "spec/faults/0"
 NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
-KINDS: Final = "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause and message"
+KINDS: Final = (
+    "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause, message and chaos"
+)
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
 HELD: Final = {**LOST, "action": "Stall", "deadline": "5s"}
 
