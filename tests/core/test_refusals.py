@@ -247,8 +247,8 @@ def test_required_keys(key: str) -> None:
         (
             [("spec/faults/0/kill", {"restartAfter": "1s"})],
             "spec.faults[0]: got {name, at, killTCP, kill}; "
-            "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause and "
-            "message; "
+            "a fault is exactly one of killTCP, dropTCP, kill, moveLeader, podDelete, partition, pause, "
+            "message and chaos; "
             "keep one of them",
         ),
     ],
