@@ -129,6 +129,16 @@ def test_one_whose_hypothesis_does_not_hold_before_is_not_armed(flag: Path, tmp_
     assert not (tmp_path / FaultLine.FILE).exists()
 
 
+def test_one_without_its_text_is_not_armed() -> None:
+    """Somebody has handed over an experiment that was not read from a file."""
+    session = MagicMock()
+    session.recall.return_value = deeds.Deed()
+    session.scene.document, session.scene.fault = None, "own"
+    session.scene.settings = {"experiment": "own.json"}
+    with pytest.raises(PlatformError, match=r"fault own: got own\.json, without its text"):
+        deeds.INJECTION.prepare(session)
+
+
 def test_probes_that_cannot_be_asked_say_why(flag: Path, tmp_path: Path) -> None:
     own = experiment(flag, removing(flag))
     own["configuration"] = {"missing": {"type": "env", "key": "DEDUP_NO_SUCH_VARIABLE"}}

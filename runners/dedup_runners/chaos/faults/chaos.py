@@ -63,7 +63,8 @@ def _prepare(session: Session) -> None:
     scene, deed = session.scene, session.recall(Deed)
     name = str(scene.settings["experiment"])
     if scene.document is None:
-        raise _unarmed(session, f"{name}, without its text", "the text is read with the experiment's file", "read it")
+        rule = "the text is read with the file that names it"
+        raise _unarmed(session, f"{name}, without its text", rule, "give `dedup run` that file")
     deed.place = scene.folder / "chaos" / scene.fault / f"guest{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
