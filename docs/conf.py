@@ -21,15 +21,8 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("docs/compare-clusters", "docs/images", "docs/run-by-hand"),
     ),
     "Build on it": (
-        *(
-            "docs/design",
-            "docs/history",
-            "docs/write-a-client",
-            "docs/kubernetes",
-            "docs/campaign",
-            "docs/s0",
-            "CONTRIBUTING",
-        ),
+        *("docs/design", "docs/history", "docs/write-a-client", "docs/kubernetes", "docs/campaign"),
+        *("docs/cycles", "docs/s0", "CONTRIBUTING"),
         *("CHANGELOG", "bench/*/README"),
     ),
     "Decisions": ("docs/decisions/README", "docs/decisions/0*"),

@@ -65,11 +65,13 @@ def flag(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def armed(folder: Path, own: dict[str, Any], deadline: str = "30s") -> Iterator[tuple[Session, dict[str, Any], Fault]]:
+def armed(
+    folder: Path, own: dict[str, Any], deadline: str = "30s", system: Endpoints = SYSTEM
+) -> Iterator[tuple[Session, dict[str, Any], Fault]]:
     """The fault, armed; at the end nothing of it runs."""
     settings = {"experiment": "own.json", "deadline": deadline, "document": json.dumps(own)}
     fault = Fault.model_validate_json(json.dumps({"name": "own", "at": {"message": 1}, "chaos": settings}))
-    document = render(fault, folder=folder, endpoints=SYSTEM, topic="t")
+    document = render(fault, folder=folder, endpoints=system, topic="t")
     chaos.write(folder, document)
     configuration = document["configuration"]
     session = sessions.current(configuration)
@@ -84,9 +86,11 @@ def armed(folder: Path, own: dict[str, Any], deadline: str = "30s") -> Iterator[
         session.close()
 
 
-def played(folder: Path, own: dict[str, Any], deadline: str = "30s") -> tuple[FaultRecord, list[dict[str, Any]]]:
+def played(
+    folder: Path, own: dict[str, Any], deadline: str = "30s", system: Endpoints = SYSTEM
+) -> tuple[FaultRecord, list[dict[str, Any]]]:
     """What became of it, and what it wrote down; activities that failed raise."""
-    with armed(folder, own, deadline) as (_, configuration, fault):
+    with armed(folder, own, deadline, system) as (_, configuration, fault):
         deeds.run_experiment(fault.lasts_s, configuration)
         deeds.await_steady_state(configuration)
     (record,) = chaos.records(folder, [fault], messages=10)
@@ -123,6 +127,23 @@ def test_one_whose_hypothesis_does_not_hold_before_is_not_armed(flag: Path, tmp_
     with pytest.raises(PlatformError, match="the-file-is-there out of its tolerance: False; its steady-state"):
         played(tmp_path, experiment(flag, removing(flag)))
     assert not (tmp_path / FaultLine.FILE).exists()
+
+
+def test_one_without_its_text_is_not_armed() -> None:
+    """Somebody has handed over an experiment that was not read from a file."""
+    session = MagicMock()
+    session.recall.return_value = deeds.Deed()
+    session.scene.document, session.scene.fault = None, "own"
+    session.scene.settings = {"experiment": "own.json"}
+    with pytest.raises(PlatformError, match=r"fault own: got own\.json, without its text"):
+        deeds.INJECTION.prepare(session)
+
+
+def test_probes_that_cannot_be_asked_say_why(flag: Path, tmp_path: Path) -> None:
+    own = experiment(flag, removing(flag))
+    own["configuration"] = {"missing": {"type": "env", "key": "DEDUP_NO_SUCH_VARIABLE"}}
+    with pytest.raises(PlatformError, match=r"cannot be asked .*DEDUP_NO_SUCH_VARIABLE"):
+        played(tmp_path, own)
 
 
 def test_one_that_does_not_end_is_interrupted_at_its_deadline_and_rolled_back(flag: Path, tmp_path: Path) -> None:

@@ -20,7 +20,15 @@ from dedup.faults.chaos import Chaos
 from dedup.wire.faults import FaultEvent, FaultLine
 from dedup_runners.chaos import guests
 from dedup_runners.chaos.actions import inject, no_effect, triggered
-from dedup_runners.chaos.guests import HYPOTHESIS, INTERRUPT_S, INTERRUPTED, ROLLBACKS_S, Look, Orders
+from dedup_runners.chaos.guests import (
+    HYPOTHESIS,
+    INTERRUPT_S,
+    INTERRUPTED,
+    MOST_SHOWN,
+    ROLLBACKS_S,
+    Look,
+    Orders,
+)
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.waiting import WaitedTooLong, until
@@ -55,30 +63,36 @@ def _prepare(session: Session) -> None:
     scene, deed = session.scene, session.recall(Deed)
     name = str(scene.settings["experiment"])
     if scene.document is None:
-        raise _unarmed(session, f"{name}, without its text", "the text is read with the experiment's file", "read it")
+        rule = "the text is read with the file that names it"
+        raise _unarmed(session, f"{name}, without its text", rule, "give `dedup run` that file")
     deed.place = scene.folder / "chaos" / scene.fault / f"guest{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
     if not guests.loaded(str(deed.place)).get(HYPOTHESIS):
         return
-    deed.asking = subprocess.Popen(
-        [sys.executable, "-m", guests.__name__, "ask", str(deed.place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=_environment(session),
-    )
+    with (log := deed.place.with_name("guest-probes.log")).open("w") as said:
+        deed.asking = subprocess.Popen(
+            [sys.executable, "-m", guests.__name__, "ask", str(deed.place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=_environment(session),
+        )
     deed.listening = threading.Thread(target=_listen, args=(deed.asking, deed.looks), name="looks", daemon=True)
     deed.listening.start()
     asking = deed.asking
     until(lambda: deed.looks or asking.poll() is not None, ASKED_S, f"the probes of {name} to be asked")
     if not deed.looks or not deed.looks[0].met:
-        got = "probes that cannot be asked"
+        got = f"probes that cannot be asked ({_last_line(log)})"
         if deed.looks:
             got = f"probe {deed.looks[0].probe} out of its tolerance: {deed.looks[0].output}"
         rule = "its steady-state hypothesis holds before it is run"
         raise _unarmed(session, got, rule, f"try it with `chaos run {name}`")
+
+
+def _last_line(log: Path) -> str:
+    return (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no word"])[-1][:MOST_SHOWN]
 
 
 def _unarmed(session: Session, got: str, rule: str, todo: str) -> PlatformError:
