@@ -8,7 +8,6 @@ broker that does not own what is asked for redirects to the one that does.
 
 import json
 import os
-import re
 import socket
 import time
 import uuid
