@@ -1,4 +1,4 @@
-"""What a Pulsar topic's internal statistics tell of its ledgers, and of what a subscription has acknowledged in them."""
+"""What a Pulsar topic's internal statistics tell of its ledgers, and of what a subscription has acknowledged."""
 
 import re
 from typing import Any
