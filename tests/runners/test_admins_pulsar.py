@@ -8,7 +8,8 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_runners.admins import Ensemble, pulsar
-from dedup_runners.admins.pulsar import PulsarAdmin, extents, judged, last_ensemble, named
+from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted
+from dedup_runners.admins.pulsar import PulsarAdmin, judged, named
 
 
 def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, Any]:
@@ -228,3 +229,9 @@ def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatc
     assert through == ["a:1", "b:1", "a:1", "b:1"]
     assert refused == ["dedup-probe-1"], "a refusal is no end: it is asked again"
     assert moved == ["dedup-probe-1"], "what is where it should be is not moved"
+
+
+def test_what_a_subscription_has_acknowledged_is_its_own_cursors_position() -> None:
+    stats = {"cursors": {"mine": {"markDeletePosition": "17:99"}, "other": {"markDeletePosition": "17:-1"}}}
+    assert mark_deleted(stats, "mine") == (17, 99)
+    assert mark_deleted(stats, "other") == (17, -1)

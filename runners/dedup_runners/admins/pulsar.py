@@ -8,7 +8,6 @@ broker that does not own what is asked for redirects to the one that does.
 
 import json
 import os
-import re
 import socket
 import time
 import uuid
@@ -36,6 +35,7 @@ from dedup_runners.admins import (
     Hole,
     probe_of,
 )
+from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted
 from dedup_runners.admins.rest import http_client
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
@@ -155,9 +155,8 @@ class PulsarAdmin(Closing):
         """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
 
         def cursors() -> list[tuple[int, int]]:
-            asked = [f"/admin/v2/{_path(part)}/internalStats" for part in self._parts(topic)]
-            found = [self._ask("GET", each).json()["cursors"][subscription]["markDeletePosition"] for each in asked]
-            return [(int(ledger), int(entry)) for ledger, entry in (each.split(":") for each in found)]
+            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
+            return [mark_deleted(each, subscription) for each in stats]
 
         return persistently(cursors, ANSWERED_S, f"what {subscription} has acknowledged of {topic}")
 
@@ -396,34 +395,6 @@ def probe_topic(endpoints: Endpoints, number: int) -> str:
     """The topic of the round trip through a broker, in a namespace of its own."""
     probe = probe_of(endpoints)
     return f"persistent://{TENANT}/{probe}-{number}/{probe}"
-
-
-def extents(stats: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """(ledger, entries) of each ledger that holds any, from a topic's internal statistics.
-
-    Closed ledgers tell their entries. The open one does not: its last confirmed entry does, and it is the last to read.
-    """
-    last_ledger, last_entry = (int(part) for part in stats["lastConfirmedEntry"].split(":"))
-    found = {int(ledger["ledgerId"]): int(ledger["entries"]) for ledger in stats["ledgers"]}
-    if last_entry >= 0:
-        found[last_ledger] = last_entry + 1
-    return tuple(
-        (ledger, entries) for ledger, entries in sorted(found.items()) if entries > 0 and ledger <= last_ledger
-    )
-
-
-def last_ensemble(stats: dict[str, Any]) -> Ensemble:
-    """The bookies of the newest ledger, from internal statistics with BookKeeper's metadata (a text, not JSON).
-
-    An ensemble whose bookie was replaced is followed by another, from the entry that its number tells.
-    """
-    if not stats["ledgers"]:
-        return Ensemble()
-    newest = stats["ledgers"][-1]
-    metadata = str(newest.get("metadata", ""))
-    _, _, ensembles = metadata.partition("ensembles={")
-    found = re.findall(r"\d+=\[([^\]]*)\]", ensembles.partition("}")[0])
-    return Ensemble(int(newest["ledgerId"]), tuple(found[-1].split(", ")) if found else ())
 
 
 def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
