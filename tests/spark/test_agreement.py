@@ -85,7 +85,7 @@ class Coverage:
 
     def check(self) -> None:
         assert self.histories >= 2000
-        assert self.found["in pieces"] >= self.histories / 2
+        assert self.found["in pieces"] >= self.histories * 0.45, "what is hidden in transactions makes others small"
         assert self.found["with sessions"] >= 1000
         assert all(self.found[name] >= 100 for name in (*Counts.model_fields, *MORE))
 
