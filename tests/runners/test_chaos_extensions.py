@@ -32,7 +32,7 @@ def system(tmp_path: Path) -> Iterator[Endpoints]:
     (logs := tmp_path / "logs").mkdir()
     with mock_cluster() as found, closing(labs.create(logs)) as lab:
         upstream = int(found.client_bootstrap.split(",")[0].rpartition(":")[2])
-        url = toxiproxy.start(lab, {"kafka-1": (listen, upstream)})
+        url = toxiproxy.start(lab, {"kafka-1": (listen, f"127.0.0.1:{upstream}")})
         broker = Broker(id="1", client_port=upstream, proxy="kafka-1", proxy_port=listen)
         yield found.model_copy(update={"brokers": [broker], "toxiproxy_url": url})
 

@@ -83,9 +83,10 @@ class Coverage:
         found = ", ".join(f"{name} {number}" for name, number in sorted(self.found.items()))
         return f"{self.histories} generated histories, of which show: {found}"
 
-    def check(self) -> None:
+    def check(self, share: float) -> None:
+        """`share`: how many are in pieces at the least; what transactions hide makes histories smaller."""
         assert self.histories >= 2000
-        assert self.found["in pieces"] >= self.histories / 2
+        assert self.found["in pieces"] >= self.histories * share
         assert self.found["with sessions"] >= 1000
         assert all(self.found[name] >= 100 for name in (*Counts.model_fields, *MORE))
 
@@ -147,7 +148,7 @@ def test_all_three_say_the_same_of_generated_histories(
     agree()
     for line in str(coverage).splitlines():
         tell(line)
-    coverage.check()
+    coverage.check(0.5 if make is history_of else 0.45)
 
 
 @pytest.mark.long
