@@ -225,7 +225,6 @@ def test_nothing_is_left_after_ctrl_c(name: str, running: Callable[[str], Endpoi
 def test_what_a_killed_command_has_left_goes_with_the_one_that_resumes(
     running: Callable[[str], Endpoints], tmp_path: Path
 ) -> None:
-    """Which finds no program on its path, neither Java nor Go: nothing of the lab is needed."""
     system = running("SCRAMIP")
     found = document(system, reply_lost("kafka"), runs=3)
 
@@ -234,8 +233,6 @@ def test_what_a_killed_command_has_left_goes_with_the_one_that_resumes(
 
     code = harness.run_until(found, tmp_path, in_the_middle, ENDED_S, signal.SIGKILL, *secret(system))
     assert code == -signal.SIGKILL and ours(system)
-    out, bare = tmp_path / "results", {"PATH": str(tmp_path), "JAVA_HOME": ""}
-    options = ("--out", out, "--resume", *secret(system))
-    again = harness.Ended(*harness.dedup("run", harness.write(found, tmp_path), *options, environment=bare), out)
+    again = harness.run(found, tmp_path, "--resume", *secret(system))
     assert again.code == 0, again.told()
     until(lambda: gone(system), ENDED_S, "everything of ours to be gone")
