@@ -4,6 +4,7 @@ Change `build` and `send_next` for what you use. Everything else is the protocol
 """
 
 import json
+import logging
 import re
 import struct
 import sys
@@ -23,16 +24,19 @@ class Client:
     def __init__(self, asked: dict[str, Any]) -> None:
         self.topic, self.streams, self.most = asked["topic"], asked["streams"], asked["in_flight"]
         self.target = self.sent = self.ended = 0
-        self.stopped = self.finishing = False
+        self.stopped = self.finishing = self.ready = False
         self.rows: list[bytes] = []
         self.told_s = 0.0
         self.writing = threading.Lock()
         self.settings = settings(asked)
-        self.producer = confluent_kafka.Producer({**self.settings, **connection(asked), "error_cb": self.notice})
+        logger = logging.Logger("librdkafka")
+        logger.addFilter(self.notice)
+        self.producer = confluent_kafka.Producer({**self.settings, **connection(asked)}, logger=logger)
 
     def run(self) -> None:
         self.producer.list_topics(self.topic, timeout=60)
         self.say(b"R", json.dumps({"version": VERSION, "settings": self.settings}).encode())
+        self.ready = True
         threading.Thread(target=self.obey, daemon=True).start()
         answered = 0
         while not (self.finishing and self.ended == self.sent and answered == self.target):
@@ -71,13 +75,14 @@ class Client:
             self.rows.append(payload + struct.pack(">Biqqi", outcome, partition, 0, offset, 0))
             self.ended += 1
 
-    def notice(self, error: Any) -> None:
-        """The library has noticed something: a connection that ended, or another error."""
-        kind = "disconnect" if error.code() == confluent_kafka.KafkaError._TRANSPORT else "error"
-        told = {"kind": kind, "detail": error.str(), "unix_ns": time.time_ns()}
-        if broker := re.search(r"/(\d+): ", error.str()):
-            told["broker"] = broker[1]
-        self.say(b"W", json.dumps(told).encode())
+    def notice(self, record: logging.LogRecord) -> bool:
+        """The library's log tells when a connection to a broker ends; nothing of it is printed."""
+        line = record.getMessage()
+        ended = re.search(r"/(\d+): .*(?:Disconnected|Connection reset)", line)
+        if ended and self.ready:
+            told = {"kind": "disconnect", "detail": line, "unix_ns": time.time_ns(), "broker": ended[1]}
+            self.say(b"W", json.dumps(told).encode())
+        return False
 
     def obey(self) -> None:
         """Take orders, while the other thread sends."""

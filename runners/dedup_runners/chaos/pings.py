@@ -61,6 +61,11 @@ def round_trip_ms(
         return (time.monotonic() - asked) * 1000
 
 
+def answered_in_ms(protocol: Protocol, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:
+    """`round_trip_ms` with plain arguments, as a probe of anybody's Chaos Toolkit experiment."""
+    return round_trip_ms(protocol, Place(host, port), timeout_s)
+
+
 def round_trips_ms(
     protocol: Protocol,
     places: Sequence[Place],
