@@ -62,7 +62,8 @@ class Client:
 
         def ended(error: Any, message: Any) -> None:
             stored = error is None
-            self.end(payload, OK if stored else UNKNOWN, stream, message.offset() if stored else -1)
+            offset = message.offset() if stored else None  # None, too, if the broker names no position
+            self.end(payload, OK if stored else UNKNOWN, stream, -1 if offset is None else offset)
 
         try:
             self.producer.produce(self.topic, payload, partition=stream, on_delivery=ended)

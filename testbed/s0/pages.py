@@ -31,7 +31,7 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     own = [batch for batch in batches if batch.table == table.name]
     runs = [run for batch in own for run in batch.runs]
     controls = [run for run in runs if run.variant == CONTROL and run.effective]
-    treatments = [run for run in runs if run.variant != CONTROL and run.effective]
+    treatments = [run for run in runs if run.variant != CONTROL]
     yield f"## {table.name}\n"
     if not runs:
         yield f"S0: {table.of_s0.with_copies} of {RUNS} runs with duplicates. Here: not made yet, 0 runs.\n"
@@ -51,7 +51,7 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     wrong = sum(1 for run in treatments if run.values or run.not_received)
     share = f"{wrong} of {len(treatments)}"
     yield f"With deduplication, S0: 0 of {RUNS} runs with duplicates; here: {share} with any, or a loss."
-    missed = len(runs) - len(controls) - len(treatments)
+    missed = sum(1 for run in runs if not run.effective)
     yield f"Runs whose fault found nothing in flight, and which count for nothing: {missed} of {len(runs)}."
     versions = sorted({f"{what} {version}" for batch in own for what, version in batch.versions.items()})
     yield f"Recorded with {', '.join(versions)}.\n"

@@ -65,6 +65,7 @@ def test_what_an_experiment_demands_of_a_run() -> None:
         streams=1,
         homes=(0,),
         partitions=1,
+        library="confluent-kafka",
         spec_digest=made.digest(),
         deduplication=True,
         faults=(

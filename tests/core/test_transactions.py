@@ -7,7 +7,7 @@ from tests.core.evidences import MESSAGES, RUN, codes, evidence
 from tests.core.test_workloads import asked, refused
 
 from dedup.experiment.spec import Expectation
-from dedup.judgement.verdicts import Code, Demand, RunVerdict, Verdict, judge_alone, judge_run
+from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
 from dedup.wire.manifests import Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED
 
@@ -34,6 +34,7 @@ def test_a_reader_of_what_is_not_committed_is_the_control() -> None:
     [
         ({}, [variant()], "variants[0].expect: got CommittedOnce; nothing is committed without transactions"),
         (SOME, [variant(expect="ExactlyOnce")], "write one of CommittedOnce, Duplicates, None"),
+        (SOME, [variant() | UNCOMMITTED], "let workload.transactions.read be Committed in this variant"),
         (SOME, [variant(deduplication="Disabled")], "a transactional producer is idempotent"),
         ({"transactions": {"size": MESSAGES}}, [variant()], "that makes 1 transaction(s); it takes 2"),
         ({"transactions": {"size": 100, "abort": {"every": 11}}}, [variant()], "that makes 10 transaction(s)"),
@@ -62,13 +63,29 @@ def demand() -> Demand:
     return Demand(expectation=Expectation.COMMITTED_ONCE, planned=RUN, deduplication=True, faults=(), workload=workload)
 
 
-def judged(told: Transactions | None = TOLD, endings: tuple[str, ...] = (CLOSED,), **counts: int) -> RunVerdict:
+def shown(
+    told: Transactions | None = TOLD,
+    endings: tuple[str, ...] = (CLOSED,),
+    isolation: str = "read_committed",
+    stable: int | None = None,
+    **counts: int,
+) -> Evidence:
     sessions = tuple(Session(identity="p", began="started", ended=each) for each in endings)
     found = evidence(RUN, counts, faults=(), schema_version=2)
     assert found.manifest is not None
     producer = found.manifest.producer.model_copy(update={"transactions": told, "sessions": sessions})
-    manifest = found.manifest.model_copy(update={"producer": producer})
-    return judge_run(found.model_copy(update={"manifest": manifest, "vacuous": {}}), demand())
+    ends = tuple(
+        each.model_copy(update={"stable": stable, "extents": ((0, MESSAGES),)}) for each in found.manifest.consumer.end
+    )
+    consumer = found.manifest.consumer.model_copy(
+        update={"effective_config": {"isolation.level": isolation}, "end": ends}
+    )
+    manifest = found.manifest.model_copy(update={"producer": producer, "consumer": consumer})
+    return found.model_copy(update={"manifest": manifest, "vacuous": {}})
+
+
+def judged(told: Transactions | None = TOLD, endings: tuple[str, ...] = (CLOSED,), **more: Any) -> RunVerdict:
+    return judge_run(shown(told, endings, **more), demand())
 
 
 def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_read() -> None:
@@ -92,6 +109,8 @@ def test_what_is_promised_of_transactions_fails(anomaly: str) -> None:
         (None, (CLOSED,), Code.WORKLOAD_BROKEN),
         (TOLD.model_copy(update={"committed": 0, "aborted": 10}), (CLOSED,), Code.WORKLOAD_VACUOUS),
         (TOLD.model_copy(update={"committed": 10, "aborted": 0}), (CLOSED,), Code.WORKLOAD_VACUOUS),
+        (TOLD.model_copy(update={"committed": 3, "aborted": 7}), (CLOSED,), Code.WORKLOAD_VACUOUS),
+        (TOLD.model_copy(update={"committed": 4, "aborted": 6}), (CLOSED,), None),
     ],
 )
 def test_a_run_that_is_not_as_asked_or_has_ended_nothing_cannot_pass(
@@ -100,6 +119,32 @@ def test_a_run_that_is_not_as_asked_or_has_ended_nothing_cannot_pass(
     verdict = judged(told, endings)
     assert (code is None) == (verdict.verdict is Verdict.PASS)
     assert code is None or code in codes(verdict)
+
+
+@pytest.mark.parametrize(
+    ("more", "passes"),
+    [
+        ({"isolation": "read_uncommitted"}, False),
+        ({"stable": MESSAGES}, True),
+        ({"stable": MESSAGES - 1}, False),
+    ],
+    ids=["it asked for all", "to the last stable offset", "beyond the last stable offset"],
+)
+def test_the_audit_reads_what_it_was_to_read(more: dict[str, Any], passes: bool) -> None:
+    verdict = judged(**more)
+    assert (verdict.verdict is Verdict.PASS) is passes
+    assert passes or Code.WORKLOAD_BROKEN in codes(verdict)
+
+
+@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "not_received"])
+@pytest.mark.parametrize(
+    ("damages", "verdict"), [((), Verdict.FAIL), (("transactions/00000.parquet: its bytes changed",), Verdict.ERROR)]
+)
+def test_a_damaged_table_of_transactions_accuses_nobody(
+    anomaly: str, damages: tuple[str, ...], verdict: Verdict
+) -> None:
+    found = shown(TOLD, (CLOSED,), "read_committed", None, **{anomaly: 3}).model_copy(update={"damages": damages})
+    assert judge_run(found, demand()).verdict is verdict
 
 
 def test_transactions_in_doubt_weaken_the_claim_that_nothing_is_lost() -> None:

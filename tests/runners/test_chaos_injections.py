@@ -23,10 +23,11 @@ from dedup_runners.chaos.injections import injection_of
 from dedup_runners.chaos.sessions import Scene, Session
 from dedup_runners.chaos.sites.protocol import Victim
 
+GUESTS = Path(__file__).parents[2] / "examples" / "chaos"
 ENDPOINTS = Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=[])
 SETTINGS: dict[str, dict[str, Any]] = {
     "duration": {"duration": "2s"},
-    "delay": {"delay": "2s"},
+    "delay": {"delay": "1s"},
     "restartAfter": {"restartAfter": "2s"},
     "by": {"by": "NetFilter"},
     "api": {"api": "Produce"},
@@ -58,7 +59,7 @@ def test_what_an_experiment_calls_is_there(kind: type[FaultKind], tmp_path: Path
 # What an injector records of its settings: the judge holds it against the plan.
 
 MORE: Final[dict[str, list[dict[str, Any]]]] = {
-    "delayTCP": [{"delay": "2s", "jitter": "1s", "duration": "2s"}],
+    "delayTCP": [{"delay": "700ms", "jitter": "300ms", "duration": "2s"}],
     "kill": [{"restartAfter": "2s"}, {"restartAfter": "2s", "target": "Bookie"}],
     "dropTCP": [{"duration": "2s", "direction": way} for way in ("Both", "ToBrokers", "ToClients")],
     "partition": [{"duration": "2s", "by": means} for means in ("NetFilter", "NetworkPolicy")],
@@ -160,3 +161,11 @@ def test_every_setting_of_a_kind_is_given_once() -> None:
         faults = [fault_of(kind, each) for each in MORE[kind.key]] if kind.key in MORE else [example(kind)]
         recorded = set().union(*(fault.given.settings for fault in faults))
         assert recorded - {"sha256"} == kind.model_fields.keys() - {"target", "document"}, "of a text its hash"
+
+
+@pytest.mark.parametrize("path", sorted(GUESTS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_probes_of_an_example_of_chaos_toolkit_take_their_arguments(path: Path) -> None:
+    for probe in json.loads(path.read_text(encoding="utf-8"))["steady-state-hypothesis"]["probes"]:
+        provider = probe["provider"]
+        called = getattr(importlib.import_module(provider["module"]), provider["func"])
+        signature(called).bind(**provider["arguments"])

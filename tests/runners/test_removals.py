@@ -20,7 +20,8 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners.admins import removals
 
-OURS = "dedup-run-1a2b"
+OURS = "dedup-run-1a2b3c4d"
+OTHERS = f"{OURS}5"
 TOPIC = "persistent://public/{}/t"
 
 
@@ -80,7 +81,10 @@ def endpoints(system: str, names: str = OURS, **more: Any) -> Endpoints:
 
 
 def test_namespaces_of_ours_go_with_their_topics_and_those_of_others_stay() -> None:
-    others = {"public/default": [TOPIC.format("default")], "public/dedup-run-1a2bc": [TOPIC.format("dedup-run-1a2bc")]}
+    others = {
+        "public/default": [TOPIC.format("default")],
+        f"public/{OTHERS}": [TOPIC.format(OTHERS)],
+    }
     own = {f"public/{OURS}-on": [TOPIC.format(f"{OURS}-on")], f"public/{OURS}-probe-0": []}
     rest = Rest({**others, **own})
     with serving(rest) as url:
@@ -101,6 +105,7 @@ class Admin:
     topics: ClassVar[set[str]] = set()
     groups: ClassVar[set[str]] = set()
     refuses = False
+    errors: ClassVar[list[KafkaException]] = []
 
     def __init__(self, settings: dict[str, Any]) -> None:
         assert settings["bootstrap.servers"] == "x:1"
@@ -109,7 +114,8 @@ class Admin:
         return SimpleNamespace(topics=dict.fromkeys(self.topics))
 
     def list_consumer_groups(self, request_timeout: float) -> "Future[Any]":
-        return _done(SimpleNamespace(valid=[SimpleNamespace(group_id=each) for each in self.groups]))
+        found = [SimpleNamespace(group_id=each) for each in self.groups]
+        return _done(SimpleNamespace(valid=found, errors=self.errors))
 
     def delete_topics(self, names: list[str], request_timeout: float) -> dict[str, "Future[Any]"]:
         return self._deleted(self.topics, names)
@@ -132,14 +138,14 @@ def _done(result: Any) -> "Future[Any]":
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> type[Admin]:
     monkeypatch.setattr(removals, "AdminClient", Admin)
-    monkeypatch.setattr(Admin, "topics", {"orders", f"{OURS}-kafka-dedup-001-1", f"{OURS}-probe", "dedup-run-1a2bc-x"})
+    monkeypatch.setattr(Admin, "topics", {"orders", f"{OURS}-kafka-dedup-001-1", f"{OURS}-probe", f"{OTHERS}-x"})
     monkeypatch.setattr(Admin, "groups", {"shop", f"{OURS}-kafka-dedup-001-1-application"})
     return Admin
 
 
 def test_topics_and_groups_of_ours_go_and_those_of_others_stay(admin: type[Admin]) -> None:
     removals.remove(endpoints("kafka"))
-    assert (admin.topics, admin.groups) == ({"orders", "dedup-run-1a2bc-x"}, {"shop"})
+    assert (admin.topics, admin.groups) == ({"orders", f"{OTHERS}-x"}, {"shop"})
 
 
 def test_a_broker_that_does_not_delete_is_told_with_what_stays(
@@ -164,8 +170,16 @@ def test_a_broker_that_does_not_say_what_there_is_leaves_it_unknown(
         removals.remove(endpoints("kafka"), within_s=0.0)
 
 
-@pytest.mark.parametrize("names", ["dedup", "dedu", ""])
+def test_a_broker_that_does_not_say_which_groups_it_has_leaves_it_unknown(
+    admin: type[Admin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "errors", [KafkaException("broker 2 is silent")])
+    with pytest.raises(PlatformError, match=r"nobody knows what: .*broker 2 is silent"):
+        removals.remove(endpoints("kafka"), within_s=0.0)
+
+
+@pytest.mark.parametrize("names", ["dedup", "dedu", "", "dedup-run", "dedup-run-", f"{OURS}0"])
 def test_by_a_name_that_others_have_nothing_is_removed(names: str, admin: type[Admin]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(PlatformError, match="only what one execution has made"):
         removals.remove(endpoints("kafka", names))
     assert "orders" in admin.topics and f"{OURS}-probe" in admin.topics

@@ -70,7 +70,7 @@ class Truth(NamedTuple):
 STORIES: Final[dict[str, Truth]] = {
     "killTCP": Truth({"duration": "2s"}, {"connections_gone": {"1": 2}}, "disconnect", {"connections_gone": {"1": 4}}),
     "dropTCP": Truth({"duration": "2s"}, {"silent": ["1"]}, "retry", {"at_end": ["1"]}),
-    "delayTCP": Truth({"delay": "2s", "duration": "2s"}, {"late_ms": {"1": 2001.0}}, "retry", {"at_end": ["1"]}),
+    "delayTCP": Truth({"delay": "1s", "duration": "2s"}, {"late_ms": {"1": 1001.0}}, "retry", {"at_end": ["1"]}),
     "rollingRestart": Truth({}, {"exit_code": 143}, "disconnect", {"lives": ["7"]}),
     "kill of the controller": Truth(
         {"restartAfter": "2s", "target": "Controller"},

@@ -7,6 +7,7 @@ broker's process. On this machine its keeper's status file names the process tha
 when the keeper starts it again; in a cluster it is a container of a pod, which the kubelet restarts.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -44,6 +45,8 @@ class Security(BaseModel):
 OPEN: Final = Security()
 OURS: Final = "dedup"
 """What all names of ours begin with, on any system."""
+OURS_ALONE: Final = re.compile(f"{OURS}-run-[0-9a-f]{{8}}")
+"""What the names of one execution begin with, on a system that was there before."""
 
 
 def security_by(existing: Existing, folders: Mapping[str, Path]) -> Security:

@@ -150,6 +150,14 @@ def check_promises(workload: Workload, variants: Sequence[Variant]) -> None:
                 "a transactional producer is idempotent",
                 "write Enabled; a control reads what is not committed (workload.transactions.read: Uncommitted)",
             )
+        own = workload.of(variant)
+        if variant.expect is Expectation.COMMITTED_ONCE and own is not None and not own.reads_committed:
+            raise refusal(
+                f"variants[{index}].expect",
+                variant.expect,
+                "a reader that asks for uncommitted messages is given what was aborted, and no broker is to blame",
+                "let workload.transactions.read be Committed in this variant, or write Duplicates",
+            )
         if variant.expect not in OF_COMMITS:
             raise refusal(
                 f"variants[{index}].expect",

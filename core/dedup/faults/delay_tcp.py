@@ -1,6 +1,6 @@
 """`delayTCP`: what brokers answer comes late, for a time, while the connections stay."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,9 @@ from dedup.faults.kinds import Docs, FaultKind, Platform
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import refusal
 from dedup.wire.clients import Noticed
+
+LOOKS: Final = 2
+"""Each takes as long as the longest delay."""
 
 
 class DelayTCP(FaultKind):
@@ -46,6 +49,9 @@ class DelayTCP(FaultKind):
         if self.jitter_s >= self.delay_s:
             got, rule = format_duration(self.jitter_s), "a delay is the shortest that is left, and more than nothing"
             raise refusal("jitter", got, rule, f"write less than {format_duration(self.delay_s)}")
+        if self.duration_s < (least := LOOKS * (self.delay_s + self.jitter_s)):
+            got, rule = format_duration(self.duration_s), "late answers are looked at when it begins and when it ends"
+            raise refusal("duration", got, rule, f"write at least {format_duration(least)}")
         return self
 
     @property

@@ -124,7 +124,8 @@ def _on_existing(kind: type[FaultKind]) -> Iterator[str]:
 def _strikes(kind: type[FaultKind]) -> str:
     if kind.on_frames:
         return "one request or reply"
-    whom = "one broker" if kind.of_one_broker else "all connections"
+    one_by_one = "all brokers, one after the other" if kind.every_strike else "all connections"
+    whom = "one broker" if kind.of_one_broker else one_by_one
     return f"{whom}, shown until its end" if kind.must_last else whom
 
 

@@ -9,7 +9,7 @@ to end in doubt. Only a run whose faults missed may be replaced, within a budget
 (dedup/judgement/repetitions.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field, SerializeAsAny
@@ -194,12 +194,16 @@ def differences(manifests: Sequence[Manifest], tested: Mapping[str, System] = TH
     same one may differ in the settings that they declare.
     """
     sorts: dict[tuple[object, ...], list[Manifest]] = {}
+    variants: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         sorts.setdefault(_sender(tested.get(manifest.variant)), []).append(manifest)
-    found = [
-        text for sort in sorts.values() for text in _differing([_of_client(manifest, tested) for manifest in sort])
+        variants.setdefault(manifest.variant, []).append(manifest)
+    compared = [
+        *([_of_client(each, _declared(each, tested)) for each in own] for own in sorts.values()),
+        *([_of_client(each) for each in own] for own in variants.values()),
+        [_of_system(manifest) for manifest in manifests],
     ]
-    return found + list(_differing([_of_system(manifest) for manifest in manifests]))
+    return list(dict.fromkeys(text for known in compared for text in _differing(known)))
 
 
 def _sender(system: System | None) -> tuple[str, ...]:
@@ -213,14 +217,18 @@ def _differing(known: Sequence[Mapping[str, str]]) -> Iterator[str]:
             yield f"{what} is not the same in all runs: {', '.join(sorted(seen))}"
 
 
-def _of_client(manifest: Manifest, tested: Mapping[str, System]) -> dict[str, str]:
-    """What must be the same in all runs with a client, by name. Values that contain the run's name count as equal."""
-    own, producer = _sender(tested.get(manifest.variant)), manifest.producer
+def _declared(manifest: Manifest, tested: Mapping[str, System]) -> frozenset[str]:
+    """The settings in which variants with this run's client differ, as they declare."""
+    own = _sender(tested.get(manifest.variant))
     beside = [each.client for each in tested.values() if each.sender == own]
-    declared = {
+    return frozenset(
         name for each in beside for name in each.properties if len({of.properties.get(name) for of in beside}) > 1
-    }
-    but = SWITCHES | declared
+    )
+
+
+def _of_client(manifest: Manifest, declared: Collection[str] = ()) -> dict[str, str]:
+    """What must be the same in all runs with a client, by name. Values that contain the run's name count as equal."""
+    producer, but = manifest.producer, {*SWITCHES, *declared}
     settings = {f"the producer's {key}": value for key, value in settings_of(manifest).items() if key not in but}
     return settings | {"the client library": f"{producer.library} {producer.library_version}"}
 

@@ -46,6 +46,7 @@ class Basis(StrEnum):
     ALL_SENT = "all values sent are known: there is a manifest, or no phantom"
     ONCE = "each value was sent once: what is sent again comes later"
     PROCESSED = "the application came to the end of the topic"
+    TRANSACTIONS = "all transactions are there, if there are any"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class Counts(BaseModel):
             "its commit was confirmed",
             words="acknowledged and lost",
             forbidden_by=LOSSLESS,
-            rests_on=(Basis.END, Basis.OUTCOMES),
+            rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS),
             status="values acknowledged and never read: lost",
             heading="missing",
             run_heading="lost",
@@ -218,6 +219,7 @@ class Counts(BaseModel):
             "counted if the history has [transactions](history.md#transactions), like the next three",
             words="read although their transaction was not committed",
             forbidden_by=ONCE,
+            rests_on=(Basis.TRANSACTIONS,),
             status="values read of transactions that were not committed",
             added=True,
         ),
@@ -229,7 +231,7 @@ class Counts(BaseModel):
             "other values of that transaction were read: **torn**",
             words="missing from a transaction of which others were read",
             forbidden_by=IN_ORDER,
-            rests_on=(Basis.END,),
+            rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS),
             status="values missing of transactions of which others were read",
             added=True,
         ),

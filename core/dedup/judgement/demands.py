@@ -47,6 +47,7 @@ class Demand(Record):
     streams: int | None = None
     homes: tuple[int, ...] | None = Field(None, description="the partition that each stream is sent to")
     partitions: int | None = None
+    library: str | None = Field(None, description="the client library that sends")
     clients: tuple[str, ...] | None = Field(
         None, description="the versions of the client that are known to send streams to these partitions; None: all"
     )
@@ -74,6 +75,7 @@ def demand_of(experiment: Experiment, run: Run) -> Demand:
         streams=experiment.spec.workload.streams,
         homes=experiment.spec.workload.homes(system.library, system.client.properties),
         partitions=experiment.spec.workload.partitions,
+        library=system.library,
         clients=experiment.spec.workload.tried(system.library),
         spec_digest=experiment.digest(),
         deduplication=deduplicates(variant),
@@ -112,6 +114,8 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         pairs.append(("partitions of streams", manifest.stream_partitions, demand.homes))
     elif manifest.recorded_at is not None and demand.homes is not None:
         yield f"partitions of streams are not named, planned {demand.homes}"
+    if demand.library is not None:
+        pairs.append(("client", manifest.producer.library, demand.library))
     if demand.clients is not None and (client := manifest.producer.library_version) not in demand.clients:
         yield f"keys were put by {client}, and it is known of {', '.join(demand.clients)} alone where it puts them"
     if demand.partitions is not None:

@@ -281,13 +281,15 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
 def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[str]:
     """The forbidden counts above 0 whose evidence is whole. Bare files count as whole only if they are trusted."""
     files = not evidence.bare or demand.trusted
-    whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in ("sent", "outcomes")}
+    tables = ("sent", "outcomes", "transactions")
+    whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in tables}
     complete = manifest.producer.complete and files
     there = {
         Basis.END: manifest.consumer.reached_end and files and not (evidence.bare and answer.gaps),
         Basis.OUTCOMES: whole["outcomes"],
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
+        Basis.TRANSACTIONS: whole["transactions"],
         Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.reached_end,
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,

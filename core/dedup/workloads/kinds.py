@@ -107,6 +107,11 @@ class WorkloadKind(WorkloadPart):
     newer: ClassVar[tuple[str, ...]] = ()
     """Settings that are newer than digests of this kind: these leave them out where they have their default."""
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether the audit is given committed messages alone, where there are transactions."""
+        return True
+
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         """The partition to which each stream's messages are sent again; None: where they were sent at first."""
         return None

@@ -86,9 +86,19 @@ class Transactions(WorkloadKind):
             )
         return super().impossible_with(protocol, library, properties, is_program=is_program)
 
+    @property
+    def reads_committed(self) -> bool:
+        return self.read is Isolation.COMMITTED
+
     def broken(self, manifest: Manifest) -> Iterator[str]:
         if manifest.producer.transactions is None:
             yield "its history has no transactions"
+        found, asked = manifest.consumer.effective_config.get("isolation.level"), f"read_{self.read.lower()}"
+        if found != asked:
+            yield f"its audit asked for {found or 'it does not say what'}, planned {asked}"
+        for end in manifest.consumer.end if self.reads_committed and manifest.consumer.reached_end else ():
+            if end.stable is not None and end.stable < end.entries:
+                yield f"its audit read partition {end.partition} beyond the last stable offset {end.stable:,}"
         ended = [session.ended for session in manifest.producer.sessions]
         if ended[-1:] != [CLOSED] or any(each != FAILED for each in ended[:-1]):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
@@ -97,5 +107,8 @@ class Transactions(WorkloadKind):
         told = manifest.producer.transactions
         if told is not None and not told.committed:
             yield "no transaction was committed"
+        planned = 0 if told is None or self.abort is None else told.number // self.abort.every
         if told is not None and self.abort is not None and told.committed + told.unknown == told.number:
             yield "no transaction was aborted"
+        if told is not None and 2 * told.committed < (commits := told.number - planned):
+            yield f"of {commits:,} transactions to be committed only {told.committed:,} were, as far as it was told"

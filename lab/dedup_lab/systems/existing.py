@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dedup.errors import DedupError, PlatformError
-from dedup.experiment.endpoints import OURS, Broker, Endpoints, Security
+from dedup.experiment.endpoints import OURS, OURS_ALONE, Broker, Endpoints, Security
 from dedup.experiment.spec import System
 from dedup_lab.caches import Progress
 from dedup_lab.systems import labs, toxiproxy
@@ -163,7 +163,7 @@ def names_in(logs: Path) -> str:
     """What all names of this execution begin with: as it was, if it is resumed."""
     path = logs / NAMES
     with suppress(FileNotFoundError):
-        if (kept := path.read_text().strip()).startswith(f"{OURS}-"):
+        if OURS_ALONE.fullmatch(kept := path.read_text().strip()):
             return kept
     logs.mkdir(parents=True, exist_ok=True)
     names = f"{OURS}-run-{secrets.token_hex(4)}"
@@ -200,6 +200,13 @@ def advertised(direct: Endpoints) -> list[Broker]:
     for number, broker in enumerate(direct.brokers):
         parts = urlsplit(client_url(direct, probe_topic(direct, number)))
         found.append(broker.model_copy(update={"host": parts.hostname, "client_port": parts.port}))
+    if len({(each.host, each.client_port) for each in found}) < len(found):
+        raise PlatformError(
+            where="the brokers' addresses",
+            got=", ".join(f"{each.host}:{each.client_port}" for each in found),
+            rule="each broker gives clients an address of its own, by which its connections are told from others'",
+            todo="try again, for a topic may have moved meanwhile; name listeners that lead to single brokers",
+        )
     return found
 
 

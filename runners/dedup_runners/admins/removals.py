@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from dedup.errors import PlatformError
-from dedup.experiment.endpoints import OURS, Endpoints
+from dedup.experiment.endpoints import OURS_ALONE, Endpoints
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials
 from dedup_runners.admins import CALL_TIMEOUT_S
@@ -27,7 +27,13 @@ AGAIN_S: Final = 0.2
 
 def remove(endpoints: Endpoints, within_s: float = REMOVED_S) -> None:
     """Remove everything of ours; PlatformError with the names of what is left, or if nobody says what there is."""
-    assert endpoints.names.startswith(f"{OURS}-"), "what has everyone's name is not ours to remove"
+    if not OURS_ALONE.fullmatch(endpoints.names):
+        raise PlatformError(
+            where="removing what is ours",
+            got=f"the name {endpoints.names}",
+            rule="only what one execution has made, by a name with eight random digits, is removed",
+            todo="report this: it is a defect of dedup",
+        )
     remove_once, left = _REMOVE[endpoints.system], ["nobody knows what"]
 
     def gone() -> bool:
@@ -62,6 +68,8 @@ def _kafka(endpoints: Endpoints) -> list[str]:
     own = f"{endpoints.names}-"
     topics = [each for each in admin.list_topics(timeout=CALL_TIMEOUT_S).topics if each.startswith(own)]
     listed = admin.list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+    if listed.errors:  # one broker that is silent may have groups of ours
+        raise listed.errors[0]
     groups = [each.group_id for each in listed.valid if each.group_id.startswith(own)]
     asked: list[Any] = []
     if groups:

@@ -85,7 +85,7 @@ def mind(orders: Orders) -> int:
     if not in_order:
         guest.send_signal(signal.SIGUSR1)
     _await(guest, INTERRUPT_S)
-    if not in_order and not _rolled_back(orders.journal):
+    if not in_order and not _rolled_back(orders):
         _play_rollbacks(orders)
     if gone:
         detail: dict[str, object] = {"reason": "injector gone", "proxies": []}
@@ -102,11 +102,14 @@ def _await(process: "subprocess.Popen[bytes]", within_s: float) -> None:
         process.wait()
 
 
-def _rolled_back(journal: str) -> bool:
+def _rolled_back(orders: Orders) -> bool:
+    """Whether every rollback of the experiment was played and succeeded, as the journal says."""
     try:
-        return bool(json.loads(Path(journal).read_bytes()).get("rollbacks"))
+        played = json.loads(Path(orders.journal).read_bytes()).get("rollbacks") or []
     except (OSError, ValueError):
         return False
+    planned = loaded(orders.experiment).get("rollbacks") or []
+    return len(played) == len(planned) and all(each.get("status") == "succeeded" for each in played)
 
 
 def _play_rollbacks(orders: Orders) -> None:

@@ -203,8 +203,8 @@ class _Session:
 
     async def _open(self, listening: socket.socket, broker: Address) -> None:
         def connected(reader: _Reader, writer: _Writer) -> None:
-            ends = (writer.get_extra_info(end)[:2] for end in ("peername", "sockname"))
-            if self._interposer.admits(*ends):
+            ends = [writer.get_extra_info(end) for end in ("peername", "sockname")]
+            if all(ends) and self._interposer.admits(*(end[:2] for end in ends)):  # without an end it has left already
                 self._interposer.begin(self, broker, reader, writer)
             else:
                 writer.transport.abort()

@@ -192,8 +192,10 @@ def _not_its_doing(deed: Deed, began_ns: int, journal: dict[str, Any]) -> str:
 
 
 def _failed(journal: dict[str, Any], interrupted: bool) -> list[str]:
-    """The activities that did not succeed. One that was interrupted at the deadline is none of them."""
-    called = [] if interrupted else journal.get("run") or []
+    """The activities that did not succeed. One that the deadline interrupted, the last one, is none of them."""
+    called = list(journal.get("run") or [])
+    if interrupted and called and called[-1].get("status") not in ("succeeded", "failed"):
+        called.pop()
     wrong = [each for each in (*called, *(journal.get("rollbacks") or [])) if each.get("status") != "succeeded"]
     found = [f"{each.get('activity', {}).get('name', 'an activity')} {each.get('status')}" for each in wrong]
     return found if journal or interrupted else ["no journal: Chaos Toolkit did not run it"]

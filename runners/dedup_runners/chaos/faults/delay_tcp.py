@@ -35,11 +35,16 @@ def _prepare(session: Session) -> None:
 
 def _method(fault: DelayTCP, latency_s: float) -> list[Activity]:
     asked = {"delay_s": fault.delay_s, "jitter_s": fault.jitter_s, "duration_s": fault.duration_s}
-    return [action(delay_answers, **asked), action(clear)]
+    return [action(delay_answers, **asked, latency_s=latency_s), action(clear)]
 
 
-def delay_answers(delay_s: float, jitter_s: float, duration_s: float, configuration: dict[str, Any]) -> dict[str, Late]:
-    """Delay what flows to the clients by `delay_s`, give or take `jitter_s`, for `duration_s`."""
+def delay_answers(
+    delay_s: float, jitter_s: float, duration_s: float, latency_s: float, configuration: dict[str, Any]
+) -> dict[str, Late]:
+    """Delay what flows to the clients by `delay_s`, give or take `jitter_s`, for `duration_s`.
+
+    A link that has a latency of its own, `latency_s`, is later by that: its pings must take both.
+    """
     session = triggered(configuration)
     guard = guarded(session)
     guard.protect(duration_s + 2 * (delay_s + jitter_s + PING_S))
@@ -48,11 +53,11 @@ def delay_answers(delay_s: float, jitter_s: float, duration_s: float, configurat
     deadline = time.monotonic() + duration_s
     guard.set("latency", {"latency": round(delay_s * 1000), "jitter": round(jitter_s * 1000)})
     session.stamp(FaultEvent.INJECTED)
-    leader, found = session.leader(), _late(session, delay_s, jitter_s)
+    leader, found = session.leader(), _late(session, delay_s + latency_s, jitter_s)
     if found:
         inject(session, touched=sorted(found), leader=leader, late_ms=found)
-    time.sleep(max(0.0, deadline - (delay_s + jitter_s) - time.monotonic()))
-    at_end = _late(session, delay_s, jitter_s)
+    time.sleep(max(0.0, deadline - (delay_s + jitter_s + latency_s) - time.monotonic()))
+    at_end = _late(session, delay_s + latency_s, jitter_s)
     session.note(FaultEvent.EFFECT, at_end=sorted(at_end))
     if not found:
         no_effect(session, f"no broker was {delay_s - jitter_s:g} s late to the clients, and sooner to the tester")
