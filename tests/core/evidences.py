@@ -140,6 +140,9 @@ def duplicates(copies: int = 50) -> dict[str, int]:
     }
 
 
+LIBRARIES: Final = {"kafka": "confluent-kafka", "pulsar": "pulsar-client"}
+
+
 def manifest(
     run: Run,
     /,
@@ -150,7 +153,6 @@ def manifest(
     **changes: Any,
 ) -> Manifest:
     """The manifest of a clean run; `producer` and `consumer` replace fields of their reports."""
-    library = {"pulsar": "pulsar-client"}.get(changes.get("kind", ""), "confluent-kafka")
     made = Manifest(
         experiment="trial",
         spec_digest="0" * 64,
@@ -168,7 +170,7 @@ def manifest(
         versions={"broker": "4.3.1", "dedup": "0.1.0"},
         producer=ProducerReport(
             complete=True,
-            library=library,
+            library=LIBRARIES[changes.get("kind", "kafka")],
             library_version="2.16.0",
             effective_config={"acks": "all", "enable.idempotence": str(deduplication), "client.id": f"{run.run_id}-1"},
             sent=MESSAGES,
@@ -182,7 +184,7 @@ def manifest(
         consumer=ConsumerReport(
             complete=True,
             reached_end=True,
-            library=library,
+            library=LIBRARIES[changes.get("kind", "kafka")],
             library_version="2.16.0",
             effective_config={},
             received=MESSAGES,
