@@ -166,3 +166,16 @@ def test_another_program_has_its_own_settings_and_version_but_the_same_in_all_it
     assert differences(manifests, of) == []
     again = recorded(experiment, {"control": ("franz-go 2", {"a": "1"}), "dedup": ("librdkafka 2", {"b": "2"})})
     assert len(differences([*manifests, *again], of)) == 1
+
+
+def test_a_declared_setting_is_the_same_in_all_runs_of_its_variant() -> None:
+    experiment = made({}, CONTROL, TREATMENT)
+    of = {
+        variant.name: experiment.spec.systems[0].of(variant)
+        for variant in made({}, own(CONTROL, properties={"linger.ms": "0"}), TREATMENT).spec.variants
+    }
+    told = {"control": ("c 1", {"linger.ms": "0"}), "dedup": ("c 1", {"linger.ms": "5"})}
+    other = {**told, "control": ("c 1", {"linger.ms": "999"})}
+    assert differences(recorded(experiment, told), of) == []
+    found = differences([*recorded(experiment, told), *recorded(experiment, other)], of)
+    assert found == ["the producer's linger.ms is not the same in all runs: 0, 999"]

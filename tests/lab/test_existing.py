@@ -25,10 +25,12 @@ def test_names_are_nobody_elses_and_stay_in_the_results(tmp_path: Path) -> None:
     assert existing.names_in(tmp_path / "other") != mine
 
 
-def test_names_that_somebody_has_spoilt_are_not_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["\n", "dedup-run", "dedup-run-", "dedup-run-1a2b", "orders"])
+def test_names_that_somebody_has_spoilt_are_not_believed(kept: str, tmp_path: Path) -> None:
     """What begins with them is removed: it must never be what others have."""
-    (tmp_path / existing.NAMES).write_text("\n")
-    assert existing.names_in(tmp_path).startswith("dedup-run-")
+    (tmp_path / existing.NAMES).write_text(kept)
+    made = existing.names_in(tmp_path)
+    assert made != kept.strip() and made.startswith("dedup-run-")
 
 
 def test_all_names_begin_with_them() -> None:
@@ -117,3 +119,17 @@ def test_what_the_interposer_could_not_do_is_a_death(
     assert found.dead() is None
     monkeypatch.setattr(found, "_interposer", Mock(problems=["a frame that is no Kafka"]))
     assert found.dead() == "the interposer: a frame that is no Kafka"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_brokers_of_one_address_cannot_be_told_apart(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Pulsar says where a topic's owner is: two topics may have one owner, or all brokers one address."""
+    brokers = [Broker(id=each, client_port=1, admin_url=f"http://{each}") for each in ("a:8080", "b:8080")]
+    asked = endpoints("pulsar", "pulsar://a:1", brokers)
+    owners = iter(["pulsar://a:6650", "pulsar://a:6650" if shared else "pulsar://b:6650"])
+    monkeypatch.setattr("dedup_runners.admins.rest.client_url", lambda endpoints, topic: next(owners))
+    if shared:
+        with pytest.raises(PlatformError, match="each broker gives clients an address of its own"):
+            existing.advertised(asked)
+    else:
+        assert [each.host for each in existing.advertised(asked)] == ["a", "b"]

@@ -243,3 +243,26 @@ def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks
         assert code.result(BOUND_S) == INTERRUPTED
     assert (tmp_path / "rollbacks.json").exists()
     assert flag.exists()
+
+
+@pytest.mark.parametrize(
+    ("played", "whole"),
+    [(["succeeded", "succeeded"], True), (["succeeded", None], False), (["succeeded"], False), ([], False)],
+    ids=["all", "one cut short", "one not begun", "none"],
+)
+def test_rollbacks_that_were_cut_short_are_played_again(played: list[str | None], whole: bool, tmp_path: Path) -> None:
+    document = experiment(tmp_path / "flag") | {"rollbacks": [call(name, "true") for name in ("one", "two")]}
+    orders = Orders(str(tmp_path / "own.json"), str(tmp_path / "journal.json"), 0.0, "own", "")
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    (tmp_path / "journal.json").write_text(json.dumps({"rollbacks": [{"status": each} for each in played]}))
+    assert guests._rolled_back(orders) is whole
+
+
+@pytest.mark.parametrize(
+    ("statuses", "wrong"),
+    [(["succeeded", None], []), (["failed", None], ["one failed"]), (["succeeded", "failed"], ["two failed"])],
+)
+def test_the_deadline_excuses_only_what_it_interrupted(statuses: list[str | None], wrong: list[str]) -> None:
+    names = ("one", "two")
+    run = [{"activity": {"name": name}, "status": each} for name, each in zip(names, statuses, strict=True)]
+    assert deeds._failed({"run": run}, True) == wrong

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from dedup.faults.kill import KILLED
-from dedup.faults.kinds import Docs, FaultKind
+from dedup.faults.kinds import Docs, FaultKind, Platform
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
@@ -41,6 +41,8 @@ class RollingRestart(FaultKind):
     key = "rollingRestart"
     summary = "restart all brokers, one after the other"
     lasting = "within_s"
+    platforms = (Platform.PROCESSES,)
+    not_in_pods = "were not tried: there controllers replace pods, as podDelete has them replace one"
     of_one_broker = False
     every_strike = True
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER})
