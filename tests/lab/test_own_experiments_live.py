@@ -34,8 +34,8 @@ def test_an_experiment_of_chaos_toolkit_runs_unchanged_and_is_witnessed(
         (fault,) = row.faults
         assert fault.vacuous is None
         place = sorted((ended.folder / "runs" / row.run_id).glob("attempt-*"))[-1] / "chaos" / "unreachable"
-        assert (place / "guest.json").read_bytes() == (FOLDER / name).read_bytes(), "unchanged"
-        journal = json.loads((place / "guest-journal.json").read_bytes())
+        assert (place / "own.json").read_bytes() == (FOLDER / name).read_bytes(), "unchanged"
+        journal = json.loads((place / "own-journal.json").read_bytes())
         assert journal["deviated"] is True
         assert {each["status"] for each in journal["rollbacks"]} == {"succeeded"}
         tell(f"{name}, {row.run_id}: clients noticed {fault.client_witness}")

@@ -13,7 +13,7 @@ import pytest
 from testbed import extensions
 from tests.runners import proxies
 from tests.runners.mock_brokers import mock_cluster
-from tests.runners.test_chaos_guests import played
+from tests.runners.test_chaos_own_experiments import played
 
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.records import vacuous
@@ -46,7 +46,7 @@ def test_an_experiment_runs_unchanged_and_its_hypothesis_tells(name: str, system
     assert record.target_witness["probe"] == "the-leader-answers-within-half-a-second"
     assert not record.target_witness["refused"]
     assert "no client noticed" in (vacuous(record) or ""), "all that is missing is the client"
-    journal = json.loads((tmp_path / "chaos" / "own" / "guest-journal.json").read_bytes())
+    journal = json.loads((tmp_path / "chaos" / "own" / "own-journal.json").read_bytes())
     assert journal["deviated"] is True
     assert {each["status"] for each in (*journal["run"], *journal["rollbacks"])} == {"succeeded"}
     assert proxies.toxics(system.toxiproxy_url) == []

@@ -23,7 +23,7 @@ from dedup_runners.chaos.injections import injection_of
 from dedup_runners.chaos.sessions import Scene, Session
 from dedup_runners.chaos.sites.protocol import Victim
 
-GUESTS = Path(__file__).parents[2] / "examples" / "chaos"
+OWN_EXPERIMENTS = Path(__file__).parents[2] / "examples" / "chaos"
 ENDPOINTS = Endpoints(system="kafka", client_bootstrap="127.0.0.1:9", direct_bootstrap="127.0.0.1:9", brokers=[])
 SETTINGS: dict[str, dict[str, Any]] = {
     "duration": {"duration": "2s"},
@@ -163,7 +163,7 @@ def test_every_setting_of_a_kind_is_given_once() -> None:
         assert recorded - {"sha256"} == kind.model_fields.keys() - {"target", "document"}, "of a text its hash"
 
 
-@pytest.mark.parametrize("path", sorted(GUESTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(OWN_EXPERIMENTS.glob("*.json")), ids=lambda path: path.stem)
 def test_our_probes_in_an_example_of_chaos_toolkit_take_their_arguments(path: Path) -> None:
     probes = json.loads(path.read_text(encoding="utf-8"))["steady-state-hypothesis"]["probes"]
     own = [each["provider"] for each in probes if each["provider"]["module"].startswith("dedup_runners.")]

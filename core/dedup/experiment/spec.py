@@ -33,7 +33,7 @@ from dedup.experiment.verifications import DEFAULT as VERIFIED
 from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
-from dedup.faults import guests
+from dedup.faults import own_experiments
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
@@ -385,7 +385,7 @@ class Experiment(Part):
 
 def load(path: Path) -> Experiment:
     """Read and check an experiment file; SpecificationError in one line if it is wrong."""
-    document = guests.filled_in(documents.read(path), path.parent)
+    document = own_experiments.filled_in(documents.read(path), path.parent)
     return parse(document, source=str(path)).kept_in(path.resolve().parent)
 
 

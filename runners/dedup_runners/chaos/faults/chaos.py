@@ -1,7 +1,7 @@
 """`chaos`: a user's own experiment of Chaos Toolkit, run as it is, and believed when its own hypothesis deviates.
 
-The fault's process starts two others (`dedup_runners.chaos.guests`): one asks the probes of the hypothesis from the
-time when the fault is armed until it is healed, the other runs the experiment and ends it at its deadline.
+The fault's process starts two others (`dedup_runners.chaos.own_experiments`): one asks the probes of the hypothesis
+from the time when the fault is armed until it is healed, the other runs the experiment and ends it at its deadline.
 """
 
 import json
@@ -18,9 +18,10 @@ from typing import Any, Final
 from dedup.errors import PlatformError
 from dedup.faults.chaos import Chaos
 from dedup.wire.faults import FaultEvent, FaultLine
-from dedup_runners.chaos import guests
+from dedup_runners.chaos import own_experiments
 from dedup_runners.chaos.actions import inject, no_effect, triggered
-from dedup_runners.chaos.guests import (
+from dedup_runners.chaos.injections import Activity, Injection, action
+from dedup_runners.chaos.own_experiments import (
     HYPOTHESIS,
     INTERRUPT_S,
     INTERRUPTED,
@@ -29,7 +30,6 @@ from dedup_runners.chaos.guests import (
     Look,
     Orders,
 )
-from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.waiting import WaitedTooLong, until
 
@@ -45,7 +45,7 @@ class Deed:
     place: Path | None = None
     asking: "subprocess.Popen[str] | None" = None
     listening: threading.Thread | None = None
-    minding: "subprocess.Popen[bytes] | None" = None
+    supervising: "subprocess.Popen[bytes] | None" = None
     ended_ns: int = 0
     looks: list[Look] = field(default_factory=list)
 
@@ -65,14 +65,14 @@ def _prepare(session: Session) -> None:
     if scene.document is None:
         rule = "the text is read with the file that names it"
         raise _unarmed(session, f"{name}, without its text", rule, "give `dedup run` that file")
-    deed.place = scene.folder / "chaos" / scene.fault / f"guest{Path(name).suffix or '.json'}"
+    deed.place = scene.folder / "chaos" / scene.fault / f"own{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
-    if not guests.loaded(str(deed.place)).get(HYPOTHESIS):
+    if not own_experiments.loaded(str(deed.place)).get(HYPOTHESIS):
         return
-    with (log := deed.place.with_name("guest-probes.log")).open("w") as said:
+    with (log := deed.place.with_name("own-probes.log")).open("w") as said:
         deed.asking = subprocess.Popen(
-            [sys.executable, "-m", guests.__name__, "ask", str(deed.place)],
+            [sys.executable, "-m", own_experiments.__name__, "ask", str(deed.place)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
@@ -133,11 +133,11 @@ def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str
     scene, deed = session.scene, session.recall(Deed)
     leader = session.known_leader()
     session.announce(FaultEvent.INJECTING, leader=leader, **scene.settings)
-    began_ns, journal = time.monotonic_ns(), deed.experiment.with_name("guest-journal.json")
+    began_ns, journal = time.monotonic_ns(), deed.experiment.with_name("own-journal.json")
     lines = str(scene.folder / FaultLine.FILE)
     orders = Orders(str(deed.experiment), str(journal), time.monotonic() + deadline_s, scene.fault, lines)
-    deed.minding = minding = subprocess.Popen(
-        [sys.executable, "-m", guests.__name__, "mind", json.dumps(orders._asdict())],
+    deed.supervising = supervising = subprocess.Popen(
+        [sys.executable, "-m", own_experiments.__name__, "supervise", json.dumps(orders._asdict())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -148,14 +148,14 @@ def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str
     def over() -> bool:
         if not session.effective and (look := deed.first(met=False, since_ns=began_ns)):
             inject(session, touched=[leader] if leader else [], leader=leader, probe=look.probe, output=look.output)
-        return minding.poll() is not None
+        return supervising.poll() is not None
 
     until(over, deadline_s + ENDED_S, "the experiment and its rollbacks to end")
     deed.ended_ns = time.monotonic_ns()
     if not session.effective:
         has = deed.asking is not None
         no_effect(session, "its hypothesis held all the while" if has else f"it has no {HYPOTHESIS}, which shows it")
-    interrupted = minding.returncode == INTERRUPTED
+    interrupted = supervising.returncode == INTERRUPTED
     told = _told(journal)
     why = _not_its_doing(deed, began_ns, told) if session.effective else ""
     session.note(FaultEvent.EFFECT, status=told.get("status", "none"), interrupted=interrupted, refused=why)
@@ -220,11 +220,11 @@ def await_steady_state(configuration: dict[str, Any]) -> dict[str, float]:
 def dismiss(configuration: dict[str, Any]) -> None:
     """End the experiment, if it still runs, and the asking. Harmless twice."""
     deed = current(configuration).recall(Deed)
-    for process in (deed.minding, deed.asking):
+    for process in (deed.supervising, deed.asking):
         if process is not None and process.stdin is not None:
             process.stdin.close()
-    if deed.minding is not None:
-        deed.minding.wait(ENDED_S)
+    if deed.supervising is not None:
+        deed.supervising.wait(ENDED_S)
     if deed.asking is not None and deed.listening is not None:
         deed.asking.kill()
         deed.asking.wait(ENDED_S)

@@ -1,13 +1,14 @@
-"""A user's own experiment of Chaos Toolkit, in two processes beside its fault's: one minds it, one asks its probes.
+"""A user's own experiment of Chaos Toolkit, in two processes beside its fault's.
 
 Its code is not ours: it may hang, and its process may not end. So nothing of it runs in the fault's process.
 
-`python -m dedup_runners.chaos.guests mind ORDERS` runs the experiment as `chaos run` does, in a session of its own. At
-the deadline, or when its standard input ends (the injector is gone), it interrupts the experiment, which then plays its
-rollbacks; one that does not end is killed, and its rollbacks are played alone. It needs nobody else to live.
+`python -m dedup_runners.chaos.own_experiments supervise ORDERS` runs the experiment as `chaos run` does, in a session
+of its own. At the deadline, or when its standard input ends (the injector is gone), it interrupts the experiment, which
+then plays its rollbacks; one that does not end is killed, and its rollbacks are played alone. It needs nobody else to
+live.
 
-`python -m dedup_runners.chaos.guests ask EXPERIMENT` asks the probes of the steady-state hypothesis, again and again,
-and prints a line each time (`Look`). It ends with its parent.
+`python -m dedup_runners.chaos.own_experiments ask EXPERIMENT` asks the probes of the steady-state hypothesis, again and
+again, and prints a line each time (`Look`). It ends with its parent.
 """
 
 import json
@@ -71,20 +72,20 @@ def command(experiment: str, journal: str) -> list[str]:
     ]
 
 
-def mind(orders: Orders) -> int:
+def supervise(orders: Orders) -> int:
     """Run the experiment to its end, or to its deadline, or to the end of our standard input; the exit code."""
     null = subprocess.DEVNULL
-    guest = subprocess.Popen(
+    process = subprocess.Popen(
         command(orders.experiment, orders.journal), stdin=null, stdout=null, stderr=null, start_new_session=True
     )
     gone = False
-    while guest.poll() is None and time.monotonic() < orders.until_s and not gone:
+    while process.poll() is None and time.monotonic() < orders.until_s and not gone:
         readable, _, _ = select.select([sys.stdin], [], [], LOOK_EVERY_S)
         gone = bool(readable) and not os.read(sys.stdin.fileno(), 4096)
-    in_order = guest.poll() is not None
+    in_order = process.poll() is not None
     if not in_order:
-        guest.send_signal(signal.SIGUSR1)
-    _await(guest, INTERRUPT_S)
+        process.send_signal(signal.SIGUSR1)
+    _await(process, INTERRUPT_S)
     if not in_order and not _rolled_back(orders):
         _play_rollbacks(orders)
     if gone:
@@ -181,8 +182,8 @@ class Asking:
 
 def main(arguments: list[str]) -> int:
     what, told = arguments
-    if what == "mind":
-        return mind(Orders(**json.loads(told)))
+    if what == "supervise":
+        return supervise(Orders(**json.loads(told)))
     ask(told)
 
 

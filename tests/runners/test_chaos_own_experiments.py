@@ -25,10 +25,10 @@ from dedup.faults.registry import Fault
 from dedup.wire.faults import FaultLine
 from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
-from dedup_runners.chaos import guests, sessions
+from dedup_runners.chaos import own_experiments, sessions
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import chaos as deeds
-from dedup_runners.chaos.guests import INTERRUPTED, Look, Orders
+from dedup_runners.chaos.own_experiments import INTERRUPTED, Look, Orders
 from dedup_runners.chaos.sessions import Session
 from dedup_runners.waiting import until
 
@@ -168,29 +168,29 @@ def test_what_chaos_toolkit_refuses_to_run_is_an_error(flag: Path, tmp_path: Pat
 
 
 def test_an_experiment_whose_injector_is_gone_is_rolled_back(flag: Path, tmp_path: Path) -> None:
-    with minding(tmp_path, experiment(flag, removing(flag, for_s=600))) as minder:
+    with supervising(tmp_path, experiment(flag, removing(flag, for_s=600))) as supervisor:
         until(lambda: not flag.exists(), BOUND_S, "the effect")
-        assert minder.stdin is not None
-        minder.stdin.close()  # what is seen of an injector that was killed
-        assert minder.wait(BOUND_S) == INTERRUPTED
+        assert supervisor.stdin is not None
+        supervisor.stdin.close()  # what is seen of an injector that was killed
+        assert supervisor.wait(BOUND_S) == INTERRUPTED
     assert flag.exists()
     (line,) = said(tmp_path)
     assert (line["fault"], line["event"], line["detail"]["reason"]) == ("own", "healed_by_watchdog", "injector gone")
 
 
 def test_one_that_ends_by_itself_is_left_alone(flag: Path, tmp_path: Path) -> None:
-    with minding(tmp_path, experiment(flag, removing(flag, for_s=0))) as minder:
-        assert minder.wait(BOUND_S) == 0
+    with supervising(tmp_path, experiment(flag, removing(flag, for_s=0))) as supervisor:
+        assert supervisor.wait(BOUND_S) == 0
     assert flag.exists()
     assert not (tmp_path / FaultLine.FILE).exists()
 
 
-def minding(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
+def supervising(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
     path = folder / "own.json"
     path.write_text(json.dumps(own))
     until_s = time.monotonic() + 600
     orders = Orders(str(path), str(folder / "journal.json"), until_s, "own", str(folder / FaultLine.FILE))
-    told = [sys.executable, "-m", guests.__name__, "mind", json.dumps(orders._asdict())]
+    told = [sys.executable, "-m", own_experiments.__name__, "supervise", json.dumps(orders._asdict())]
     return subprocess.Popen(told, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -227,7 +227,7 @@ def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks
     stubborn = {"type": "python", "module": __name__, "func": "stay"}
     own = experiment(flag, removing(flag, for_s=0), {"type": "action", "name": "stay", "provider": stubborn})
     (tmp_path / "own.json").write_text(json.dumps(own))
-    monkeypatch.setattr(guests, "INTERRUPT_S", 1.0)
+    monkeypatch.setattr(own_experiments, "INTERRUPT_S", 1.0)
     reading, writing = os.pipe()
     with open(reading) as injector, ThreadPoolExecutor(1) as beside:
         monkeypatch.setattr(sys, "stdin", injector)
@@ -235,7 +235,7 @@ def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks
         orders = Orders(
             str(tmp_path / "own.json"), str(tmp_path / "journal.json"), until_s, "own", str(tmp_path / FaultLine.FILE)
         )
-        code = beside.submit(guests.mind, orders)
+        code = beside.submit(own_experiments.supervise, orders)
         try:
             until(lambda: not flag.exists(), BOUND_S, "the action before the one that stays")
         finally:
@@ -255,7 +255,7 @@ def test_rollbacks_that_were_cut_short_are_played_again(played: list[str | None]
     orders = Orders(str(tmp_path / "own.json"), str(tmp_path / "journal.json"), 0.0, "own", "")
     (tmp_path / "own.json").write_text(json.dumps(document))
     (tmp_path / "journal.json").write_text(json.dumps({"rollbacks": [{"status": each} for each in played]}))
-    assert guests._rolled_back(orders) is whole
+    assert own_experiments._rolled_back(orders) is whole
 
 
 @pytest.mark.parametrize(
