@@ -220,7 +220,6 @@ class Counts(BaseModel):
             words="read although their transaction was not committed",
             forbidden_by=ONCE,
             rests_on=(Basis.TRANSACTIONS,),
-            status="values read of transactions that were not committed",
             added=True,
         ),
     ] = 0
@@ -232,7 +231,6 @@ class Counts(BaseModel):
             words="missing from a transaction of which others were read",
             forbidden_by=IN_ORDER,
             rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS),
-            status="values missing of transactions of which others were read",
             added=True,
         ),
     ] = 0
