@@ -88,12 +88,16 @@ class PulsarAdmin(Closing):
             self._ask("DELETE", f"{path}{partitioned}?force=true", accepted=(404,))
 
     def delete_namespace(self, namespace: str) -> None:
-        """Remove a namespace whose topics are removed already; one that is not there is no error."""
+        """Remove a namespace of ours, and what is left in it; one that is not there is no error."""
 
         def gone() -> None:
+            for kind in ("/partitioned", ""):  # a topic that was being made when we were interrupted may come later
+                found = self._ask("GET", f"/admin/v2/persistent/{namespace}{kind}", accepted=(404,))
+                for topic in found.json() if found.is_success else ():
+                    self.delete_topic(topic)
             self._ask("DELETE", f"/admin/v2/namespaces/{namespace}", accepted=(404,))
 
-        persistently(gone, CALL_TIMEOUT_S, f"deleting namespace {namespace}")
+        persistently(gone, ANSWERED_S, f"deleting namespace {namespace}")
 
     def leader(self, topic: str, partition: int = 0) -> str:
         return self._owner(self._parts(topic)[partition])
