@@ -149,3 +149,18 @@ class Endpoints(BaseModel):
             if broker.id == broker_id:
                 return broker
         raise KeyError(f"no broker {broker_id!r}; there are {', '.join(each.id for each in self.brokers)}")
+
+
+def asked_at(protocol: Protocol, existing: Existing, security: Security, topic_prefix: str) -> Endpoints:
+    """Where a system that is there already is asked who its brokers are."""
+    address = existing.bootstrap or existing.service_url
+    assert address is not None
+    return Endpoints(
+        system=protocol,
+        client_bootstrap=address,
+        direct_bootstrap=address,
+        admin_urls=[existing.admin_url] if existing.admin_url else [],
+        security=security,
+        topic_prefix=topic_prefix,
+        brokers=[],
+    )

@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dedup.errors import DedupError, PlatformError
-from dedup.experiment.endpoints import OURS, OURS_ALONE, Broker, Endpoints, Security
+from dedup.experiment.endpoints import OURS, OURS_ALONE, Broker, Endpoints, Security, asked_at
 from dedup.experiment.spec import System
 from dedup_lab.caches import Progress
 from dedup_lab.systems import labs, toxiproxy
@@ -173,20 +173,9 @@ def names_in(logs: Path) -> str:
 
 def asked(system: System, security: Security, names: str) -> Endpoints:
     """Where the system is asked who its brokers are."""
-    existing = system.existing
-    assert existing is not None
-    address = existing.bootstrap or existing.service_url
-    assert address is not None
-    return Endpoints(
-        system=system.protocol,
-        client_bootstrap=address,
-        direct_bootstrap=address,
-        admin_urls=[existing.admin_url] if existing.admin_url else [],
-        security=security,
-        topic_prefix=f"{names}-",
-        names=names,
-        brokers=[],
-    )
+    assert system.existing is not None
+    found = asked_at(system.protocol, system.existing, security, f"{names}-")
+    return found.model_copy(update={"names": names})
 
 
 def advertised(direct: Endpoints) -> list[Broker]:

@@ -10,8 +10,8 @@ A system that is there already is where the experiment says; who its brokers are
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from dedup.experiment.deployments import STRIMZI, Existing
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.deployments import STRIMZI
+from dedup.experiment.endpoints import Endpoints, asked_at
 from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
@@ -69,19 +69,5 @@ def endpoints(system: System, release: str, namespace: str) -> Endpoints:
     Of a system that is there already: where it is asked who they are, straight.
     """
     if system.existing is not None:
-        return _existing(system, system.existing, release)
+        return asked_at(system.protocol, system.existing, security(system), f"{TOPICS}{release}-")
     return CHARTS[system.chart].endpoints(system, release, namespace)
-
-
-def _existing(system: System, existing: Existing, release: str) -> Endpoints:
-    address = existing.bootstrap or existing.service_url
-    assert address is not None
-    return Endpoints(
-        system=system.protocol,
-        client_bootstrap=address,
-        direct_bootstrap=address,
-        admin_urls=[existing.admin_url] if existing.admin_url else [],
-        security=security(system),
-        topic_prefix=f"{TOPICS}{release}-",
-        brokers=[],
-    )

@@ -19,12 +19,12 @@ from dedup.payloads import messages_of
 from dedup.wire.manifests import Session
 from dedup.workloads.kinds import CLOSED, KILLED
 from dedup.workloads.restart import End, Identity
-from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, ProducerClient, Progress, chunk_of_sends
+from dedup_runners.clients import Int64s, Outcome, ProducerClient, Progress
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.production import CONNECT_S
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
-from dedup_runners.workloads.sends import Sends
+from dedup_runners.workloads.sends import Successive
 from dedup_runners.workloads.sessions import SessionClient, start
 
 FIRST: Final = 0
@@ -34,30 +34,16 @@ WARM_S: Final = 60.0
 LOOK_S: Final = 0.002
 
 
-class Restarting(Sends):
+class Restarting(Successive):
     """One run with a restart."""
 
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         assert config.restart is not None
-        self._restart, self._session = config.restart, FIRST
+        self._restart = config.restart
         self._finished, self._beyond = False, ""
         self._next = start()
         self._settings: dict[str, str] | None = None
         super().__init__(config, recorder, observer, marks)
-        self._now = Progress(0, 0), self.client  # of sessions that have ended, and the one that has not
-
-    def chunk(self, messages: Int64s) -> Chunk:
-        none = np.zeros(len(messages), np.int32)
-        size = self._config.message_bytes
-        return chunk_of_sends(self.streams_of(messages), self.values_of(messages), self._session, none, size)
-
-    def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
-        return np.full(len(messages), self._session, np.int32), np.zeros(len(messages), np.int32)
-
-    def progress(self) -> Progress:
-        before, client = self._now
-        own = client.progress()
-        return Progress(before.sent + own.sent, before.acked + own.acked)
 
     @property
     def effective_config(self) -> dict[str, str]:

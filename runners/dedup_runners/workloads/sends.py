@@ -9,7 +9,18 @@ from abc import abstractmethod
 import numpy as np
 
 from dedup.wire.manifests import Session
-from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, named, no_position, numbers_of
+from dedup_runners.clients import (
+    Chunk,
+    Int32s,
+    Int64s,
+    Outcome,
+    Outcomes,
+    Progress,
+    chunk_of_sends,
+    named,
+    no_position,
+    numbers_of,
+)
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.paces import Pace
 from dedup_runners.production import Production
@@ -95,3 +106,24 @@ class Sends(Production):
         """Record the outcome of sends of which no client will tell one."""
         if len(messages):
             self._record(no_position(self.streams_of(messages), self.values_of(messages), outcome))
+
+
+class Successive(Sends):
+    """Sessions one after the other: each message is sent once, by the session that is open then."""
+
+    def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
+        self._session = 0
+        super().__init__(config, recorder, observer, marks)
+        self._now = Progress(0, 0), self.client  # of sessions that have ended, and the one that has not
+
+    def chunk(self, messages: Int64s) -> Chunk:
+        none, size = np.zeros(len(messages), np.int32), self._config.message_bytes
+        return chunk_of_sends(self.streams_of(messages), self.values_of(messages), self._session, none, size)
+
+    def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
+        return np.full(len(messages), self._session, np.int32), np.zeros(len(messages), np.int32)
+
+    def progress(self) -> Progress:
+        before, client = self._now
+        own = client.progress()
+        return Progress(before.sent + own.sent, before.acked + own.acked)

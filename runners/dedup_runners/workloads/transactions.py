@@ -15,42 +15,29 @@ import numpy as np
 
 from dedup.wire.manifests import Asked, Ended, Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED
-from dedup_runners.clients import Chunk, Int32s, Int64s, Outcome, Outcomes, ProducerClient, Progress, chunk_of_sends
+from dedup_runners.clients import Int64s, Outcome, Outcomes, ProducerClient, Progress
 from dedup_runners.clients.transactions import TransactionalProducer
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.production import CONNECT_S
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Columns, Recorder
-from dedup_runners.workloads.sends import Sends
+from dedup_runners.workloads.sends import Successive
 
 MOST_SESSIONS: Final = 100
 """A client that gives up more often will never get to the end."""
 
 
-class Transacting(Sends):
+class Transacting(Successive):
     """One run's sending in transactions."""
 
     def __init__(self, config: ProducerConfig, recorder: Recorder, observer: Observer, marks: Journal) -> None:
         assert config.transactions is not None
-        self._asked_for, self._session = config.transactions, 0
+        self._asked_for = config.transactions
         self._told = dict.fromkeys(Ended, 0)
         self._table_rows = self._number = 0
         self._began_ns = time.monotonic_ns()
         self._has_outcome = np.zeros(config.messages, bool)
         super().__init__(config, recorder, observer, marks)
-        self._now = Progress(0, 0), self.client  # of sessions that have ended, and the one that has not
-
-    def chunk(self, messages: Int64s) -> Chunk:
-        none, size = np.zeros(len(messages), np.int32), self._config.message_bytes
-        return chunk_of_sends(self.streams_of(messages), self.values_of(messages), self._session, none, size)
-
-    def sends(self, messages: Int64s) -> tuple[Int32s, Int32s]:
-        return np.full(len(messages), self._session, np.int32), np.zeros(len(messages), np.int32)
-
-    def progress(self) -> Progress:
-        before, client = self._now
-        own = client.progress()
-        return Progress(before.sent + own.sent, before.acked + own.acked)
 
     @property
     def transactions(self) -> Transactions:
