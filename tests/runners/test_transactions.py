@@ -212,7 +212,7 @@ def test_messages_that_are_stored_after_the_retry_are_an_event() -> None:
 
 
 @pytest.mark.long
-def test_a_request_to_commit_that_is_held_arrives_in_the_next_transaction(tmp_path: Path) -> None:
+def test_a_request_to_commit_that_is_held_arrives_after_messages_of_the_next_transaction(tmp_path: Path) -> None:
     """A real client before the mock: it gives up waiting and asks again, and messages of the next one are stored."""
     folder = tmp_path / "topic"
     folder.mkdir()
@@ -230,4 +230,3 @@ def test_a_request_to_commit_that_is_held_arrives_in_the_next_transaction(tmp_pa
     before = [row.api for row in passed[:held]]
     asked_again = before.index("EndTxn")
     assert "Produce" in before[:asked_again] and "Produce" in before[asked_again:], "the next transaction's, too"
-    assert before.count("EndTxn") == 1, "it had not been ended"
