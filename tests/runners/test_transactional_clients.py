@@ -27,6 +27,9 @@ class Told(Exception):
     def name(self) -> str:
         return "NAME"
 
+    def code(self) -> int:
+        return 0
+
     def str(self) -> str:
         return "words"
 

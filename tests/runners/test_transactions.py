@@ -62,14 +62,14 @@ def test_each_transaction_is_a_row_of_each_stream_with_its_end(tmp_path: Path) -
 class Client:
     """A client that acknowledges everything, and gives up at the end of its second transaction."""
 
-    library_version, problem, failed = "a stand-in", "", ""
+    library_version, problem, failed, fenced = "a stand-in", "", "", False
 
     def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> None:
         self._record, self._sent, self._begun = record, 0, 0
         self._life = config.life.session
         self.effective_config: dict[str, str] = {}
 
-    finish = close = stop = lambda self: None
+    finish = settle = close = stop = lambda self: None
 
     def connect(self, timeout_s: float) -> None:
         """There is nothing to connect to."""
@@ -100,7 +100,7 @@ class Client:
 def test_a_client_that_gives_up_is_opened_again_and_its_last_end_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "TransactionalProducer", Client)
+    monkeypatch.setattr(transactions, "make_transactional", Client)
     folder = tmp_path / "topic"
     folder.mkdir()
     produce(told(folder, "nowhere:1"))
