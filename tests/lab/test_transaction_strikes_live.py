@@ -23,16 +23,23 @@ from dedup_runners import admins
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MESSAGES: Final = 20
-NUMBER: Final = {"AddPartitionsToTxn": 1, "EndTxn": 2}
-"""Which of them is struck. A later AddPartitionsToTxn may be answered that the last transaction's end is not written."""
+ADD, ABORT, COMMIT = (Exchange(api=api, number=number) for api, number in (
+    ("AddPartitionsToTxn", 1), ("EndTxn", 2), ("EndTxn", 3)
+))  # fmt: skip
+"""A later AddPartitionsToTxn may be answered that the end of the last transaction is not written yet."""
 ACTIONS: Final = (
     *(Action.LOSE_REQUEST, Action.LOSE_REPLY),
     *(Action.STALL_REQUEST_TO_END, Action.STALL_REPLY),
 )
+SMOKE: Final = (
+    *((Action.LOSE_REQUEST, ADD), (Action.LOSE_REPLY, COMMIT)),
+    *((Action.STALL_REQUEST_TO_END, COMMIT), (Action.STALL_REPLY, ABORT)),
+)
+"""One of each."""
 STRIKES: Final = [
-    pytest.param(action, api, marks=[pytest.mark.smoke] * (action is Action.LOSE_REPLY and api == "EndTxn"))
+    pytest.param(action, struck, marks=[pytest.mark.smoke] * ((action, struck) in SMOKE), id=f"{action} of {name}")
     for action in ACTIONS
-    for api in ("AddPartitionsToTxn", "EndTxn")
+    for name, struck in (("an added partition", ADD), ("an abort", ABORT), ("a commit", COMMIT))
 ]
 
 
@@ -61,11 +68,11 @@ def test_a_calm_conversation_asks_for_each_transaction_and_is_clean(ground: Grou
     assert {("AddPartitionsToTxn", number) for number in range(1, 5)} <= asked
 
 
-@pytest.mark.parametrize(("action", "api"), STRIKES, ids=lambda each: str(each))
+@pytest.mark.parametrize(("action", "struck"), STRIKES)
 def test_every_request_about_a_transaction_can_be_struck(
-    ground: Ground, tmp_path: Path, action: Action, api: str, tell: Callable[[str], None]
+    ground: Ground, tmp_path: Path, action: Action, struck: Exchange, tell: Callable[[str], None]
 ) -> None:
-    point = Point(exchange=Exchange(api=api, number=NUMBER[api]), action=action)
+    point = Point(exchange=struck, action=action)
     found = visit(ground, (point,), tmp_path / "struck").visit
     assert (found.missed, found.unnoticed) == ((), ()), found.reasons
     assert found.verdict is Verdict.PASS, found.reasons
