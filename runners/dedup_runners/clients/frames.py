@@ -1,9 +1,9 @@
 """The protocol between the tester and a client that is a program: what goes in, and the frames that come out.
 
 In, on standard input, lines of text: first one JSON document, what to do; then orders (`send N`, `count K`, `stop`,
-`finish`; and those about transactions). The end of standard input means that the tester is gone: the program ends at once. Out, on standard output,
-frames: a letter, a length of four bytes, and so many bytes. All numbers are big-endian. docs/write-a-client.md is this
-protocol for those who write a client.
+`finish`, and those about transactions: `begin`, `settle`, `commit`, `abort`). The end of standard input means that the
+tester is gone: the program ends at once. Out, on standard output, frames: a letter, a length of four bytes, and so many
+bytes. All numbers are big-endian. docs/write-a-client.md is this protocol for those who write a client.
 """
 
 import json

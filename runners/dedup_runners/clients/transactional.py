@@ -38,9 +38,9 @@ def make_transactional(
 ) -> TransactionalClient:
     """The client that the config names, a program if it has one; SpecificationError if it refuses its properties."""
     if config.program is not None:
-        from dedup_runners.clients.transactional_programs import TransactionalProgram  # noqa: PLC0415
+        from dedup_runners.clients.transactional_programs import TransactionalProgram
 
         return TransactionalProgram(config, record, witnesses)
-    from dedup_runners.clients.transactions import TransactionalProducer  # noqa: PLC0415
+    from dedup_runners.clients.transactions import TransactionalProducer
 
     return TransactionalProducer(config, record, witnesses)

@@ -19,9 +19,7 @@ from dedup_runners.configs import ProducerConfig
 
 STEP_S: Final = 1.0
 """A call is repeated after so long: it goes on where it was."""
-FENCES: Final = frozenset(
-    {ck.KafkaError._FENCED, ck.KafkaError.INVALID_PRODUCER_EPOCH, ck.KafkaError.PRODUCER_FENCED}
-)
+FENCES: Final = frozenset({ck.KafkaError._FENCED, ck.KafkaError.INVALID_PRODUCER_EPOCH, ck.KafkaError.PRODUCER_FENCED})
 """The errors which say that another instance of the transactional id has taken this one's place."""
 
 

@@ -146,7 +146,7 @@ class Transacting(Successive):
     # Zombies.
 
     def _replace(self, messages: Int64s) -> bool:
-        """Another instance takes over in the middle of them; the old one does not know. False: nothing is to be sent."""
+        """Another instance takes over in the middle of them; the old one does not know. False: that was all."""
         assert self._asked_for.zombie is not None
         old, same = self._instance, self._asked_for.zombie.identity is Identity.SAME
         early, late = messages[: len(messages) // 2], messages[len(messages) // 2 :]

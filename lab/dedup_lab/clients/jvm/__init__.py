@@ -1,4 +1,4 @@
-"""Clients that run on the Java virtual machine, as programs: one source each, and the sources beside this, which all share.
+"""Clients that run on the Java virtual machine, as programs: one source each, and two beside this that all share.
 
 They are compiled against the jars of the version that is asked for. The compiler is Eclipse's, one jar: a Java that
 only runs programs is enough, as brokers need it anyway.
