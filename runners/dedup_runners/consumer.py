@@ -127,7 +127,7 @@ class Consumption:
         if self._config.transactions is None:
             return ""
         try:
-            found = cast(transactions.Reads, self._admin).open_transactions(self._config.topic)
+            found = cast(transactions.Describes, self._admin).open_transactions(self._config.topic)
         except PlatformError as error:
             return f"; which transactions are open is not known: {error}"
         return "".join(f"; {each}" for each in found[:MAX_HOLES])

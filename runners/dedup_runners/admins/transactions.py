@@ -38,6 +38,10 @@ class Reads(Protocol):
         """All stored batches of a partition below an offset."""
         ...
 
+
+class Describes(Protocol):
+    """An admin that can say which transactions are open."""
+
     def open_transactions(self, topic: str) -> list["Open"]:
         """The transactions that have begun in its partitions, and have not ended there."""
         ...
