@@ -56,8 +56,11 @@ ENDS: Final = {
     "in-doubt": (1, 2),
     "abort-in-doubt": (2, 2),
     "open": (0, 2),
+    "taken-over": (0, 1),
 }
-"""Of a transaction: what was asked for, and what became of it (`Asked`, `Ended`). Refused: the commit, then aborted."""
+"""Of a transaction: what was asked for, and what became of it (`Asked`, `Ended`). Refused: the commit, then aborted.
+
+Taken over: brokers aborted it when they let another instance of the producer in."""
 _MESSAGE: Final = re.compile(
     r"(?:p(?P<partition>\d+)/)?(?:s(?P<stream>\d+)/)?(?P<first>\d+)(?:\.\.(?P<last>\d+))?"
     r"(?:@(?P<ledger>-?\d+):(?P<entry>-?\d+)(?::(?P<batch>\d+))?)?"

@@ -92,6 +92,7 @@ class Life(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     session: int = 0
+    first: int = Field(0, ge=0, description="the number in the run of the first message that it sends")
     resumes: bool = Field(False, description="it comes back under a name that it had: a send has no time-out (Pulsar)")
 
 

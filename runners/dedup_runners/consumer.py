@@ -83,7 +83,7 @@ class Consumption:
             if self._stopped:
                 return f"stopped before the end: {missing}"
             if time.monotonic() > deadline:
-                return f"the end was not reached within {self._config.timeout_s:g} s: {missing}"
+                return f"the end was not reached within {self._config.timeout_s:g} s: {missing}{self._open()}"
             self._read()
 
     def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
@@ -121,6 +121,16 @@ class Consumption:
                     self.client.go_on(end.partition, *after)
         except PlatformError:
             return  # what cannot be asked again is waited for
+
+    def _open(self) -> str:
+        """Which transactions keep the end from being read, in words."""
+        if self._config.transactions is None:
+            return ""
+        try:
+            found = cast(transactions.Describes, self._admin).open_transactions(self._config.topic)
+        except PlatformError as error:
+            return f"; which transactions are open is not known: {error}"
+        return "".join(f"; {each}" for each in found[:MAX_HOLES])
 
     def _prove_holes(self) -> None:
         """With transactions: name the entries that were not read and hold no message, by what is stored there."""

@@ -9,7 +9,7 @@ from tests.core.test_workloads import asked, refused
 from dedup.experiment.spec import Expectation
 from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
 from dedup.wire.manifests import Session, Transactions
-from dedup.workloads.kinds import CLOSED, FAILED
+from dedup.workloads.kinds import CLOSED, FAILED, FENCED
 
 KAFKA: Final = [{"name": "kafka", "kafka": {}}]
 SOME: Final = {"transactions": {"size": 100, "abort": {"every": 5}}}
@@ -44,6 +44,13 @@ def test_a_reader_of_what_is_not_committed_is_the_control() -> None:
             "6,000 transactions, and with 1 partition(s)",
         ),
         ({"transactions": {"size": 1}, "partitions": 100}, [variant()], "with 100 partition(s) at most 500 can be"),
+        ({"transactions": {"size": 1, "zombie": {"every": 2}}}, [variant()], "one message has no middle"),
+        ({"transactions": {"size": 100, "zombie": {"every": 11}}}, [variant()], "that makes 0 zombies"),
+        (
+            {"transactions": {"size": 2, "zombie": {"every": 2}}, "messages": 4000},
+            [variant()],
+            "that makes 1,000 zombies; it takes 1, and at most 500 can be",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
@@ -52,6 +59,23 @@ def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict
 
 def test_only_kafkas_transactions_are_known() -> None:
     assert "only Kafka's transactions are known here" in refused(SOME, variant())
+
+
+@pytest.mark.parametrize("client", [{"library": "franz-go"}, {"library": "confluent-kafka", "version": "2.16.1"}])
+def test_a_program_that_knows_no_transactions_is_refused_and_java_is_not(client: dict[str, str]) -> None:
+    said = refused(SOME, variant(), systems=[{**KAFKA[0], "client": client}])
+    assert "is a program, which sends each message by itself" in said and "name kafka-java" in said
+    asked(SOME, variant(), systems=[{**KAFKA[0], "client": {"library": "kafka-java"}}])
+
+
+def test_where_instances_are_replaced_the_control_shows_copies_by_another_session() -> None:
+    """Without them it shows what was aborted. `zombie` is left out of the digests of experiments that have none."""
+    made = asked({"transactions": {"size": 100, "zombie": {"every": 5}}}, variant(), systems=KAFKA)
+    own = made.spec.workload.of(made.spec.variants[0])
+    assert own is not None
+    assert (own.aim.subject.count, own.aim.cause) == ("values_with_duplicates", "copied_by_session")
+    without = asked(SOME, variant(), systems=KAFKA).spec.workload.given
+    assert without is not None and without.aim.subject.count == "aborted_read"
 
 
 # When a run counts.
@@ -155,3 +179,32 @@ def test_transactions_in_doubt_weaken_the_claim_that_nothing_is_lost() -> None:
 def test_a_history_without_transactions_shows_no_commits() -> None:
     verdict = judge_alone(evidence(RUN, faults=()).model_copy(update={"vacuous": {}}), Expectation.COMMITTED_ONCE)
     assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.WORKLOAD_VACUOUS])
+
+
+ZOMBIES: Final = {"transactions": {"size": 100, "zombie": {"every": 5}}}
+"""Of 1,000 messages: two instances are replaced."""
+
+
+@pytest.mark.parametrize(
+    ("endings", "code"),
+    [
+        ((FENCED, FENCED, CLOSED), None),
+        ((FENCED, FAILED, CLOSED), None),
+        ((CLOSED, CLOSED, CLOSED), None),  # let in: the counts tell what came of it
+        ((FENCED, CLOSED), Code.WORKLOAD_VACUOUS),
+        ((FAILED, FAILED, CLOSED), Code.WORKLOAD_VACUOUS),
+        ((FENCED, FENCED, FENCED), Code.WORKLOAD_BROKEN),
+        (("", FENCED, CLOSED), Code.WORKLOAD_BROKEN),
+    ],
+)
+def test_a_run_in_which_no_instance_was_replaced_or_answered_cannot_pass(
+    endings: tuple[str, ...], code: Code | None
+) -> None:
+    assert MESSAGES == 1000
+    made = asked(ZOMBIES, variant(), systems=KAFKA)
+    found = judge_run(
+        shown(TOLD, endings),
+        demand().model_copy(update={"workload": made.spec.workload.of(made.spec.variants[0])}),
+    )
+    assert (code is None) == (found.verdict is Verdict.PASS), found.reasons
+    assert code is None or code in codes(found)

@@ -106,16 +106,12 @@ def test_they_are_listed_for_programs_and_pages_with_their_seeds_and_faults(dedu
     assert page[0].startswith("| file | seeds |") and len(page) == 4
 
 
-ALIVE: Final = {"kafka-17754"}
-"""No version of the client is without it: its innocent twin has no fault (test_transactions_live.py)."""
-
-
 @pytest.mark.parametrize("path", BUGS, ids=lambda path: path.stem)
 def test_a_file_of_the_catalogue_has_a_version_with_the_bug_and_one_without(path: Path) -> None:
     found = scenarios.read(path)
     assert found.name == path.stem and found.shows and found.outcome
     assert found.bug is not None and found.bug.issue.startswith("https://")
-    assert (Verdict.PASS in found.bug.expected.values()) is (path.stem not in ALIVE)
+    assert Verdict.PASS in found.bug.expected.values()
     assert {Verdict.FAIL, Verdict.INCONCLUSIVE} & {*found.bug.expected.values()}
     if Verdict.FAIL not in found.bug.expected.values():
         assert found.bug.sign is not None, "an inconclusive verdict alone does not say that it was this bug"

@@ -1,7 +1,11 @@
 """Transactions on real brokers: what was committed is read once, what was aborted by nobody who asks for that.
 
-And KAFKA-17754: a request to commit that arrives in the next transaction commits a part of it. The same experiment
-without the fault is clean.
+And KAFKA-17754: a request to commit that arrives in the next transaction commits a part of it, with clients that speak
+EndTxn before version 5. Java 4, on the same schedule, is clean; so is the same experiment without the fault. `-k
+late_commit --count 10` (pytest-repeat) makes the figures of docs/known-bugs.md again.
+
+Zombies: an instance that was replaced and wakes up is refused if the other one has its transactional id; if it has
+another, both instances' messages are there.
 """
 
 from collections.abc import Callable
@@ -14,6 +18,7 @@ from tests.lab import harness
 from dedup.history.histories import read_manifest
 from dedup.judgement.summaries import GroupRow
 from dedup.judgement.verdicts import Verdict
+from dedup.workloads.kinds import CLOSED, FENCED
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -51,16 +56,19 @@ def test_what_was_committed_survives_a_cut_of_all_connections(tmp_path: Path, te
     tell(f"{committed.sums.in_aborted} in aborted transactions, {committed.sums.in_unresolved} in doubt")
 
 
-def late_commit() -> dict[str, Any]:
-    return harness.document("bugs/kafka-17754")
+def late_commit(system: str) -> dict[str, Any]:
+    """The experiment with one of its systems."""
+    found = harness.document("bugs/kafka-17754")
+    found["spec"]["systems"] = [each for each in found["spec"]["systems"] if each["name"] == system]
+    return found
 
 
-@pytest.mark.smoke
+@pytest.mark.parametrize("system", [pytest.param("librdkafka", marks=pytest.mark.smoke), "java-3"])
 def test_a_late_commit_ends_the_next_transaction_and_part_of_it_is_read(
-    tmp_path: Path, tell: Callable[[str], None]
+    system: str, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """KAFKA-17754, alive with librdkafka 2.16 on Kafka 4.3."""
-    ended = harness.run(late_commit(), tmp_path)
+    ended = harness.run(late_commit(system), tmp_path)
     (run,) = ended.summary.runs
     assert (ended.code, ended.summary.verdict) == (1, Verdict.FAIL), ended.told()
     assert "aborted_read" in {reason.code for reason in run.reasons}, ended.told()
@@ -68,10 +76,42 @@ def test_a_late_commit_ends_the_next_transaction_and_part_of_it_is_read(
     tell(f"{run.counts.aborted_read} values of an aborted transaction were read; {run.reasons[0].text}")
 
 
+def test_a_late_commit_is_refused_where_each_transaction_has_an_epoch_of_its_own(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """The same schedule with Java 4.3, which speaks EndTxn 5 (KIP-890)."""
+    ended = harness.run(late_commit("java-4"), tmp_path)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    (run,) = ended.summary.runs
+    assert run.counts is not None and run.counts.in_aborted == 30 and run.counts.aborted_read == 0
+    (late,) = run.faults
+    assert not late.vacuous, "the request was held, and arrived"
+    tell(f"{run.counts.in_aborted} values of aborted transactions, none was read")
+
+
 def test_without_the_late_commit_the_same_is_clean(tmp_path: Path) -> None:
-    calm = late_commit()
+    calm = late_commit("librdkafka")
     calm["spec"]["faults"] = []
     ended = harness.run(calm, tmp_path)
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
     (run,) = ended.summary.runs
     assert run.counts is not None and run.counts.in_aborted == 30
+
+
+def test_an_instance_that_was_replaced_is_refused_by_its_id_and_not_under_another(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """Ten zombies a run: fenced, ten of ten; without fencing their copies are there, by another session."""
+    ended = harness.run(harness.document("workloads/kafka-zombies"), tmp_path, "--runs", 1)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    sums = {name: each.sums for name, each in groups(ended).items()}
+    copies = {name: (each.values_with_duplicates, each.copied_by_session) for name, each in sums.items()}
+    assert copies == {"new-id": (50, 50), "same-id": (0, 0)}, ended.told()
+    assert (sums["same-id"].aborted_read, sums["same-id"].not_received, sums["same-id"].received) == (0, 0, 350)
+    assert sums["new-id"].received == 450
+    sessions = {
+        run.variant: [each.ended for each in read_manifest(ended.folder / (run.path or "")).producer.sessions]
+        for run in ended.summary.runs
+    }
+    assert sessions == {"new-id": [CLOSED] * 11, "same-id": [*[FENCED] * 10, CLOSED]}
+    tell(f"{sessions['same-id'].count(FENCED)} of 10 fenced; {copies['new-id'][1]} copies by another session")

@@ -18,6 +18,14 @@ def frame(kind: bytes, body: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def transacted(properties: dict[str, str], order: str) -> bytes:
+    """The answer to an order about transactions: `gives-up` is the order at which the client is of no use any more."""
+    if properties.get("gives-up") == order:
+        return json.dumps({"ended": "unknown", "failed": "Fenced: another one", "fenced": True}).encode()
+    ends = {"begin": "begun", "settle": "settled", "commit": "committed", "abort": "aborted"}
+    return json.dumps({"ended": properties.get(order, ends[order])}).encode()
+
+
 def row(message: int, streams: int) -> bytes:
     stream, value = message % streams, message // streams + 1
     return struct.pack(">QBiqqi", stream << 48 | value, 0, stream, 0, value - 1, 0)
@@ -27,6 +35,7 @@ class Client:
     def __init__(self, asked: dict[str, Any]) -> None:
         self.properties: dict[str, str] = asked["properties"]
         self.streams, self.sent, self.told = asked["streams"], 0, 0
+        self.first = asked.get("sends", {}).get("first", 0)
         self.held, self.die = int(self.properties.get("hold", "0")), int(self.properties.get("die", "0"))
 
     def obey(self, order: str, number: int) -> bool:
@@ -40,6 +49,9 @@ class Client:
         elif order == "count":
             self.tell(self.held)
             frame(b"C", struct.pack(">Q", number))
+        elif order in ("begin", "settle", "commit", "abort"):
+            self.tell(0)
+            frame(b"T", transacted(self.properties, order))
         elif order == "finish":
             self.tell(0)
             frame(b"F", b"")
@@ -56,7 +68,7 @@ class Client:
 
     def tell(self, held: int) -> None:
         until = max(self.told, self.sent - held)
-        rows = b"".join(row(message, self.streams) for message in range(self.told, until))
+        rows = b"".join(row(self.first + message, self.streams) for message in range(self.told, until))
         frame(b"O", struct.pack(">Q", self.sent) + rows)
         self.told = until
 

@@ -14,9 +14,9 @@ from dedup_runners.clients.transactions import TransactionalProducer
 class Told(Exception):
     """Stands for librdkafka's error, of which Python cannot make one that is retriable or fatal."""
 
-    def __init__(self, *, again: bool = False, abort: bool = False) -> None:
+    def __init__(self, *, again: bool = False, abort: bool = False, code: int = 0) -> None:
         super().__init__(self)
-        self._again, self._abort = again, abort
+        self._again, self._abort, self._code = again, abort, code
 
     def retriable(self) -> bool:
         return self._again
@@ -26,6 +26,9 @@ class Told(Exception):
 
     def name(self) -> str:
         return "NAME"
+
+    def code(self) -> int:
+        return self._code
 
     def str(self) -> str:
         return "words"
@@ -101,6 +104,23 @@ def test_a_commit_that_may_be_repeated_for_too_long_is_unknown(monkeypatch: pyte
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
     assert client.failed, "nobody knows what a further call would end"
+
+
+@pytest.mark.parametrize(
+    ("code", "fenced"),
+    [
+        (ck.KafkaError._FENCED, True),
+        (ck.KafkaError.PRODUCER_FENCED, True),
+        (ck.KafkaError.INVALID_PRODUCER_EPOCH, True),
+        (ck.KafkaError._FATAL, False),
+    ],
+)
+def test_a_client_whose_place_another_one_took_says_so(
+    code: int, fenced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = producer(monkeypatch, [Told(code=code)])
+    assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
+    assert (bool(client.failed), client.fenced) == (True, fenced)
 
 
 def test_a_client_that_has_given_up_ends_nothing_and_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeProducersResponse
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from tests.runners.mock_brokers import STREAMS, mock_cluster
 from tests.runners.productions import config_of, report_of, rows
@@ -15,7 +16,8 @@ from dedup.errors import PlatformError
 from dedup.wire.manifests import Asked, Ended, EndPosition, Hole, Proof
 from dedup.workloads.kinds import CLOSED, FAILED
 from dedup_runners import admins
-from dedup_runners.admins.transactions import Range, holes_in, proven, type_of, unproven
+from dedup_runners.admins import transactions as of_admins
+from dedup_runners.admins.transactions import Open, Range, holes_in, open_in, proven, type_of, unproven
 from dedup_runners.clients import Chunk, Outcome, Outcomes, Progress, no_position
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.interposer.conversations import Done
@@ -62,14 +64,14 @@ def test_each_transaction_is_a_row_of_each_stream_with_its_end(tmp_path: Path) -
 class Client:
     """A client that acknowledges everything, and gives up at the end of its second transaction."""
 
-    library_version, problem, failed = "a stand-in", "", ""
+    library_version, problem, failed, fenced = "a stand-in", "", "", False
 
     def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> None:
         self._record, self._sent, self._begun = record, 0, 0
         self._life = config.life.session
         self.effective_config: dict[str, str] = {}
 
-    finish = close = stop = lambda self: None
+    finish = settle = close = stop = lambda self: None
 
     def connect(self, timeout_s: float) -> None:
         """There is nothing to connect to."""
@@ -100,7 +102,7 @@ class Client:
 def test_a_client_that_gives_up_is_opened_again_and_its_last_end_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "TransactionalProducer", Client)
+    monkeypatch.setattr(transactions, "make_transactional", Client)
     folder = tmp_path / "topic"
     folder.mkdir()
     produce(told(folder, "nowhere:1"))
@@ -186,6 +188,52 @@ def test_what_is_no_hole_is_asked_for_again() -> None:
     unread = [admins.Hole(0, 0, 0, 1, ()), admins.Hole(0, 0, 3, 6, ()), admins.Hole(1, 0, 3, 3, ())]
     left = [(each.partition, each.first, each.last) for each in unproven(unread, [end])]
     assert left == [(0, 0, 1), (0, 4, 4), (0, 6, 6), (1, 3, 3)]
+
+
+# Which transactions are open.
+
+
+class Line:
+    """A leader's line: three producers, of which one has an open transaction; of partition 1 it leads nothing."""
+
+    def __init__(self, address: tuple[str, int], security: object) -> None:
+        assert address == ("leader", 9092)
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def ask(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        (topic,) = request.topics
+        (partition,) = topic.partition_indexes
+        of_topic = DescribeProducersResponse.TopicResponse
+        of_partition = of_topic.PartitionResponse
+        states = [
+            of_partition.ProducerState(
+                version=0, producer_id=number, producer_epoch=3, last_sequence=1, last_timestamp=1,
+                coordinator_epoch=0, current_txn_start_offset=first,
+            )
+            for number, first in ((7, -1), (8, 12), (9, -1))
+        ]  # fmt: skip
+        error = 6 if partition else 0
+        parts = [
+            of_partition(
+                version=0, partition_index=partition, error_code=error, error_message=None, active_producers=states
+            )
+        ]
+        made = DescribeProducersResponse(version=0, topics=[of_topic(version=0, name=topic.name, partitions=parts)])
+        return DescribeProducersResponse.decode(made.encode(), version=0)
+
+
+def test_a_leader_names_the_producer_whose_transaction_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_admins, "Line", Line)
+    (found,) = open_in(("leader", 9092), "t", 0)
+    assert found == Open(partition=0, producer_id=8, epoch=3, first=12)
+    assert str(found) == "in partition 0 a transaction of producer 8 of epoch 3 is open from offset 12 on"
+    with pytest.raises(PlatformError, match="Kafka error 6"):
+        open_in(("leader", 9092), "t", 1)
 
 
 # The event that releases a request to commit into the next transaction.

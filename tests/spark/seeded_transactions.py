@@ -96,7 +96,50 @@ def not_read_and_no_marker(it: Clean) -> Found:
     }
 
 
+def replaced(it: Clean) -> tuple[list[Message], list[Message]]:
+    """A zombie: what it had sent before it was replaced, and what both instances have sent; that is committed."""
+    messages = one_that_ends(it, "committed")
+    assert it.transactions is not None
+    at = next(at for at, (_, part) in enumerate(it.transactions) if part is messages)
+    early, late = messages[: len(messages) // 2], messages[len(messages) // 2 :]
+    it.transactions[at : at + 1] = [("taken-over", early), ("committed", late)]
+    it.sessions = 2
+    return early, late
+
+
+def a_zombie_is_refused(it: Clean) -> Found:
+    early, late = replaced(it)
+    it.again += [(message, (1, 0), None) for message in late]
+    return hide(it, early) | {"in_aborted": len(early)}
+
+
+def a_zombie_is_refused_and_its_half_is_read(it: Clean) -> Found:
+    early, late = replaced(it)
+    it.again += [(message, (1, 0), None) for message in late]
+    return {"in_aborted": len(early), "aborted_read": len(early)}
+
+
+def a_zombie_is_let_in(it: Clean) -> Found:
+    """Its second half is stored again, behind all else; its first half is committed, too."""
+    early, late = replaced(it)
+    assert it.transactions is not None
+    it.transactions = [("committed", part) if part is early else (end, part) for end, part in it.transactions]
+    found = {"received": len(late), "values_with_duplicates": len(late), "extra_copies": len(late)}
+    found |= {"copied_by_session": len(late), "duplicate_jump_backward": 0}
+    for log in it.logs:
+        again = [message for message in late if message in log]
+        for message in again:
+            it.sends[message] = [(0, 0), (1, 0)]
+            it.again.append((message, (1, 0), 0))
+        if again:
+            log += again
+            found["duplicate_jump_backward"] += 1
+            found[f"block {len(again)}"] = found.get(f"block {len(again)}", 0) + 1
+    return found
+
+
 OF_TRANSACTIONS = (
     *(committed_in_order, aborted, refused, aborted_and_the_first_half_read, in_doubt_and_read, in_doubt_and_not_read),
     *(in_doubt_and_torn, committed_and_torn, committed_and_lost, sent_in_no_transaction, not_read_and_no_marker),
+    *(a_zombie_is_refused, a_zombie_is_refused_and_its_half_is_read, a_zombie_is_let_in),
 )

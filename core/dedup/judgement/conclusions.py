@@ -112,13 +112,13 @@ class _Group(Record):
     @property
     def of_cause(self) -> list[RunVerdict]:
         """Of these the runs that show it of the cause that the workload names, if it names one."""
-        cause = self.workload.cause if self.workload is not None else ""
+        cause = self.workload.aim.cause if self.workload is not None else ""
         return [run for run in self.showing if not cause or run.shows(cause)]
 
     @property
     def cause(self) -> str:
         """That cause in words, after a blank; empty if the workload names none."""
-        words = self.workload.words if self.workload is not None else ""
+        words = self.workload.aim.words if self.workload is not None else ""
         return f" {words}" if words else ""
 
     @property

@@ -18,6 +18,8 @@ MOST_STREAMS: Final = 1024
 """Of a topic's partitions, of keys, and of several producers' sequences in all partitions."""
 CLOSED: Final = "closed"
 KILLED: Final = "killed"
+FENCED: Final = "fenced"
+"""Brokers refused it, for another one had taken its place, and its client said so."""
 FAILED: Final = "failed"
 """The client gave up, in words of its own, and the application opened it again."""
 
@@ -46,6 +48,14 @@ class Shape(NamedTuple):
     in_flight: int
     partitions: int
     kind: str = ""
+
+
+class Aim(NamedTuple):
+    """What the control of a kind must show: the subject, the count of its cause, and the cause in words."""
+
+    subject: Subject
+    cause: str = ""
+    words: str = ""
 
 
 class WorkloadPart(Part):
@@ -108,6 +118,11 @@ class WorkloadKind(WorkloadPart):
     """Settings that are newer than digests of this kind: these leave them out where they have their default."""
 
     @property
+    def aim(self) -> Aim:
+        """What its control must show, with these settings."""
+        return Aim(self.subject, self.cause, self.words)
+
+    @property
     def reads_committed(self) -> bool:
         """Whether the audit is given committed messages alone, where there are transactions."""
         return True
@@ -127,7 +142,7 @@ class WorkloadKind(WorkloadPart):
 
 def subject_of(kind: WorkloadKind | None) -> Subject:
     """What the control of a workload must show; without a kind, copies in the log."""
-    return COPIES_IN_LOG if kind is None else kind.subject
+    return COPIES_IN_LOG if kind is None else kind.aim.subject
 
 
 def unended(manifest: Manifest) -> Iterator[str]:

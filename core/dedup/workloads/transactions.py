@@ -14,12 +14,17 @@ from pydantic import Field
 from dedup.parts import Part
 from dedup.quantities import Seconds
 from dedup.wire.manifests import Manifest
-from dedup.workloads.kinds import CLOSED, FAILED, Impossible, Shape, WorkloadKind
-from dedup.workloads.subjects import ABORTED_READS
+from dedup.workloads.kinds import CLOSED, FAILED, FENCED, Aim, Impossible, Shape, WorkloadKind
+from dedup.workloads.restart import Identity
+from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG
 
 MOST_TRANSACTIONS: Final = 5_000
 """Each is written ahead by itself, and leaves a marker in each of its partitions, which the audit proves one by one."""
 MOST_MARKERS: Final = 50_000
+PROGRAMS: Final = ("kafka-java",)
+"""The clients that are programs and send in transactions."""
+MOST_ZOMBIES: Final = 500
+"""Each is a client of its own, that is opened and closed."""
 
 
 class Isolation(StrEnum):
@@ -35,6 +40,21 @@ class Abort(Part):
     every: int = Field(ge=2, le=MOST_TRANSACTIONS, description="each transaction whose number is a multiple of this")
 
 
+class Zombie(Part):
+    """An instance of the producer pauses within a transaction, is replaced by another one, and wakes up.
+
+    The first half of the transaction is stored by then. The other instance sends the second half in its own first
+    transaction; before that is committed the old one wakes up, sends the second half, too, and asks for its commit.
+    """
+
+    every: int = Field(ge=2, le=MOST_TRANSACTIONS, description="each transaction whose number is a multiple of this")
+    identity: Identity = Field(
+        Identity.SAME,
+        description="of the instance that takes over. Same: it has the transactional id, so brokers abort what the old "
+        "one has begun, and refuse what it sends. New: an id of its own, so nothing is refused",
+    )
+
+
 class Transactions(WorkloadKind):
     """One producer with a transactional id sends in transactions, one after the other."""
 
@@ -42,6 +62,9 @@ class Transactions(WorkloadKind):
         ge=1, le=1_000_000, description="messages a transaction, over all partitions; the last may be less"
     )
     abort: Abort | None = Field(None, description="which the producer aborts; none if left out")
+    zombie: Zombie | None = Field(
+        None, description="in which transactions an instance of the producer is replaced, and goes on; none if left out"
+    )
     read: Isolation = Field(
         Isolation.COMMITTED,
         description="Committed: the audit reads what was committed. Uncommitted: what was aborted, too",
@@ -52,12 +75,22 @@ class Transactions(WorkloadKind):
 
     key = "transactions"
     summary = "the producer sends in transactions, and aborts some of them (Kafka)"
-    varies = ("read",)
+    varies = ("read", "zombie")
+    newer = ("zombie",)
     subject = ABORTED_READS
     cause = ABORTED_READS.count
     in_transactions = True
     of_programs = "sends each message by itself, in no transaction"
     of_pods = "send each message by itself, in no transaction"
+
+    @property
+    def aim(self) -> Aim:
+        """Without zombies, reads of what was aborted; with them, copies by another session, if brokers refuse none."""
+        return super().aim if self.zombie is None else Aim(COPIES_IN_LOG, "copied_by_session", "by another session")
+
+    def zombies(self, messages: int) -> int:
+        """How many instances are replaced within a transaction, and wake up."""
+        return 0 if self.zombie is None else -(-messages // self.size) // self.zombie.every
 
     def impossible(self, shape: Shape) -> Impossible | None:
         number = -(-shape.messages // self.size)
@@ -72,6 +105,17 @@ class Transactions(WorkloadKind):
         if number < 2 or (self.abort is not None and self.abort.every > number):
             rule = f"that makes {number:,} transaction(s); it takes 2, and one that is aborted if that is asked for"
             return Impossible("transactions.size", str(self.size), rule, "put fewer messages into a transaction")
+        return self._impossible_zombies(shape)
+
+    def _impossible_zombies(self, shape: Shape) -> Impossible | None:
+        if self.zombie is None:
+            return None
+        if self.size < 2:
+            rule = "an instance is replaced in the middle of a transaction, and one message has no middle"
+            return Impossible("transactions.size", str(self.size), rule, "put more messages into a transaction")
+        if not 0 < self.zombies(shape.messages) <= MOST_ZOMBIES:
+            rule = f"that makes {self.zombies(shape.messages):,} zombies; it takes 1, and at most {MOST_ZOMBIES} can be"
+            return Impossible("transactions.zombie.every", str(self.zombie.every), rule, "name another number")
         return None
 
     def impossible_with(
@@ -84,7 +128,14 @@ class Transactions(WorkloadKind):
                 "only Kafka's transactions are known here",
                 "test the Kafka by itself, or take transactions out",
             )
-        return super().impossible_with(protocol, library, properties, is_program=is_program)
+        if not is_program or library in PROGRAMS:
+            return None
+        return Impossible(
+            "transactions",
+            library,
+            f"{library} is a program, which {self.of_programs}",
+            f"name {' or '.join(PROGRAMS)}, or confluent-kafka without a client.version, or take transactions out",
+        )
 
     @property
     def reads_committed(self) -> bool:
@@ -100,15 +151,27 @@ class Transactions(WorkloadKind):
             if end.stable is not None and end.stable < end.entries:
                 yield f"its audit read partition {end.partition} beyond the last stable offset {end.stable:,}"
         ended = [session.ended for session in manifest.producer.sessions]
-        if ended[-1:] != [CLOSED] or any(each != FAILED for each in ended[:-1]):
+        before = (FAILED,) if self.zombie is None else (FAILED, FENCED, CLOSED)
+        if ended[-1:] != [CLOSED] or any(each not in before for each in ended[:-1]):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         told = manifest.producer.transactions
         if told is not None and not told.committed:
             yield "no transaction was committed"
+        yield from self._unreplaced(manifest)
         planned = 0 if told is None or self.abort is None else told.number // self.abort.every
         if told is not None and self.abort is not None and told.committed + told.unknown == told.number:
             yield "no transaction was aborted"
         if told is not None and 2 * told.committed < (commits := told.number - planned):
             yield f"of {commits:,} transactions to be committed only {told.committed:,} were, as far as it was told"
+
+    def _unreplaced(self, manifest: Manifest) -> Iterator[str]:
+        """What an instance that was replaced did, and came to; whether brokers let it in is for the counts to say."""
+        if self.zombie is None:
+            return
+        before = [session.ended for session in manifest.producer.sessions[:-1]]
+        if len(before) < (planned := self.zombies(manifest.messages)):
+            yield f"of {planned:,} instances to be replaced {len(before):,} were"
+        if not any(each in (FENCED, CLOSED) for each in before):
+            yield "no instance that was replaced asked for anything that was answered"

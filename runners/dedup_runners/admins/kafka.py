@@ -43,6 +43,7 @@ from dedup_runners.admins import (
     probe_of,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
+from dedup_runners.admins.transactions import Open, all_open
 from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
 from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
@@ -201,6 +202,12 @@ class KafkaAdmin(Closing):
     def stable_offsets(self, topic: str) -> dict[int, int]:
         """Below which offset every transaction of a partition has ended (admins/transactions.py)."""
         return persistently(lambda: self._ends(topic, stable=True), ANSWERED_S, f"the last stable offsets of {topic}")
+
+    def open_transactions(self, topic: str) -> list[Open]:
+        """The transactions that have begun in its partitions, and have not ended there."""
+        return persistently(
+            lambda: all_open(self._leaders(topic), topic, self._security), ANSWERED_S, f"open transactions of {topic}"
+        )
 
     def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
         """All stored batches of a partition below an offset."""

@@ -5,16 +5,22 @@ one record, whose key says whether the producer's transaction in that partition 
 a transaction lie before the producer's next marker. So a transactional batch is *aborted* if that marker is one of an
 abort; the broker's own list of aborted transactions, which clients go by, is not asked.
 Source: kafka.apache.org/documentation, "Message Format", "Control Batches".
+
+A transaction that does not end *hangs*: no reader of committed messages is given what lies behind its beginning. A
+partition's leader names the producers whose transactions are open there (DescribeProducers, KIP-664).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from kafka.protocol.admin.transactions import DescribeProducersRequest
 from kafka.record.default_records import DefaultRecordBatch
 
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import OPEN, Security
 from dedup.wire.manifests import EndPosition, Hole, Proof
 from dedup_runners import admins
+from dedup_runners.admins.wire import Line
 
 ABORT, COMMIT = 0, 1
 TYPE_AT: Final = slice(2, 4)
@@ -33,11 +39,57 @@ class Reads(Protocol):
         ...
 
 
+class Describes(Protocol):
+    """An admin that can say which transactions are open."""
+
+    def open_transactions(self, topic: str) -> list["Open"]:
+        """The transactions that have begun in its partitions, and have not ended there."""
+        ...
+
+
+class Open(NamedTuple):
+    """A transaction that has not ended in a partition: whose it is, and the offset of its first message there."""
+
+    partition: int
+    producer_id: int
+    epoch: int
+    first: int
+
+    def __str__(self) -> str:
+        whose = f"producer {self.producer_id} of epoch {self.epoch}"
+        return f"in partition {self.partition} a transaction of {whose} is open from offset {self.first:,} on"
+
+
 class Range(NamedTuple):
     """Offsets from `first` to `last`."""
 
     first: int
     last: int
+
+
+def all_open(leaders: Mapping[int, tuple[tuple[str, int], int]], topic: str, security: Security) -> list[Open]:
+    """Those of all partitions; `leaders`: where each one's leader listens, and its epoch."""
+    return [each for number, (at, _) in leaders.items() for each in open_in(at, topic, number, security)]
+
+
+def open_in(leader: tuple[str, int], topic: str, partition: int, security: Security = OPEN) -> list[Open]:
+    """The transactions that are open in a partition, by the word of its leader; by their beginning."""
+    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
+    with Line(leader, security=security) as line:
+        (answer,) = line.ask(DescribeProducersRequest(version=0, topics=[asked])).topics[0].partitions
+    if answer.error_code:
+        raise PlatformError(
+            where=f"the producers of {topic}/{partition}",
+            got=f"Kafka error {answer.error_code}",
+            rule="its leader tells whose transactions are open",
+            todo="error 3 or 6: the leader moved, ask again; else look into the broker's log",
+        )
+    found = [
+        Open(partition, each.producer_id, each.producer_epoch, each.current_txn_start_offset)
+        for each in answer.active_producers
+        if each.current_txn_start_offset >= 0
+    ]
+    return sorted(found, key=lambda each: each.first)
 
 
 def proven(

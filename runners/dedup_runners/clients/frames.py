@@ -1,15 +1,15 @@
 """The protocol between the tester and a client that is a program: what goes in, and the frames that come out.
 
 In, on standard input, lines of text: first one JSON document, what to do; then orders (`send N`, `count K`, `stop`,
-`finish`). The end of standard input means that the tester is gone: the program ends at once. Out, on standard output,
-frames: a letter, a length of four bytes, and so many bytes. All numbers are big-endian. docs/write-a-client.md is this
-protocol for those who write a client.
+`finish`, and those about transactions: `begin`, `settle`, `commit`, `abort`). The end of standard input means that the
+tester is gone: the program ends at once. Out, on standard output, frames: a letter, a length of four bytes, and so many
+bytes. All numbers are big-endian. docs/write-a-client.md is this protocol for those who write a client.
 """
 
 import json
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ class Kind(Enum):
     OUTCOMES = b"O"
     SENT = b"S"
     COUNTED = b"C"
+    ENDED = b"T"
     WITNESS = b"W"
     LOG = b"L"
     FINISHED = b"F"
@@ -77,6 +78,19 @@ class Ready(BaseModel):
     last_sequence_ids: tuple[int, ...] = ()
 
 
+class Called(BaseModel):
+    """What became of an order about transactions. `failed`: why the client takes no other, in words; empty if it does.
+
+    `fenced`: because another instance has taken its place.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    ended: Literal["begun", "settled", "committed", "aborted", "unknown"]
+    failed: str = ""
+    fenced: bool = False
+
+
 class Witnessed(BaseModel):
     """What the library noticed of a disturbance; times are nanoseconds since 1970.
 
@@ -105,6 +119,16 @@ def document(config: ProducerConfig) -> dict[str, Any]:
         "folder": str(config.folder),
         "listener": config.endpoints.listener_name,
         "brokers": {each.id: each.clients_port for each in config.endpoints.brokers},
+    }
+
+
+def in_transactions(config: ProducerConfig) -> dict[str, Any]:
+    """What a program is told besides that sends in transactions, as one session of the run."""
+    assert config.transactions is not None
+    timeout_ms = round(config.transactions.timeout_s * 1000)
+    return {
+        "sends": {"session": config.life.session, "first": config.life.first, "bytes": config.message_bytes},
+        "transactions": {"id": config.producer_name, "timeout_ms": timeout_ms},
     }
 
 
@@ -184,6 +208,11 @@ def rows_of(outcomes: Outcomes) -> bytes:
 def ready(frame: Frame) -> Ready:
     """A frame READY."""
     return _parsed(frame, Ready)
+
+
+def called(frame: Frame) -> Called:
+    """A frame ENDED."""
+    return _parsed(frame, Called)
 
 
 def witnessed(frame: Frame) -> Witnessed:

@@ -321,8 +321,10 @@ class Producer:
                     self._answers += 1
                 case Kind.COUNTED:
                     self._counted, self._sent_at_count = wire.number(frame), self._sent
-                case _:
+                case Kind.FINISHED:
                     self._finished = True
+                case _:
+                    raise Garbled(f"a frame {frame.kind.name} that nobody asked for")
             self._changed.notify_all()
 
     def _overhear(self) -> None:

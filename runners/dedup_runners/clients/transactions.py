@@ -19,6 +19,8 @@ from dedup_runners.configs import ProducerConfig
 
 STEP_S: Final = 1.0
 """A call is repeated after so long: it goes on where it was."""
+FENCES: Final = frozenset({ck.KafkaError._FENCED, ck.KafkaError.INVALID_PRODUCER_EPOCH, ck.KafkaError.PRODUCER_FENCED})
+"""The errors which say that another instance of the transactional id has taken this one's place."""
 
 
 class TransactionalProducer(Producer):
@@ -26,6 +28,8 @@ class TransactionalProducer(Producer):
 
     failed = ""
     """Why the client is of no use any more, in words; empty as long as it is."""
+    fenced = False
+    """Whether that is because another instance has taken its place."""
 
     def _more(self, config: ProducerConfig) -> dict[str, str]:
         assert config.transactions is not None
@@ -47,6 +51,10 @@ class TransactionalProducer(Producer):
                 rule=f"brokers give a transactional producer its id within {timeout_s:g} s",
                 todo="look at the brokers' logs: __transaction_state must have its replicas in sync",
             )
+
+    def settle(self) -> None:
+        """Return when every message sent has its final outcome."""
+        self.finish()
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -95,4 +103,5 @@ class TransactionalProducer(Producer):
 
     def _give_up(self, error: ck.KafkaError) -> None:
         self.failed = self.failed or f"{error.name()}: {error.str()}"
+        self.fenced = self.fenced or error.code() in FENCES
         self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {self.failed}")

@@ -5,18 +5,28 @@ A client that has given up (its error is fatal, as librdkafka says) is opened ag
 an application does that is restarted. That is another session. Brokers end what the first one has left open, and what
 it was not told remains unknown. What was sent in a transaction that was not committed is not sent again.
 
+A zombie is an instance that was replaced and does not know it. It pauses when half of its transaction is stored. The
+instance that takes over sends the other half in a transaction of its own. Before that is committed the zombie wakes up,
+sends the other half, too, and asks for its commit. With one transactional id brokers have aborted its half by then:
+that is what opening the other instance means. So all that it does from there on is to be refused.
+
 `transactions` is written when a transaction has ended. A run whose recorder dies is never judged.
 """
 
 import time
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dedup.wire.manifests import Asked, Ended, Session, Transactions
-from dedup.workloads.kinds import CLOSED, FAILED
+from dedup.workloads.kinds import CLOSED, FAILED, FENCED
+from dedup.workloads.restart import Identity
 from dedup_runners.clients import Int64s, Outcome, Outcomes, ProducerClient, Progress
-from dedup_runners.clients.transactions import TransactionalProducer
+from dedup_runners.clients.transactional import TransactionalClient, make_transactional
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.production import CONNECT_S
 from dedup_runners.recording.journals import Journal, Observer
@@ -27,6 +37,25 @@ MOST_SESSIONS: Final = 100
 """A client that gives up more often will never get to the end."""
 
 
+@dataclass(frozen=True)
+class Instance:
+    """One client of the producer, which is one session."""
+
+    client: TransactionalClient
+    session: int
+    identity: str
+    began: str
+    began_ns: int = field(default_factory=time.monotonic_ns)
+
+
+class Transaction(NamedTuple):
+    """A transaction that was begun, by which session, and when."""
+
+    session: int
+    number: int
+    begun_ns: int
+
+
 class Transacting(Successive):
     """One run's sending in transactions."""
 
@@ -34,8 +63,9 @@ class Transacting(Successive):
         assert config.transactions is not None
         self._asked_for = config.transactions
         self._told = dict.fromkeys(Ended, 0)
-        self._table_rows = self._number = 0
-        self._began_ns = time.monotonic_ns()
+        self._table_rows = self._number = self._failures = 0
+        self._next = 0  # the message that is sent next
+        self._by_zombies = 0
         self._has_outcome = np.zeros(config.messages, bool)
         super().__init__(config, recorder, observer, marks)
 
@@ -45,46 +75,129 @@ class Transacting(Successive):
         number = committed + aborted + unknown
         return Transactions(rows=self._table_rows, number=number, committed=committed, aborted=aborted, unknown=unknown)
 
+    @property
+    def effective_config(self) -> dict[str, str]:
+        return self._first.effective_config
+
     def lack(self) -> str:
-        left = self._config.messages - self.sent
+        left = self._config.messages - (self.sent - self._by_zombies)
         return super().lack() or (f"{left} messages were not sent" if left else "")
 
     def _opened(self) -> ProducerClient:
-        life = Life(session=self._session)
-        config = self._config.model_copy(update={"life": life, "triggers": ()})
-        return TransactionalProducer(config, self._record, self._observer)
+        self._first = self._client(0, self._config.producer_name)
+        self._instance = Instance(self._first, 0, self._config.producer_name, "started")
+        return self._first
+
+    def _client(self, session: int, name: str) -> TransactionalClient:
+        life = Life(session=session, first=self._next)
+        config = self._config.model_copy(update={"life": life, "producer_name": name, "triggers": ()})
+        return make_transactional(config, partial(self._record_of, session), self._observer)
+
+    def _record_of(self, session: int, outcomes: Outcomes) -> None:
+        """Record what the client of a session says, whichever session is sending now."""
+        sending, self._session = self._session, session
+        self._record(outcomes)
+        self._session = sending
 
     def _rows(self, outcomes: Outcomes) -> Columns:
         self._has_outcome[self.messages_of(outcomes)] = True
         return super()._rows(outcomes)
 
     def _send_all(self) -> None:
-        for first in range(0, self._config.messages, self._asked_for.size):
-            last = min(first + self._asked_for.size, self._config.messages)
-            if not self._transact(np.arange(first, last, dtype=np.int64)):
+        zombie = self._asked_for.zombie
+        for turn, first in enumerate(range(0, self._config.messages, self._asked_for.size), 1):
+            messages = np.arange(first, min(first + self._asked_for.size, self._config.messages), dtype=np.int64)
+            replaced = zombie is not None and turn % zombie.every == 0
+            if not (self._replace(messages) if replaced else self._transact(messages)):
                 break
-        self._note(CLOSED)
+        self.client.finish()
+        self._note(self._instance, CLOSED)
 
-    def _transact(self, messages: Int64s) -> bool:
+    def _transact(self, messages: Int64s, before_end: Callable[[], None] = lambda: None) -> bool:
         """Send them in one transaction, and end it; False if nothing more is to be sent."""
-        client = self._transactional
-        self._number += 1
-        begun_ns, before = time.monotonic_ns(), self.sent
-        client.begin()
-        going = self.send_messages(messages)
-        client.finish()
-        sent = messages[: self.sent - before]
+        client, this = self._instance.client, self._begin_one()
+        sent = self._send_settled(messages)
+        before_end()
+        going = len(sent) == len(messages) and not self._stopped
         every = self._asked_for.abort.every if self._asked_for.abort is not None else 0
-        asked = Asked.ABORT if (every and self._number % every == 0) or not going else Asked.COMMIT
+        asked = Asked.ABORT if (every and this.number % every == 0) or not going else Asked.COMMIT
         asked_ns = time.monotonic_ns()
         outcome = client.end(asked, self._config.delivery_timeout_s)
-        self._told[outcome] += bool(len(sent))  # one that was stopped before its first message has no row
-        self._write(sent, asked, outcome, (begun_ns, asked_ns, time.monotonic_ns()))
+        self._write(this, sent, asked, outcome, asked_ns)
         if client.failed:
             self._open_again()
-        return going
+        return going and not self._stopped
 
-    def _write(self, messages: Int64s, asked: Asked, outcome: Ended, times: tuple[int, int, int]) -> None:
+    def _begin_one(self) -> Transaction:
+        self._number += 1
+        this = Transaction(self._session, self._number, time.monotonic_ns())
+        self._instance.client.begin()
+        return this
+
+    def _send_settled(self, messages: Int64s) -> Int64s:
+        """Send them, and wait for their outcomes; those that were sent."""
+        before = self.sent
+        self.send_messages(messages)
+        self._instance.client.settle()
+        sent = messages[: self.sent - before]
+        self._next = max(self._next, int(sent[-1]) + 1 if len(sent) else 0)
+        return sent
+
+    # Zombies.
+
+    def _replace(self, messages: Int64s) -> bool:
+        """Another instance takes over in the middle of them; the old one does not know. False: that was all."""
+        assert self._asked_for.zombie is not None
+        old, same = self._instance, self._asked_for.zombie.identity is Identity.SAME
+        early, late = messages[: len(messages) // 2], messages[len(messages) // 2 :]
+        this = self._begin_one()
+        sent = self._send_settled(early)
+        if len(sent) < len(early) or self._stopped or old.client.failed:
+            self._write(this, sent, Asked.NOTHING, Ended.UNKNOWN, time.monotonic_ns())
+            if old.client.failed:
+                self._open_again()
+            return not self._stopped and old.client.failed != "" and self._transact(messages[len(sent) :])
+        name = old.identity if same else f"{self._config.producer_name}-s{self._session + 1}"
+        new = self._open(name, f"took over from session {old.session} as {'the same' if same else 'another'} producer")
+        replaced_ns = time.monotonic_ns()
+
+        def wake() -> None:
+            ended, asked_ns = self._wake(old, late), time.monotonic_ns()
+            if same and ended is not Ended.COMMITTED:  # brokers ended it when they let the other instance in
+                self._write(this, sent, Asked.NOTHING, Ended.ABORTED, replaced_ns)
+            else:
+                self._write(this, sent, Asked.COMMIT, ended, asked_ns)
+
+        self._stand(new)
+        return self._transact(late, wake)
+
+    def _wake(self, zombie: Instance, messages: Int64s) -> Ended:
+        """The instance goes on with its transaction, and asks for its commit; what its client says became of that."""
+        with self._as(zombie):
+            before = self.sent
+            self._send_settled(messages)
+            self._by_zombies += self.sent - before
+            ended = zombie.client.end(Asked.COMMIT, self._config.delivery_timeout_s)
+        self._note(zombie, CLOSED)
+        zombie.client.close()
+        return ended
+
+    @contextmanager
+    def _as(self, instance: Instance) -> Iterator[None]:
+        own = self._instance
+        self._stand(instance)
+        yield
+        self._stand(own)
+
+    def _stand(self, instance: Instance) -> None:
+        """It sends from now on; all that was sent by others has its outcome."""
+        own = instance.client.progress()
+        self._instance, self._session, self.client = instance, instance.session, instance.client
+        self._now = (Progress(self.sent - own.sent, self._ended - own.acked), instance.client)
+
+    # What is written, and what follows from an error.
+
+    def _write(self, this: Transaction, messages: Int64s, asked: Asked, outcome: Ended, asked_ns: int) -> None:
         streams, values = self.streams_of(messages), self.values_of(messages)
         own, first = np.unique(streams, return_index=True)
         _, back = np.unique(streams[::-1], return_index=True)
@@ -93,48 +206,50 @@ class Transacting(Successive):
         def all_(number: int, kind: type) -> object:
             return np.full(count, number, kind)
 
+        times = (this.begun_ns, asked_ns, time.monotonic_ns())
         self._recorder.write(
             "transactions",
             (
-                *(all_(self._session, np.int32), all_(self._number, np.int64), own.astype(np.int32)),
+                *(all_(this.session, np.int32), all_(this.number, np.int64), own.astype(np.int32)),
                 *(values[first], values[::-1][back], all_(asked, np.int8), all_(outcome, np.int8)),
                 *(all_(each, np.int64) for each in times),
             ),
         )
+        self._told[outcome] += bool(len(messages))  # one that was stopped before its first message has no row
         self._table_rows += count
 
     def _open_again(self) -> None:
         """Another session takes over, and has the brokers end what this one has left open."""
-        old = self._transactional
-        self._note(FAILED)
-        open_sends = np.arange(self.sent, dtype=np.int64)[~self._has_outcome[: self.sent]]
+        old = self._instance
+        self._note(old, FAILED)
+        open_sends = np.arange(self._next, dtype=np.int64)[~self._has_outcome[: self._next]]
         self._record_without(open_sends, Outcome.UNKNOWN)
-        if len(self._lives) >= MOST_SESSIONS:
+        self._failures += 1
+        if self._failures >= MOST_SESSIONS:
             self._stopped = True
             return
-        self._session += 1
-        new = self._opened()
-        new.connect(CONNECT_S)
-        self.client, self._now = new, (Progress(self.sent, self.sent), new)
+        self._stand(self._open(old.identity, "resumed under the same transactional id"))
+        old.client.close()
+
+    def _open(self, name: str, words: str) -> Instance:
+        """Another instance, which brokers have let in."""
+        session = self._session + 1
+        new = Instance(self._client(session, name), session, name, words)
+        new.client.connect(CONNECT_S)
         if self._stopped:
-            new.stop()
-        old.close()
+            new.client.stop()
+        return new
 
-    @property
-    def _transactional(self) -> TransactionalProducer:
-        assert isinstance(self.client, TransactionalProducer)
-        return self.client
-
-    def _note(self, ended: str) -> None:
-        failed = self._transactional.failed
+    def _note(self, instance: Instance, ended: str) -> None:
+        if instance.client.failed:
+            ended = FENCED if instance.client.fenced else FAILED
         self._lives.append(
             Session(
-                identity=self._config.producer_name,
-                began="started" if not self._session else "resumed under the same transactional id",
-                ended=ended if not failed or ended == FAILED else FAILED,
-                began_ns=self._began_ns,
+                identity=instance.identity,
+                began=instance.began,
+                ended=ended,
+                began_ns=instance.began_ns,
                 ended_ns=time.monotonic_ns(),
                 open_sends=self.sent - self._ended,
             )
         )
-        self._began_ns = time.monotonic_ns()

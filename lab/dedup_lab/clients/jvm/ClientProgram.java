@@ -18,6 +18,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -28,11 +29,13 @@ import java.util.logging.LogManager;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.logging.SimpleFormatter;
+import java.util.zip.CRC32;
 
 abstract class ClientProgram {
     static final int OK = 0, FAIL = 1, UNKNOWN = 2;
     static final int REFUSED = 2, PARENT_GONE = 70;
     static final int ROW_BYTES = 33, ROWS = 4096, HEAD_BYTES = 5 + 8;
+    static final int WORD_BYTES = 8, NAMED_BYTES = 24, CHECKSUM_BYTES = 4;
     static final long FLUSH_NS = 5_000_000, ROOM_NS = 100_000, ERROR_EVERY_NS = 100_000_000;
 
     final LinkedBlockingQueue<byte[]> frames = new LinkedBlockingQueue<>();
@@ -47,8 +50,13 @@ abstract class ClientProgram {
     Message inSend;
     long lastErrorNs = System.nanoTime() - ERROR_EVERY_NS;
 
-    int streams;
-    long inFlight;
+    int streams, session, payloadBytes = WORD_BYTES;
+    long inFlight, first;
+
+    /** Orders about transactions, each answered before the next one comes; and why no further one can be, in words: `fenced`, as another instance took its place. */
+    final ConcurrentLinkedQueue<String[]> calls = new ConcurrentLinkedQueue<>();
+    String failed = "";
+    boolean fenced;
 
     // ---- what a library is asked for
 
@@ -77,6 +85,16 @@ abstract class ClientProgram {
     abstract void flush();
 
     abstract void close() throws Exception;
+
+    /** Begin a transaction. */
+    void begin() {
+        throw new UnsupportedOperationException("no transactions");
+    }
+
+    /** Commit or abort the transaction; what became of it: committed, aborted or unknown. */
+    String end(boolean commit) {
+        throw new UnsupportedOperationException("no transactions");
+    }
 
     /** Whether a line of the log is of no use. */
     boolean isNoise(LogRecord record) {
@@ -109,15 +127,14 @@ abstract class ClientProgram {
             daemon("orders", () -> obey(orders));
             streams = ((Long) asked.get("streams")).intValue();
             inFlight = (Long) asked.get("in_flight");
+            if (asked.get("sends") != null) nameSends((Map<?, ?>) asked.get("sends"));
             open(asked);
             say('R', "{\"version\": " + quoted(version() + ", Java " + System.getProperty("java.version"))
                 + ", \"settings\": " + object(settings(asked)) + "}");
             watch();
             sendAll();
-            flush();
-            while (ended.get() < sent) LockSupport.parkNanos(FLUSH_NS);
+            settle();
             close();
-            cut();
             say('F', "");
         } catch (Throwable error) {
             failing = true;
@@ -157,12 +174,43 @@ abstract class ClientProgram {
             if (until > answered) {
                 answered = until;
                 say('S', sent);
+            } else if (!calls.isEmpty()) {
+                String called = call(calls.poll());
+                say('T', "{\"ended\": " + quoted(called) + ", \"failed\": " + quoted(failed) + ", \"fenced\": " + fenced + "}");
             } else if (finishing) {
                 return;
             } else {
                 LockSupport.park();
             }
         }
+    }
+
+    /** Wait until every message sent has its outcome, and say them. */
+    void settle() {
+        flush();
+        while (ended.get() < sent) LockSupport.parkNanos(FLUSH_NS);
+        cut();
+    }
+
+    /** Carry out an order about transactions; what has become of it. */
+    String call(String[] words) {
+        switch (words[0]) {
+            case "begin":
+                begin();
+                return "begun";
+            case "settle":
+                settle();
+                return "settled";
+            default:
+                return end(words[0].equals("commit"));
+        }
+    }
+
+    /** Messages name the session that sends them, the first of which has this number in the run. */
+    void nameSends(Map<?, ?> asked) {
+        session = ((Long) asked.get("session")).intValue();
+        first = (Long) asked.get("first");
+        payloadBytes = ((Long) asked.get("bytes")).intValue();
     }
 
     /** Waits until one more message may be unacknowledged; false if it is to stop. */
@@ -175,15 +223,28 @@ abstract class ClientProgram {
     }
 
     void sendNext() {
-        long number = sent;
+        long number = first + sent;
         int stream = (int) (number % streams);
         Message message = message((long) stream << 48 | (number / streams + 1), stream);
-        byte[] payload = new byte[8];
-        for (int index = 7, shift = 0; index >= 0; index--, shift += 8) payload[index] = (byte) (message.word >>> shift);
+        byte[] payload = payload(message.word);
         inSend = message;
-        sent = number + 1;
+        sent = sent + 1;
         hand(message, payload);
         inSend = null;
+    }
+
+    /** Who the message is; and in a longer one which session sends it, a checksum, and zeros. */
+    byte[] payload(long word) {
+        ByteBuffer into = ByteBuffer.allocate(payloadBytes).putLong(word);
+        if (payloadBytes > WORD_BYTES) {
+            into.putShort((short) session);
+            CRC32 checksum = new CRC32();
+            checksum.update(into.array(), 0, NAMED_BYTES);
+            int filler = NAMED_BYTES + CHECKSUM_BYTES;
+            checksum.update(into.array(), filler, payloadBytes - filler);
+            into.putInt(NAMED_BYTES, (int) checksum.getValue());
+        }
+        return into.array();
     }
 
     /** One message, and what becomes of it. */
@@ -299,6 +360,12 @@ abstract class ClientProgram {
                     case "finish":
                         finishing = true;
                         break;
+                    case "begin":
+                    case "settle":
+                    case "commit":
+                    case "abort":
+                        calls.add(words);
+                        break;
                     default:
                         throw new IOException("no such order: " + order);
                 }
@@ -381,70 +448,5 @@ abstract class ClientProgram {
             else out.append(each);
         }
         return out.append('"').toString();
-    }
-
-    /** Reads the tester's document: objects, texts, whole numbers, true, false and null. */
-    static final class Json {
-        private final String text;
-        private int at;
-
-        Json(String text) {
-            this.text = text;
-        }
-
-        Map<String, Object> object() {
-            Map<String, Object> found = new TreeMap<>();
-            take('{');
-            while (next() != '}') {
-                String key = string();
-                take(':');
-                found.put(key, value());
-                if (next() == ',') at++;
-            }
-            at++;
-            return found;
-        }
-
-        private Object value() {
-            char first = next();
-            if (first == '{') return object();
-            if (first == '"') return string();
-            int end = at;
-            while (end < text.length() && ",} \n".indexOf(text.charAt(end)) < 0) end++;
-            String word = text.substring(at, end);
-            at = end;
-            if (word.equals("null")) return null;
-            return word.equals("true") ? Boolean.TRUE : word.equals("false") ? (Object) Boolean.FALSE : Long.valueOf(word);
-        }
-
-        private String string() {
-            StringBuilder out = new StringBuilder();
-            take('"');
-            for (char each; (each = text.charAt(at++)) != '"'; ) {
-                if (each != '\\') {
-                    out.append(each);
-                    continue;
-                }
-                char escaped = text.charAt(at++);
-                if (escaped == 'u') {
-                    out.append((char) Integer.parseInt(text.substring(at, at + 4), 16));
-                    at += 4;
-                } else {
-                    int known = "nrtbf".indexOf(escaped);
-                    out.append(known < 0 ? escaped : "\n\r\t\b\f".charAt(known));
-                }
-            }
-            return out.toString();
-        }
-
-        private char next() {
-            while (Character.isWhitespace(text.charAt(at))) at++;
-            return text.charAt(at);
-        }
-
-        private void take(char expected) {
-            if (next() != expected) throw new IllegalArgumentException("no " + expected + " at " + at);
-            at++;
-        }
     }
 }

@@ -1,4 +1,4 @@
-"""Clients that run on the Java virtual machine, as programs: one source each, and ClientProgram.java, which all share.
+"""Clients that run on the Java virtual machine, as programs: one source each, and two beside this that all share.
 
 They are compiled against the jars of the version that is asked for. The compiler is Eclipse's, one jar: a Java that
 only runs programs is enough, as brokers need it anyway.
@@ -15,7 +15,7 @@ from dedup_lab.clients.builds import built, compiled
 from dedup_lab.systems import jars
 from dedup_runners.configs import Program
 
-SHARED: Final = Path(__file__).with_name("ClientProgram.java")
+SHARED: Final = tuple(Path(__file__).with_name(name) for name in ("ClientProgram.java", "Json.java"))
 COMPILER: Final = "3.46.0"
 FLAGS: Final = ("-Xmx512m", "-XX:+UseParallelGC", "-Xshare:auto")
 
@@ -30,10 +30,10 @@ def program(library: Library, source: Path, version: str, progress: Progress) ->
     def build(folder: Path) -> None:
         progress(f"compile {library} {version}", 0, 1)
         compiler = jars.classpath("ecj", COMPILER, progress=progress)
-        options = ["-17", "-nowarn", "-d", str(folder), "-cp", path, str(SHARED), str(source)]
+        options = ["-17", "-nowarn", "-d", str(folder), "-cp", path, *map(str, SHARED), str(source)]
         compiled(f"{library} {version}", [runtime, "-jar", compiler, *options], folder)
 
-    classes = built(f"{library}-{version}", [SHARED, source], [COMPILER, path], build)
+    classes = built(f"{library}-{version}", [*SHARED, source], [COMPILER, path], build)
     return Program(
         argv=(runtime, *FLAGS, source.stem), environment={"CLASSPATH": os.pathsep.join([str(classes), path])}
     )

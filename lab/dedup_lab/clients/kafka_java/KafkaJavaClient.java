@@ -1,6 +1,7 @@
 // Kafka's own client (Java) as a client under test. One source for every version of kafka-clients from 2.8 on.
 //
-// A thread of its own watches who leads the partitions.
+// A thread of its own watches who leads the partitions. In transactions only a call that returns settles one; of a call that
+// ends in an error which the library calls fatal, nobody knows what it has ended.
 
 import java.time.Instant;
 import java.util.HashMap;
@@ -15,9 +16,15 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.OutOfOrderSequenceException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
@@ -54,6 +61,7 @@ public final class KafkaJavaClient extends ClientProgram {
         topic = (String) asked.get("topic");
         producer = build(asked);
         awaitLeaders();
+        if (asked.get("transactions") != null) producer.initTransactions();
     }
 
     @Override
@@ -69,6 +77,49 @@ public final class KafkaJavaClient extends ClientProgram {
     @Override
     void close() {
         producer.close();
+    }
+
+    @Override
+    void begin() {
+        try {
+            producer.beginTransaction();
+        } catch (RuntimeException error) {
+            giveUp(error);
+        }
+    }
+
+    @Override
+    String end(boolean commit) {
+        if (!failed.isEmpty()) return "unknown";
+        try {
+            if (commit) {
+                producer.commitTransaction();
+                return "committed";
+            }
+        } catch (RuntimeException error) {
+            witness("error", "commit: " + one(error), Instant.now(), null, null);
+            if (isFatal(error)) return giveUp(error);
+        }
+        try {
+            producer.abortTransaction();
+            return "aborted";
+        } catch (RuntimeException error) {
+            return giveUp(error);
+        }
+    }
+
+    String giveUp(RuntimeException error) {
+        failed = one(error);
+        fenced = error instanceof ProducerFencedException || error instanceof InvalidProducerEpochException;
+        witness("error", "the client has given up: " + failed, Instant.now(), null, null);
+        return "unknown";
+    }
+
+    /** Whether the library says that a producer with this error is to be closed. A time-out says nothing of the end. */
+    static boolean isFatal(RuntimeException error) {
+        return error instanceof ProducerFencedException || error instanceof OutOfOrderSequenceException
+            || error instanceof AuthorizationException || error instanceof UnsupportedVersionException
+            || error instanceof TimeoutException || !(error instanceof KafkaException);
     }
 
     // ---- settings
@@ -91,6 +142,13 @@ public final class KafkaJavaClient extends ClientProgram {
         all.put("delivery.timeout.ms", String.valueOf(asked.get("delivery_timeout_ms")));
         all.put("max.block.ms", String.valueOf(asked.get("delivery_timeout_ms")));
         long patienceMs = (Long) asked.get("delivery_timeout_ms");
+        Map<?, ?> transactions = (Map<?, ?>) asked.get("transactions");
+        if (transactions != null) {
+            patienceMs = Math.min(patienceMs, (Long) transactions.get("timeout_ms"));
+            all.put("delivery.timeout.ms", String.valueOf(patienceMs));
+            all.put("transactional.id", (String) transactions.get("id"));
+            all.put("transaction.timeout.ms", String.valueOf(transactions.get("timeout_ms")));
+        }
         // The library wants delivery.timeout.ms to be at least linger.ms and request.timeout.ms together.
         if (patienceMs < 60_000) all.putIfAbsent("request.timeout.ms", String.valueOf(patienceMs / 2));
         return all;

@@ -1,0 +1,126 @@
+"""A program that sends in transactions: only what it says of an end settles it, and a session begins where it is to."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+import pytest
+from tests.runners.productions import report_of
+from tests.runners.witnesses import Seen
+
+from dedup.wire.manifests import Asked, Ended
+from dedup.workloads.kinds import CLOSED, FENCED
+from dedup.workloads.restart import Identity
+from dedup_runners.clients import Outcomes, chunk_of
+from dedup_runners.clients.transactional_programs import TransactionalProgram
+from dedup_runners.configs import ProducerConfig, Program
+from dedup_runners.producer import produce
+
+PROGRAM: Final = Program(argv=(sys.executable, "-S", "-E", str(Path(__file__).with_name("a_client_program.py"))))
+STREAMS, MESSAGES, SIZE = 2, 40, 10
+BOUND_S: Final = 30.0
+Make = Callable[..., ProducerConfig]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Make:
+    def make(properties: dict[str, str] | None = None, first: int = 0, **transactions: Any) -> ProducerConfig:
+        return ProducerConfig.model_validate(
+            {
+                "run_id": "r1", "folder": tmp_path, "topic": "t", "library": "kafka-java", "deduplication": True,
+                "endpoints": {"system": "kafka", "client_bootstrap": "b:1", "direct_bootstrap": "b:1", "brokers": []},
+                "producer_name": "r1-1", "messages": MESSAGES, "streams": STREAMS, "in_flight": 1000, "sends": True,
+                "delivery_timeout_s": 20.0, "program": PROGRAM, "properties": properties or {},
+                "life": {"first": first}, "transactions": {"size": SIZE, **transactions},
+            }
+        )  # fmt: skip
+
+    return make
+
+
+class Opened:
+    """A program that a test drives itself."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.outcomes = list[Outcomes]()
+        self.client = TransactionalProgram(config, self.outcomes.append, Seen())
+        self.client.connect(BOUND_S)
+
+    def sent(self) -> list[tuple[int, int]]:
+        """Stream and value of what has an outcome."""
+        pairs = ((each.streams.tolist(), each.values.tolist()) for each in self.outcomes)
+        return [pair for streams, values in pairs for pair in zip(streams, values, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "ended"),
+    [
+        (Asked.COMMIT, {}, Ended.COMMITTED),
+        (Asked.ABORT, {}, Ended.ABORTED),
+        (Asked.COMMIT, {"commit": "aborted"}, Ended.ABORTED),
+        (Asked.COMMIT, {"commit": "unknown"}, Ended.UNKNOWN),
+        (Asked.COMMIT, {"commit": "begun"}, Ended.UNKNOWN),
+    ],
+)
+def test_a_transaction_ends_as_the_program_says(
+    asked: Asked, answer: dict[str, str], ended: Ended, config: Make
+) -> None:
+    opened = Opened(config(answer))
+    opened.client.begin()
+    opened.client.send(chunk_of(0, SIZE, STREAMS))
+    opened.client.settle()
+    assert len(opened.sent()) == SIZE, "all outcomes are there before the end is asked for"
+    assert opened.client.end(asked, BOUND_S) is ended
+    opened.client.finish()
+    assert (opened.client.problem, opened.client.failed) == ("", "")
+
+
+def test_a_program_that_gave_up_ends_nothing_and_leaves_in_order(config: Make) -> None:
+    opened = Opened(config({"gives-up": "commit"}))
+    opened.client.begin()
+    assert opened.client.end(Asked.COMMIT, BOUND_S) is Ended.UNKNOWN
+    assert (opened.client.failed, opened.client.fenced) == ("Fenced: another one", True)
+    assert opened.client.end(Asked.ABORT, BOUND_S) is Ended.UNKNOWN
+    opened.client.close()
+    assert opened.client.problem == ""
+
+
+def test_a_session_begins_with_its_first_message(config: Make) -> None:
+    opened = Opened(config({"hold": "3"}, first=SIZE))
+    opened.client.begin()
+    opened.client.send(chunk_of(SIZE, 2 * SIZE, STREAMS))
+    assert [opened.client.in_flight(partition) for partition in (None, 0, 1)] == [3, 1, 2]
+    opened.client.settle()
+    assert sorted(opened.sent()) == sorted((n % STREAMS, n // STREAMS + 1) for n in range(SIZE, 2 * SIZE))
+    opened.client.finish()
+
+
+def test_a_program_that_dies_ends_nothing_and_is_the_runs_error(config: Make, tmp_path: Path) -> None:
+    produce(config({"die": "15"}))
+    report = report_of(tmp_path)
+    assert not report.complete and "exit code 3 before it had finished" in report.problems[0]
+    assert report.transactions is not None and report.transactions.committed == 1
+
+
+def test_a_program_is_replaced_within_a_transaction_and_sends_what_the_other_has_sent(
+    config: Make, tmp_path: Path
+) -> None:
+    """Nothing is refused here: without brokers there is nobody to refuse it."""
+    produce(config(zombie={"every": 2, "identity": Identity.NEW}))
+    report = report_of(tmp_path)
+    assert report.complete, report.problems
+    assert [each.ended for each in report.sessions] == [CLOSED] * 3
+    assert len({each.identity for each in report.sessions}) == 3
+    sent: Any = pq.ParquetDataset(tmp_path / "sent").read()
+    rows = list(zip(*(sent[name].to_pylist() for name in ("session", "stream", "value")), strict=True))
+    assert len(rows) == MESSAGES + 10
+    again = {row[1:] for row in rows if row[0] == 0} & {row[1:] for row in rows if row[0] == 1}
+    assert again == {(n % STREAMS, n // STREAMS + 1) for n in range(15, 20)}
+
+
+def test_the_end_of_a_session_says_that_it_was_fenced(config: Make, tmp_path: Path) -> None:
+    produce(config({"gives-up": "commit"}, zombie={"every": 2}))
+    report = report_of(tmp_path)
+    assert {each.ended for each in report.sessions[:-1]} == {FENCED}
