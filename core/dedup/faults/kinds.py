@@ -4,6 +4,7 @@ A kind is a subclass of `FaultKind`. Its fields are its settings in an experimen
 about the kind, and its docstring is its description. Other code uses these facts and never tests which kind a fault is.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Self
 
@@ -38,6 +39,8 @@ class Need(StrEnum):
     """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
     """The fault may do more than Pod Security's level *restricted* permits."""
+    PROCESSES = "processes"
+    """Brokers and clients are processes of one machine."""
 
 
 class Right(NamedTuple):
@@ -109,6 +112,10 @@ class FaultKind(Part):
 
     What it struck stands for "unacknowledged, and more to send".
     """
+    own_networks: ClassVar[bool] = False
+    """Where brokers are processes, each must have a network of its own."""
+    newer: ClassVar[Mapping[str, object]] = {}
+    """Settings that are newer than the kind, by their keys: a digest leaves these defaults out."""
     single: ClassVar[str] = ""
     """Why an experiment can have one such fault at most; empty: it can have several."""
     only_with: ClassVar[tuple[OnlyWith, ...]] = ()

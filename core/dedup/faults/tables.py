@@ -18,6 +18,7 @@ NEEDS: Final = {
     Need.BOOKIES: "a Pulsar",
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
+    Need.PROCESSES: "dedup run",
 }
 NOTICED: Final = {
     Noticed.DISCONNECT: "disconnects",
