@@ -11,7 +11,6 @@ Some systems let no user make namespaces, and Ubuntu lets them do nothing there.
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,12 +20,10 @@ from dedup.errors import EnvironmentError_
 from dedup.experiment.spec import Experiment
 from dedup_lab import caches
 from dedup_lab.systems import jars, toxiproxy
-from dedup_lab.systems.networks import Network, be_a_router
+from dedup_lab.systems.own_network import VARIABLE, WORKS, number
 
-VARIABLE: Final = "DEDUP_NETWORK"
-"""Set in a network of our own: the number that the kernel gave the namespace."""
-TRY_S: Final = 60.0
-WORKS: Final = "works"
+ENTRY: Final = "dedup_lab.systems.own_network"
+TRY_S: Final = 120.0
 FORBIDDING: Final = (
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -38,7 +35,7 @@ FORBIDDING: Final = (
 
 def inside() -> bool:
     """Whether this process is in a network of our own."""
-    return os.environ.get(VARIABLE) == _number()
+    return os.environ.get(VARIABLE) == number()
 
 
 def enter(experiment: Experiment, progress: caches.Progress) -> None:
@@ -92,14 +89,7 @@ def _forbidden(why: str) -> EnvironmentError_:
 
 def _unshared(*words: str) -> list[str]:
     unshare = str(shutil.which("unshare"))
-    return [unshare, "--user", "--map-root-user", "--net", "--uts", sys.executable, "-m", __name__, *words]
-
-
-def _number() -> str:
-    try:
-        return str(os.stat("/proc/self/ns/net").st_ino)
-    except OSError:
-        return "none"
+    return [unshare, "--user", "--map-root-user", "--net", "--uts", sys.executable, "-m", ENTRY, *words]
 
 
 def _read(path: str) -> str | None:
@@ -107,21 +97,3 @@ def _read(path: str) -> str | None:
         return Path(path).read_text(encoding="ascii").strip()
     except OSError:
         return None
-
-
-def main() -> None:
-    """In the new namespaces: become a router, and then try whether hosts can be made, or be the program again."""
-    what, *command = sys.argv[1:]
-    socket.sethostname("localhost")
-    be_a_router()
-    os.environ[VARIABLE] = _number()
-    if what == "run":
-        os.execv(command[0], command)
-    network = Network()
-    network.host("tried")
-    network.close()
-    print(WORKS)
-
-
-if __name__ == "__main__":
-    main()
