@@ -53,7 +53,7 @@ def enter(experiment: Experiment, progress: caches.Progress) -> None:
         toxiproxy.server(progress)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    command = _unshared("run", sys.executable, *sys.orig_argv[1:])
+    command = unshared("run", sys.executable, *sys.orig_argv[1:])
     os.execv(command[0], command)
 
 
@@ -64,7 +64,7 @@ def lack() -> str | None:
     if missing := [each for each in ("unshare", "nsenter") if shutil.which(each) is None]:
         return f"no {' and no '.join(missing)} on PATH; install util-linux"
     try:
-        done = subprocess.run(_unshared("try"), capture_output=True, text=True, timeout=TRY_S, check=False)
+        done = subprocess.run(unshared("try"), capture_output=True, text=True, timeout=TRY_S, check=False)
         said = (done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
     except subprocess.TimeoutExpired:
         said = f"no answer in {TRY_S:g} s"
@@ -87,7 +87,8 @@ def _forbidden(why: str) -> EnvironmentError_:
     )
 
 
-def _unshared(*words: str) -> list[str]:
+def unshared(*words: str) -> list[str]:
+    """The command line that does what `own_network` is told, in new namespaces."""
     unshare = str(shutil.which("unshare"))
     return [unshare, "--user", "--map-root-user", "--net", "--uts", sys.executable, "-m", ENTRY, *words]
 

@@ -6,6 +6,7 @@ about the kind, and its docstring is its description. Other code uses these fact
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Self
 
 from pydantic import model_validator
@@ -114,7 +115,7 @@ class FaultKind(Part):
     """
     own_networks: ClassVar[bool] = False
     """Where brokers are processes, each must have a network of its own."""
-    newer: ClassVar[Mapping[str, object]] = {}
+    newer: ClassVar[Mapping[str, object]] = MappingProxyType({})
     """Settings that are newer than the kind, by their keys: a digest leaves these defaults out."""
     single: ClassVar[str] = ""
     """Why an experiment can have one such fault at most; empty: it can have several."""

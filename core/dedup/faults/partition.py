@@ -1,6 +1,7 @@
 """`partition`: the leader's broker is cut off from all other brokers, or from its clients, for a time."""
 
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -46,7 +47,7 @@ class Partition(FaultKind):
     )
     between: Between = Field(
         Between.BROKERS,
-        description="Brokers cuts the leader off from the other brokers and the bookies, Clients from clients under test",
+        description="Brokers cuts the leader off from the other brokers and bookies, Clients from clients under test",
     )
     direction: Way = Field(
         Way.BOTH,
@@ -58,7 +59,7 @@ class Partition(FaultKind):
     summary = "cut a broker off from the others, or from clients"
     lasting = "duration_s"
     own_networks = True
-    newer = {"between": Between.BROKERS.value, "direction": Way.BOTH.value}
+    newer = MappingProxyType({"between": Between.BROKERS.value, "direction": Way.BOTH.value})
     must_last = True
     choices = (
         Choice(
@@ -104,9 +105,9 @@ class Partition(FaultKind):
         "`NetworkPolicy`: a Job that removes what is past the deadline in its annotation, and the run's pod owns the "
         "policy",
         details="A partition cuts off the leader's own side only where both ends are brokers or bookies: clients, "
-        "ZooKeeper and the tester still reach it. With `between: Clients` it is the other way round: what goes between "
-        "the leader's port for clients and them (or the proxy in their path) is lost, and the brokers reach each other. "
-        "In pods the container that drops packets is added to every broker while "
+        "ZooKeeper and the tester still reach it. With `between: Clients` it is the other way round: what goes "
+        "between the leader's port for clients and them (or the proxy in their path) is lost, and the brokers reach "
+        "each other. In pods the container that drops packets is added to every broker while "
         "the fault is armed, since the future leader is not known yet; Kubernetes cannot remove it, so it sleeps until "
         "its time is over. A namespace whose Pod Security level is not *privileged* refuses it; the message is the "
         "API server's, the fault is not armed, and the run is an error. A network that does not enforce policies "

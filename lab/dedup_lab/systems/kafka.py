@@ -53,7 +53,9 @@ def start(lab: Lab, *, version: str, proxied: bool, brokers: int = 3, progress: 
 
 def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) -> Endpoints:
     ports = free(4 * brokers)
-    nodes = [Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)]
+    nodes = [
+        Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)
+    ]
     progress("start Kafka", 0, brokers)
     for node in nodes:
         folder = lab.data(node.name)

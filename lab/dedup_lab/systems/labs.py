@@ -64,7 +64,9 @@ class Lab(Closing):
         if name in self.kept:
             raise ValueError(f"{name} runs already")
         host = (self._network and self._network.found(name)) or SHARED
-        kept = Kept(Program(name, [*host.enter, *argv], self.log(name), self.data(name), environment or {}), self._keepers)
+        kept = Kept(
+            Program(name, [*host.enter, *argv], self.log(name), self.data(name), environment or {}), self._keepers
+        )
         self.kept[name] = kept
         kept.wait_started()
         return kept
@@ -104,7 +106,10 @@ class Lab(Closing):
 
 
 def create(logs: Path, *, apart: bool = False) -> Lab:
-    """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end. `apart`: see `Lab`."""
+    """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end.
+
+    `apart`: as of a `Lab`.
+    """
     sweep()
     labs = root() / "labs"
     labs.mkdir(parents=True, exist_ok=True)

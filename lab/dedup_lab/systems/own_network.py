@@ -1,6 +1,7 @@
 """The first program in a network of our own: it makes it a router, and then is the program that was asked for.
 
-`dedup_lab.isolation` starts it by `unshare`. It imports little, so that trying whether the machine lets us costs little.
+`dedup_lab.isolation` starts it by `unshare`. It imports little, so that
+trying whether the machine lets us costs little.
 """
 
 import os

@@ -84,7 +84,9 @@ class Node:
 
 def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progress: Progress) -> Endpoints:
     port, *ports = free(1 + bookies + 4 * brokers)
-    nodes = [Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)]
+    nodes = [
+        Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)
+    ]
     steps = 2 + bookies + brokers
     progress("start Pulsar", 0, steps)
     zookeeper = _zookeeper(lab, jvm, port)
@@ -194,8 +196,7 @@ def broker_settings(zookeeper: str, node: Node, bookies: int) -> dict[str, objec
         "webServicePort": node.web,
         "brokerServicePort": node.internal,
         "bindAddresses": f"{LISTENER}:pulsar://{node.host}:{node.client}",
-        "advertisedListeners": f"internal:pulsar://{node.host}:{node.internal},"
-        f"{LISTENER}:pulsar://{node.advertised}",
+        "advertisedListeners": f"internal:pulsar://{node.host}:{node.internal},{LISTENER}:pulsar://{node.advertised}",
         "internalListenerName": "internal",
         "managedLedgerDefaultEnsembleSize": min(3, bookies),
         "managedLedgerDefaultWriteQuorum": min(3, bookies),

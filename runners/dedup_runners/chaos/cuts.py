@@ -60,9 +60,7 @@ class Cut(Protocol):
 class NetFilterCut:
     """A `Cut` by nftables in the broker's own pod."""
 
-    def __init__(
-        self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float, way: Way = Way.BOTH
-    ) -> None:
+    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float, way: Way = Way.BOTH) -> None:
         self._cluster, self._endpoints, self._bound_s, self._way = cluster, endpoints, bound_s, way
         self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
         self._shells: dict[str, Shell] = {}

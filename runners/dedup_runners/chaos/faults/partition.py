@@ -1,7 +1,7 @@
 """`partition`: the broker that leads the topic is cut off from the other brokers or from clients, and later it is not.
 
-How it is cut off is told by `cuts` and `kernel_cuts`; here it is begun, watched, and ended. A cut that shows nothing at the target, on a
-network that enforces no policies say, is no effect, and so is one that was gone before its time.
+How it is cut off is told by `cuts` and `kernel_cuts`; here it is begun, watched, and ended. A cut that shows nothing
+at the target, on a network that enforces no policies say, is no effect, and so is one that was gone before its time.
 """
 
 import time
