@@ -95,9 +95,7 @@ def test_a_setting_that_forbids_it_is_named(
         assert why is not None and todo in why and "\n" not in why
 
 
-def test_what_the_kernel_says_is_said_if_no_setting_forbids_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_the_kernel_says_is_said_if_no_setting_forbids_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     refusing = tmp_path / "unshare"
     refusing.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
     refusing.chmod(0o755)

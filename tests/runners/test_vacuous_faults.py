@@ -89,6 +89,15 @@ STORIES: Final[dict[str, Truth]] = {
     "moveLeader": Truth({}, {"moved_from": "1", "moved_to": "2"}, "leader"),
     "podDelete": Truth({}, {"pod": "kafka-0", "uid": "u", "ended": True}, "disconnect"),
     "partition": Truth({"by": "NetworkPolicy", "duration": "2s"}, {"cut_off": ["2", "3"]}, "leader", {"at_end": ["1"]}),
+    "partition of processes": Truth(
+        {"by": "NetFilter", "duration": "2s"}, {"packets_dropped": 9}, "leader", {"at_end": ["1"]}
+    ),
+    "partition from clients": Truth(
+        {"by": "NetFilter", "between": "Clients", "direction": "FromLeader", "duration": "2s"},
+        {"packets_dropped": 9},
+        "retry",
+        {"at_end": ["1"]},
+    ),
     "pause": Truth({"duration": "2s"}, {"state": "T", "pid": 7}, "retry", {"at_end": ["1"]}),
     "chaos": Truth({"experiment": "own.json", "deadline": "2s"}, {"probe": "answers", "output": "504"}, "disconnect"),
     "message": Truth(
@@ -126,7 +135,11 @@ def told(kind: str) -> Story:
         return of_latency()
     true = STORIES[kind]
     asked = {"name": "cut", "at": {"message": AT}, kind.split()[0]: true.settings}
-    said = experiment(faults=[asked], systems=[{"name": "kafka"} | true.system]).spec.faults[0].given.settings
+    said = (
+        experiment(faults=[asked], allowPrivilegedFaults=True, systems=[{"name": "kafka"} | true.system])
+        .spec.faults[0]
+        .given.settings
+    )
     return Story(
         faults=[asked],
         lines=[
@@ -330,6 +343,13 @@ CASES: Final = [
           "delete-pod failed"),
     Case("the network does not enforce the policy", "partition",
          no_effect("NetworkPolicy: broker 1 reaches the others as before"), "reaches the others as before"),
+    Case("the kernel dropped no packet", "partition of processes",
+         no_effect("NetFilter: broker 1 reaches the others as before"), "reaches the others as before"),
+    Case("the kernel dropped no packet, and a cut is claimed", "partition of processes", shows(packets_dropped=0),
+         "dropped no packet"),
+    Case("the cut was over before its time", "partition of processes", says("effect", at_end=[]), "not cut off any more"),
+    Case("a broker was cut off that does not lead", "partition of processes", says("injected", touched=["2"]), "leader was broker 1"),
+    Case("no client noticed that it was cut off", "partition from clients", notices(), "no client noticed"),
     Case("the process did not stop", "pause", no_effect("the state of broker 1 is S"), "broker 1 is S"),
     Case("the process did not stop, and an effect is claimed", "pause", shows(state="S"), "was S, not T"),
     Case("no broker was silent", "dropTCP", no_effect("no broker was silent to the clients"), "never took effect"),
@@ -429,7 +449,9 @@ CASES: Final = [
 
 def verdict_on(story: Story, folder: Path) -> RunVerdict:
     """The verdict on a clean run with these faults: from the files of its faults, by the plan."""
-    made = experiment(faults=story.faults, systems=[{"name": "kafka"} | story.system], runs=1)
+    made = experiment(
+        faults=story.faults, allowPrivilegedFaults=True, systems=[{"name": "kafka"} | story.system], runs=1
+    )
     for name, said in (("faults", story.lines), ("marks", story.marks), ("disturbances", story.signs)):
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in said))
     for name, document in story.journals.items():

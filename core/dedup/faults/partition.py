@@ -10,6 +10,7 @@ from dedup.faults.kinds import Choice, Docs, FaultKind, Need, Right
 from dedup.quantities import Seconds
 from dedup.refusals import refusal
 from dedup.wire.clients import Noticed
+from dedup.wire.faults import Detail
 
 
 class Means(StrEnum):
@@ -125,6 +126,11 @@ class Partition(FaultKind):
             rule = "a NetworkPolicy is about connections, not about packets of one direction"
             raise refusal("direction", self.direction.value, rule, "write NetFilter as by, or Both")
         return self
+
+    @classmethod
+    def denied(cls, shown: Detail) -> str:
+        """A cut that has lost nothing cut nobody off."""
+        return "the kernel has dropped no packet" if shown.packets_dropped == 0 else ""
 
     @property
     def words(self) -> str:

@@ -41,7 +41,7 @@ def _prepare(session: Session) -> None:
 def _made(session: Session) -> "Cut":
     """The way to cut brokers off that there is for them: as the fault says it for pods, or in this machine's kernel."""
     scene = session.scene
-    way, between = Way(scene.settings["direction"]), Between(scene.settings["between"])
+    way, between = Way(str(scene.settings["direction"])), Between(str(scene.settings["between"]))
     if all(broker.status_file for broker in scene.endpoints.brokers):
         from dedup_runners.chaos.kernel_cuts import KernelCut
 
@@ -65,7 +65,8 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     if leader is None:
         no_effect(session, "nobody leads the topic")
         return {"effective": False}
-    session.announce(FaultEvent.INJECTING, broker=leader, leader=leader, by=by, duration_s=duration_s)
+    asked = session.scene.settings | {"duration_s": duration_s}
+    session.announce(FaultEvent.INJECTING, broker=leader, leader=leader, **asked)
     deadline = time.monotonic() + duration_s
     session.recall(Deed).broker = leader
     session.note(FaultEvent.CUT, **cut.begin(leader, duration_s))
@@ -77,7 +78,8 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     if shown:
         inject(session, touched=[leader], leader=led, **shown)
     else:
-        no_effect(session, f"{by}: broker {leader} reaches the others as before")
+        whom = "the others" if session.scene.settings["between"] == Between.BROKERS else "its clients"
+        no_effect(session, f"{by}: broker {leader} reaches {whom} as before")
     time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))
     at_end = cut.effect(leader)
     session.note(FaultEvent.EFFECT, at_end=[leader] if at_end else [], **at_end)
