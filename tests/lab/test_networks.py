@@ -80,7 +80,7 @@ def test_outside_a_network_of_our_own_there_is_none() -> None:
     assert not isolation.inside()
 
 
-@pytest.mark.parametrize("setting", [each for each in isolation.FORBIDDING], ids=lambda each: each[2])
+@pytest.mark.parametrize("setting", isolation.FORBIDDING, ids=lambda each: each[2])
 def test_a_setting_that_forbids_it_is_named(
     setting: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
