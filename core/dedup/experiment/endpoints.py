@@ -140,6 +140,9 @@ class Endpoints(BaseModel):
     bookies: list[Broker] = []
     """Pulsar's storage, if faults may strike it: `id` is the address by which brokers know it."""
 
+    zookeepers: list[Broker] = []
+    """Pulsar's ZooKeeper, if faults may strike it: `id` is its address."""
+
     @property
     def for_clients(self) -> Security:
         """The TLS and authentication of clients under test."""

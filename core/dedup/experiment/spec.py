@@ -244,6 +244,7 @@ class Spec(Part):
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
+            Need.TRANSACTIONS: None if self.workload.in_transactions else "",
             Need.PROCESSES: None,  # where it will run, no file says
         }
         kinds = [each.kind for _, each in self.written_faults]

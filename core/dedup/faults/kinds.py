@@ -40,6 +40,8 @@ class Need(StrEnum):
     """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
     """The fault may do more than Pod Security's level *restricted* permits."""
+    TRANSACTIONS = "transactions"
+    """The producer sends in transactions."""
     PROCESSES = "processes"
     """Brokers and clients are processes of one machine."""
 
@@ -167,6 +169,11 @@ class FaultKind(Part):
     def victim(self) -> str:
         """What it strikes, with these settings, in words."""
         return A_BROKER
+
+    @property
+    def group(self) -> str:
+        """Among which processes of a system its victim is, with these settings: the field of its endpoints."""
+        return "brokers"
 
     @property
     def brings(self) -> str | None:

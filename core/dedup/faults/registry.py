@@ -76,7 +76,7 @@ class _Kinded(Part):
 
     @property
     def needs_bookies(self) -> bool:
-        """Whether it strikes the storage that only Pulsar keeps apart from its brokers."""
+        """Whether it strikes what only Pulsar keeps apart from its brokers."""
         return self.given.needs(Need.BOOKIES)
 
 

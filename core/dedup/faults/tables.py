@@ -19,6 +19,7 @@ NEEDS: Final = {
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
     Need.PROCESSES: "dedup run",
+    Need.TRANSACTIONS: "workload.transactions",
 }
 NOTICED: Final = {
     Noticed.DISCONNECT: "disconnects",

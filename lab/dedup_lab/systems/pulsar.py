@@ -27,6 +27,7 @@ from dedup_runners.round_trips import pulsar_round_trip
 from dedup_runners.waiting import until
 
 CLUSTER = "dedup"
+ZOOKEEPER = "pulsar-zookeeper"
 PROVISION_S = 40.0
 SESSION_TIMEOUT_MS = 6_000
 READY_TIMEOUT_S = 300.0
@@ -104,7 +105,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
     proxies = {node.name: (node.proxy, f"{node.host}:{node.client}") for node in nodes if node.proxy}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
-    endpoints = _endpoints(lab, nodes, storing, url)
+    endpoints = _endpoints(lab, nodes, storing, zookeeper, url)
     pulsar_round_trip(
         endpoints.client_bootstrap,
         endpoints.admin_urls,
@@ -118,8 +119,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
 
 def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> str:
     """Start it; where it listens."""
-    name = "pulsar-zookeeper"
-    host = lab.place(name).address
+    name, host = ZOOKEEPER, lab.place(ZOOKEEPER).address
     settings: dict[str, object] = {
         "tickTime": 1_000,  # the unit of session timeouts: a third of the shortest session given out
         "dataDir": lab.data(name) / "data",
@@ -235,7 +235,7 @@ def _bookie(number: int) -> str:
     return f"pulsar-bookie-{number}"
 
 
-def _endpoints(lab: Lab, nodes: list[Node], bookies: list[str], toxiproxy_url: str | None) -> Endpoints:
+def _endpoints(lab: Lab, nodes: list[Node], bookies: list[str], zookeeper: str, toxiproxy_url: str | None) -> Endpoints:
     def service(addresses: list[str]) -> str:
         return "pulsar://" + ",".join(addresses)
 
@@ -269,5 +269,14 @@ def _endpoints(lab: Lab, nodes: list[Node], bookies: list[str], toxiproxy_url: s
                 hold_file=lab.kept[_bookie(number)].hold_file,
             )
             for number, bookie in enumerate(bookies, 1)
+        ],
+        zookeepers=[
+            Broker(
+                id=zookeeper,
+                client_port=int(zookeeper.rpartition(":")[2]),
+                own_address=lab.own_address(ZOOKEEPER),
+                status_file=lab.kept[ZOOKEEPER].status_file,
+                hold_file=lab.kept[ZOOKEEPER].hold_file,
+            )
         ],
     )

@@ -73,8 +73,8 @@ def round_trip_ms(
 def padded(protocol: Protocol, padding: int) -> bytes:
     """The question with so many bytes in a field that brokers do not know, and skip.
 
-    Kafka: ApiVersions v3 with an unknown tagged field (KIP-482), from 2.4 on; an older broker refuses that version, which
-    is an answer, too. Pulsar: a field of CONNECT that its protocol does not have.
+    Kafka: ApiVersions v3 with an unknown tagged field (KIP-482), from 2.4 on; an older broker refuses that version,
+    which is an answer, too. Pulsar: a field of CONNECT that its protocol does not have.
     """
     filling = bytes(padding)
     if protocol == "kafka":

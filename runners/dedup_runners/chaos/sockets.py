@@ -129,8 +129,9 @@ def _by_table(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, se
     """Both ends of a connection on one host are in the tables: the broker's row, and the row of whoever holds it."""
     found, ports = connections(_rows(brokers.values())), set(brokers)
     proxys = None if proxy_pid is None else _inodes(proxy_pid)
-    proxied = {Connection(each.there, each.here) for each, inode in found if proxys is None or inode in proxys}
-    at_broker = {each for each, _ in found} & proxied
+    at_broker = {each for each, _ in found}
+    if proxys is not None:
+        at_broker &= {Connection(each.there, each.here) for each, inode in found if inode in proxys}
     return {port: {each for each in at_broker if each.here[1] == port} for port in ports}
 
 
