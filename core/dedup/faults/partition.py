@@ -115,8 +115,8 @@ class Partition(FaultKind):
         "leaves every connection open: the fault reports `no_effect`, and the run is inconclusive. If pods are "
         "missing, or do not consent, the fault is not armed either. On one machine `dedup run` moves itself, and all "
         "that it starts, into a user and a network namespace, without root, where each broker, bookie and ZooKeeper "
-        "has a network of its own; packets are dropped where these meet. Such an experiment reaches nothing outside. It "
-        "needs Linux with `unshare` and `nsenter` (util-linux) and a kernel that lets users make namespaces; "
+        "has a network of its own; packets are dropped where these meet. Such an experiment reaches nothing outside. "
+        "It needs Linux with `unshare` and `nsenter` (util-linux) and a kernel that lets users make namespaces; "
         "`dedup plan` says if this machine does not.",
     )
 
