@@ -66,7 +66,11 @@ def test_kafkas_leader_is_cut_off_from_the_brokers(tmp_path: Path, tell: Callabl
 
 
 def test_pulsars_owner_is_cut_off_from_brokers_and_bookies(tmp_path: Path, tell: Callable[[str], None]) -> None:
-    ended = harness.run(document("pulsar"), tmp_path)
+    """A bookie's answer is waited for 30 s: only a longer cut makes the owner give up what its producer waits for."""
+    found = document("pulsar", duration="45s")
+    found["spec"]["workload"] |= {"messages": 120_000}
+    found["spec"]["variants"] = [{"name": "dedup", "deduplication": "Enabled", "expect": "ExactlyOnce"}]
+    ended = harness.run(found, tmp_path)
     treatment = [row for row in ended.summary.runs if "-dedup-" in row.run_id]
     assert [row.verdict for row in treatment] == [Verdict.PASS], ended.told()
     for row in ended.summary.runs:
