@@ -1,4 +1,4 @@
-"""What the leader depends on is struck: ZooKeeper, the transaction coordinator; and the clients' bandwidth is limited."""
+"""What the leader depends on is struck: ZooKeeper, the transaction coordinator; and clients' bandwidth is limited."""
 
 from collections.abc import Callable
 from pathlib import Path
