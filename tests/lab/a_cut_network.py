@@ -7,6 +7,7 @@ own, which is killed at once: nothing but the kernel heals.
 
 import json
 import multiprocessing
+import signal
 import socket
 import sys
 import threading
@@ -82,7 +83,7 @@ def cut(endpoints: Endpoints, between: str, way: str, duration_s: float, told: A
     made = KernelCut(endpoints, "cut", Between(between), Way(way))
     made.prepare()
     told.send((made._name, made.begin("a", duration_s)))
-    time.sleep(HEALED_S)
+    signal.pause()
 
 
 def main() -> None:

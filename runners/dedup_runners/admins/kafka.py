@@ -41,18 +41,10 @@ from dedup_runners.admins import (
     Ensemble,
     Hole,
     probe_of,
+    views,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
-from dedup_runners.admins.views import (
-    Partition,
-    View,
-    active_controller,
-    agreed,
-    end_offset,
-    reassign,
-    transaction_coordinator,
-    view,
-)
+from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
 from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import persistently, until
@@ -113,7 +105,7 @@ class KafkaAdmin(Closing):
         return next((found for each in self._addresses if (found := active_controller(each, self._security))), None)
 
     def coordinator(self, transactional_id: str) -> str | None:
-        said = (transaction_coordinator(each, transactional_id, self._security) for each in self._addresses)
+        said = (views.transaction_coordinator(each, transactional_id, self._security) for each in self._addresses)
         return next((found for found in said if found), None)
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
