@@ -4,20 +4,18 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind
-from dedup.faults.targets import GROUPS, MEANING, VICTIMS, WORDS, Target, choices, target
+from dedup.faults.kinds import Docs
+from dedup.faults.targets import GROUPS, WORDS, OfOneProcess, choices, target
 from dedup.quantities import Seconds
-from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""
 
 
-class Kill(FaultKind):
+class Kill(OfOneProcess):
     """SIGKILL the broker that leads the partition or owns the topic, or one on which it depends; start it again."""
 
-    target: Target = Field(Target.LEADER, description=MEANING)
     restart_after_s: Seconds = Field(
         alias="restartAfter", ge=0, le=3600, description="how long the process stays down, at most 1h"
     )
@@ -27,7 +25,6 @@ class Kill(FaultKind):
     lasting = "restart_after_s"
     in_every_digest = True
     choices = choices("kill")
-    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
         "bookie in the ensemble of the topic's newest ledger, for `Controller` of the active one of the quorum, for "
@@ -52,14 +49,6 @@ class Kill(FaultKind):
     @property
     def words(self) -> str:
         return f"kill {WORDS[self.target]} and start it again after {self.restart_after_s:g} s"
-
-    @property
-    def group(self) -> str:
-        return GROUPS.get(self.target, super().group)
-
-    @property
-    def victim(self) -> str:
-        return VICTIMS[self.target]
 
     @classmethod
     def ends_life(cls, shown: Detail) -> bool:

@@ -2,17 +2,15 @@
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind
-from dedup.faults.targets import GROUPS, MEANING, VICTIMS, WORDS, Target, choices
+from dedup.faults.kinds import Docs
+from dedup.faults.targets import WORDS, OfOneProcess, choices
 from dedup.quantities import Seconds
-from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
-class Pause(FaultKind):
+class Pause(OfOneProcess):
     """Stop, for a time, the process of the leader, or of one on which it depends; its connections stay."""
 
-    target: Target = Field(Target.LEADER, description=MEANING)
     duration_s: Seconds = Field(alias="duration", ge=1, le=600, description="how long, at least 1s and at most 10m")
 
     key = "pause"
@@ -21,7 +19,6 @@ class Pause(FaultKind):
     must_last = True
     effect = "stopped"
     choices = choices("pause")
-    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
         action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of whom "
         "else a `kill` would choose",
@@ -42,14 +39,6 @@ class Pause(FaultKind):
     @property
     def words(self) -> str:
         return f"stop {WORDS[self.target]} for {self.duration_s:g} s"
-
-    @property
-    def group(self) -> str:
-        return GROUPS.get(self.target, super().group)
-
-    @property
-    def victim(self) -> str:
-        return VICTIMS[self.target]
 
     @classmethod
     def denied(cls, shown: Detail) -> str:

@@ -5,7 +5,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
-from dedup.faults.kinds import A_BROKER, Choice, Need
+from pydantic import Field
+
+from dedup.faults.kinds import A_BROKER, Choice, FaultKind, Need
+from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
@@ -79,6 +82,22 @@ def choices(key: str) -> tuple[Choice, ...]:
             f"write Leader as {key}.target, or give workload.transactions",
         ),
     )
+
+
+class OfOneProcess(FaultKind):
+    """What all kinds have in common that strike one process."""
+
+    target: Target = Field(Target.LEADER, description=MEANING)
+
+    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
+
+    @property
+    def group(self) -> str:
+        return GROUPS.get(self.target, super().group)
+
+    @property
+    def victim(self) -> str:
+        return VICTIMS[self.target]
 
 
 def victim(shown: Detail) -> str:

@@ -26,12 +26,11 @@ class ThrottleTCP(FaultKind):
 
     key = "throttleTCP"
     summary = "limit the bandwidth of the clients' connections"
+    must_last, effect = True, "slow"
     lasting = "duration_s"
     through_proxy = True
     on_existing = (Platform.PROCESSES,)
     of_one_broker = False
-    must_last = True
-    effect = "slow"
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})
     docs = Docs(
         action="Toxiproxy's `bandwidth` at every broker, on what flows to the brokers",

@@ -283,9 +283,9 @@ class KafkaAdmin(Closing):
 
     def _leaders(self, topic: str) -> dict[int, tuple[tuple[str, int], int]]:
         """Where each partition's leader listens for us, and its epoch, by the word of every broker."""
-        views = self._views(topic)
-        brokers = views[0].brokers
-        return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(views, topic).items())}
+        said = self._views(topic)
+        brokers = said[0].brokers
+        return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(said, topic).items())}
 
     def _ends(self, topic: str, *, stable: bool = False) -> dict[int, int]:
         return {
