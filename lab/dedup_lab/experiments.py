@@ -13,12 +13,12 @@ from dedup.experiment.plans import deduplicates, out_of_reach, plan
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.experiment.stages import Stage, State, drive, rewound, schedule
 from dedup.experiment.verifications import Method
-from dedup.faults.kinds import Platform
+from dedup.faults.kinds import Need, Platform
 from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
 from dedup.judgement.verdicts import ORACLE_LIMIT
 from dedup.process import machines
-from dedup_lab import caches, estimates, java, logins, reporting, results
+from dedup_lab import caches, estimates, isolation, java, logins, reporting, results
 from dedup_lab import clients as programs
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
@@ -45,6 +45,14 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                 rule="it needs brokers in pods; here they are processes",
                 todo="kubectl apply the experiment, or use a kill or a dropTCP",
             )
+        for choice in fault.given.chosen:
+            if choice.need is Need.POLICIES:
+                raise SpecificationError(
+                    where=f"spec.{where}.{fault.kind}.{fault.given.alias(choice.field)}",
+                    got=choice.value.value,
+                    rule="only a cluster has network policies; here brokers are processes",
+                    todo="kubectl apply the experiment, or write NetFilter",
+                )
     for index, system in enumerate(experiment.spec.systems):
         if system.existing is None:
             read_lock(system.kind, system.version)
@@ -84,6 +92,8 @@ def run(
     if needs_java(experiment):
         java.find()
     caches.check()
+    if experiment.spec.own_networks:
+        isolation.enter(experiment, _told(console))
     with machines.at(f"results folder {out or 'results'}"):
         folder = _open(experiment, out, resume)
     labs.sweep()
@@ -229,6 +239,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     if wanted := dict.fromkeys(f"{logins.OPTION} {each.secret.name}=FOLDER" for each in logins.wanted(experiment)):
         console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
+    if experiment.spec.own_networks and not isolation.inside() and (why := isolation.lack()):
+        console.print(f"[yellow]warning[/] this machine cannot run it: {escape(why)}", soft_wrap=True)
 
 
 class Finish:

@@ -192,9 +192,7 @@ class LocalPlatform:
         return self._run[2]
 
     def _provision(self, system: System) -> None:
-        proxied = bool(system.network.latency_s) or any(
-            fault.given.through_proxy for fault in self._experiment.spec.all_faults
-        )
+        proxied = self._experiment.spec.proxied(system)
         cancelled = self._children.cancelled
         running = self._started(system, proxied, self._results.logs(system.name), self._reporter.note)
         if cancelled.is_set():
@@ -204,7 +202,8 @@ class LocalPlatform:
 
     def _started(self, system: System, proxied: bool, logs: Path, note: Callable[[str], None]) -> Running:
         if system.existing is None:
-            return RunningSystem.start(system, proxied=proxied, logs=logs, note=note)
+            apart = self._experiment.spec.own_networks
+            return RunningSystem.start(system, proxied=proxied, logs=logs, note=note, apart=apart)
         security = self._access.get(system.name, OPEN)
         progress = told_once(system, note)
         return existing.start(system, security, proxied=proxied, logs=logs, note=note, progress=progress)

@@ -20,7 +20,7 @@ from dedup.experiment.clients import is_program, speaking
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
-from dedup.faults.kinds import Platform
+from dedup.faults.kinds import Need, Platform
 from dedup.faults.registry import possible_on_existing
 from dedup.refusals import short
 from dedup.workloads.registry import PARTS
@@ -351,7 +351,7 @@ def _in_pods(system: System) -> str:
 
 
 def _check_faults(spec: Spec) -> None:
-    """PlatformError if a fault is of a kind that is not for pods."""
+    """PlatformError if a fault is of a kind, or has a setting, that is not for pods."""
     for where, fault in spec.written_faults:
         if fault.given.not_in_pods:
             raise PlatformError(
@@ -360,6 +360,14 @@ def _check_faults(spec: Spec) -> None:
                 rule=f"only `dedup run` can do it; pods {fault.given.not_in_pods}",
                 todo="take it out, or use `dedup run` on one machine",
             )
+        for choice in fault.given.chosen:
+            if choice.need is Need.PROCESSES:
+                raise PlatformError(
+                    where=f"spec.{where}.{fault.kind}.{fault.given.alias(choice.field)}",
+                    got=choice.value.value,
+                    rule=choice.rule,
+                    todo=choice.todo,
+                )
 
 
 def _check_existing(system: System, spec: Spec) -> None:

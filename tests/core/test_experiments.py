@@ -87,7 +87,7 @@ def test_a_fault_knows_what_it_needs(kind: str, settings: object, lasts_s: float
     (fault,) = parse(document, source="e").spec.faults
     assert (fault.kind, fault.lasts_s) == (kind, lasts_s)
     assert fault.given.through_proxy is (kind in ("killTCP", "dropTCP"))
-    assert (Platform.PROCESSES not in fault.given.platforms) is (kind in ("podDelete", "partition"))
+    assert (Platform.PROCESSES not in fault.given.platforms) is (kind == "podDelete")
     assert not fault.privileged
     assert not fault.needs_bookies
 

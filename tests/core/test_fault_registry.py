@@ -46,6 +46,13 @@ def test_a_row_tells_what_must_be_given_and_what_it_takes() -> None:
     ]
     assert found["podDelete"].where == (Platform.PODS.value,)
     assert [each.default for each in found["kill"].settings] == ["Leader", None]
-    assert found["kill"].needs == ("target Bookie: a Pulsar", "target Controller: a Kafka")
+    assert found["kill"].needs == (
+        "target Bookie: a Pulsar",
+        "target Controller: a Kafka",
+        "target ZooKeeper: a Pulsar",
+        "target TransactionCoordinator: a Kafka",
+        "target ZooKeeper: dedup run",
+        "target TransactionCoordinator: workload.transactions",
+    )
     assert "systems that are there already" in found["moveLeader"].where
     assert found["dropTCP"].strikes == "all connections, shown until its end"

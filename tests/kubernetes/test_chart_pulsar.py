@@ -98,8 +98,10 @@ def test_what_decides_about_faults_is_as_in_the_lab(helm: Helm, bookies: int) ->
     """One system under test, two ways to have it: settings may differ in places only."""
     data = by_name(helm.render({"bookies": bookies}))["ConfigMap", "rel-pulsar"]["data"]
     node = lab.Node(1, [1, 2, 3, 4], proxied=True)
-    assert decisive(settings(data["broker.conf"])) == decisive(lab.broker_settings(0, node, bookies))
-    assert decisive(settings(data["bookkeeper.conf"])) == decisive(lab.bookie_settings(0, 0, Path("data")))
+    assert decisive(settings(data["broker.conf"])) == decisive(lab.broker_settings("zk:0", node, bookies))
+    assert decisive(settings(data["bookkeeper.conf"])) == decisive(
+        lab.bookie_settings("zk:0", "bookie:0", Path("data"))
+    )
 
 
 def test_deduplication_is_off_unless_asked_for(helm: Helm) -> None:

@@ -291,8 +291,8 @@ NAME: Final = "a name is lower-case letters, digits and dashes, begins with a le
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = (
-    "a fault is exactly one of killTCP, dropTCP, delayTCP, kill, moveLeader, podDelete, partition, pause, "
-    "rollingRestart, message and chaos"
+    "a fault is exactly one of killTCP, dropTCP, delayTCP, throttleTCP, kill, moveLeader, podDelete, partition, "
+    "pause, rollingRestart, message and chaos"
 )
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
 HELD: Final = {**LOST, "action": "Stall", "deadline": "5s"}
@@ -741,6 +741,19 @@ ACROSS: Final = (
         "a bookie of a Kafka",
         ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "Bookie", "restartAfter": "1s"})),
         "only a Pulsar has bookies",
+    ),
+    Wrong(
+        "a ZooKeeper of a Kafka",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "ZooKeeper", "restartAfter": "1s"})),
+        "only a Pulsar has a ZooKeeper",
+    ),
+    Wrong(
+        "a coordinator without transactions",
+        (
+            ("spec/systems", [{"name": "kafka", "kafka": {}}]),
+            *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/pause", {"target": "TransactionCoordinator", "duration": "1s"})),
+        ),
+        "without transactions nobody coordinates them",
     ),
     Wrong(
         "a privileged fault that nobody allowed",

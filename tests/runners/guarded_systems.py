@@ -117,7 +117,7 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
         (folder / "token").write_text(f"{token(key)}\n")
         security, login = security.model_copy(update={"token": folder / "token"}), _by_token(key)
 
-    def settings(zookeeper: int, node: pulsar.Node, bookies: int) -> dict[str, object]:
+    def settings(zookeeper: str, node: pulsar.Node, bookies: int) -> dict[str, object]:
         said = usual(zookeeper, node, bookies)
         return said | {
             "brokerServicePortTls": binary,

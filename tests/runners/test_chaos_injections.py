@@ -30,6 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "delay": {"delay": "1s"},
     "restartAfter": {"restartAfter": "2s"},
     "by": {"by": "NetFilter"},
+    "kilobytesPerSecond": {"kilobytesPerSecond": 10},
     "api": {"api": "Produce"},
     "frame": {"frame": "Reply"},
     "action": {"action": "Lose"},
@@ -62,7 +63,10 @@ MORE: Final[dict[str, list[dict[str, Any]]]] = {
     "delayTCP": [{"delay": "700ms", "jitter": "300ms", "duration": "2s"}],
     "kill": [{"restartAfter": "2s"}, {"restartAfter": "2s", "target": "Bookie"}],
     "dropTCP": [{"duration": "2s", "direction": way} for way in ("Both", "ToBrokers", "ToClients")],
-    "partition": [{"duration": "2s", "by": means} for means in ("NetFilter", "NetworkPolicy")],
+    "partition": [
+        *({"duration": "2s", "by": means} for means in ("NetFilter", "NetworkPolicy")),
+        {"duration": "2s", "by": "NetFilter", "between": "Clients", "direction": "FromLeader"},
+    ],
     "message": [
         {"api": "Produce", "frame": "Reply", "action": "Lose"},
         {"api": "SEND", "frame": "Request", "action": "Stall", "deadline": "2s", "until": "Retry", "attempt": 2},

@@ -71,11 +71,22 @@ STORIES: Final[dict[str, Truth]] = {
     "killTCP": Truth({"duration": "2s"}, {"connections_gone": {"1": 2}}, "disconnect", {"connections_gone": {"1": 4}}),
     "dropTCP": Truth({"duration": "2s"}, {"silent": ["1"]}, "retry", {"at_end": ["1"]}),
     "delayTCP": Truth({"delay": "1s", "duration": "2s"}, {"late_ms": {"1": 1001.0}}, "retry", {"at_end": ["1"]}),
+    "throttleTCP": Truth(
+        {"kilobytesPerSecond": 10, "duration": "2s"}, {"slow_ms": {"1": 512.0}}, "retry", {"at_end": ["1"]}
+    ),
     "rollingRestart": Truth({}, {"exit_code": 143}, "disconnect", {"lives": ["7"]}),
     "kill of the controller": Truth(
         {"restartAfter": "2s", "target": "Controller"},
         {"exit_code": 137, "pid": 7, "controller": "1"},
         "leader",
+        leader="2",
+    ),
+    "pause of ZooKeeper": Truth(
+        {"duration": "2s", "target": "ZooKeeper"},
+        {"state": "T", "pid": 7, "zookeeper": "1"},
+        "retry",
+        {"at_end": ["1"]},
+        system={"pulsar": {}},
         leader="2",
     ),
     "kill": Truth({"restartAfter": "2s"}, {"exit_code": 137, "pid": 7}, "leader"),
@@ -89,6 +100,15 @@ STORIES: Final[dict[str, Truth]] = {
     "moveLeader": Truth({}, {"moved_from": "1", "moved_to": "2"}, "leader"),
     "podDelete": Truth({}, {"pod": "kafka-0", "uid": "u", "ended": True}, "disconnect"),
     "partition": Truth({"by": "NetworkPolicy", "duration": "2s"}, {"cut_off": ["2", "3"]}, "leader", {"at_end": ["1"]}),
+    "partition of processes": Truth(
+        {"by": "NetFilter", "duration": "2s"}, {"packets_dropped": 9}, "leader", {"at_end": ["1"]}
+    ),
+    "partition from clients": Truth(
+        {"by": "NetFilter", "between": "Clients", "direction": "FromLeader", "duration": "2s"},
+        {"packets_dropped": 9},
+        "retry",
+        {"at_end": ["1"]},
+    ),
     "pause": Truth({"duration": "2s"}, {"state": "T", "pid": 7}, "retry", {"at_end": ["1"]}),
     "chaos": Truth({"experiment": "own.json", "deadline": "2s"}, {"probe": "answers", "output": "504"}, "disconnect"),
     "message": Truth(
@@ -126,7 +146,11 @@ def told(kind: str) -> Story:
         return of_latency()
     true = STORIES[kind]
     asked = {"name": "cut", "at": {"message": AT}, kind.split()[0]: true.settings}
-    said = experiment(faults=[asked], systems=[{"name": "kafka"} | true.system]).spec.faults[0].given.settings
+    said = (
+        experiment(faults=[asked], allowPrivilegedFaults=True, systems=[{"name": "kafka"} | true.system])
+        .spec.faults[0]
+        .given.settings
+    )
     return Story(
         faults=[asked],
         lines=[
@@ -330,9 +354,25 @@ CASES: Final = [
           "delete-pod failed"),
     Case("the network does not enforce the policy", "partition",
          no_effect("NetworkPolicy: broker 1 reaches the others as before"), "reaches the others as before"),
+    Case("the kernel dropped no packet", "partition of processes",
+         no_effect("NetFilter: broker 1 reaches the others as before"), "reaches the others as before"),
+    Case("the kernel dropped no packet, and a cut is claimed", "partition of processes", shows(packets_dropped=0),
+         "dropped no packet"),
+    Case("the cut was over before its time", "partition of processes", says("effect", at_end=[]),
+         "not cut off any more"),
+    Case("a broker was cut off that does not lead", "partition of processes", says("injected", touched=["2"]),
+         "leader was broker 1"),
+    Case("no client noticed that it was cut off", "partition from clients", notices(), "no client noticed"),
+    Case("nobody noticed that ZooKeeper stood still", "pause of ZooKeeper", notices(), "no client noticed"),
+    Case("nobody was connected to ZooKeeper", "pause of ZooKeeper",
+         no_effect("nobody is connected to a ZooKeeper of ours"), "nobody is connected"),
+    Case("another process than ZooKeeper was stopped", "pause of ZooKeeper", says("injected", touched=["2"]),
+         "no ZooKeeper"),
     Case("the process did not stop", "pause", no_effect("the state of broker 1 is S"), "broker 1 is S"),
     Case("the process did not stop, and an effect is claimed", "pause", shows(state="S"), "was S, not T"),
     Case("no broker was silent", "dropTCP", no_effect("no broker was silent to the clients"), "never took effect"),
+    Case("no broker was slow", "throttleTCP", no_effect("no broker was slow"), "never took effect"),
+    Case("no broker was slow any more", "throttleTCP", says("effect", at_end=[]), "not slow any more"),
     Case("no broker was late", "delayTCP", no_effect("no broker was 2 s late to the clients"), "never took effect"),
     Case("the first broker ended by itself", "rollingRestart", shows(exit_code=1), "exit code 1, not by our signal"),
     Case("no frame matched", "message", no_effect("no request or reply matched before the producer ended"), "matched"),
@@ -363,11 +403,13 @@ CASES: Final = [
     error("the request was lost, and not the reply", "message", says("injecting", frame="Request"), "its frame is"),
     error("it has no record", "killTCP", lambda story: replace(story, recorded=False), "has 0 records"),
     # It was over too early.
-    Case("bytes passed again before its end", "dropTCP", says("effect", at_end=[]), "not cut off any more"),
+    Case("bytes passed again before its end", "dropTCP", says("effect", at_end=[]),
+         "not cut off any more"),
     Case("brokers answered in time before its end", "delayTCP", says("effect", at_end=[]), "not late any more"),
     Case("its end was not looked at", "dropTCP", without("effect"), "not cut off any more"),
     Case("somebody woke the process before its end", "pause", says("effect", at_end=[]), "not stopped any more"),
-    Case("the rules were gone before its end", "partition", says("effect", at_end=[]), "not cut off any more"),
+    Case("the rules were gone before its end", "partition", says("effect", at_end=[]),
+         "not cut off any more"),
     Case("the latency was gone before the producer's end", LATENCY_FAULT, says("over", round_trips_ms={"1": 18.9}),
          "only", says("over", round_trips_ms={"1": 19.0})),
     Case("nobody saw the latency at the producer's end", LATENCY_FAULT, without("over"), "is not shown"),
@@ -429,7 +471,9 @@ CASES: Final = [
 
 def verdict_on(story: Story, folder: Path) -> RunVerdict:
     """The verdict on a clean run with these faults: from the files of its faults, by the plan."""
-    made = experiment(faults=story.faults, systems=[{"name": "kafka"} | story.system], runs=1)
+    made = experiment(
+        faults=story.faults, allowPrivilegedFaults=True, systems=[{"name": "kafka"} | story.system], runs=1
+    )
     for name, said in (("faults", story.lines), ("marks", story.marks), ("disturbances", story.signs)):
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in said))
     for name, document in story.journals.items():

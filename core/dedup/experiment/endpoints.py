@@ -88,6 +88,8 @@ class Broker(BaseModel):
     """The port on which the broker itself listens for clients (what a proxy points at)."""
     host: str | None = None
     """Where clients find it, if nothing stands in the path."""
+    own_address: str | None = None
+    """Its address in the network of its own that it has on this machine (IPv4); None: it shares this machine's."""
     proxy: str | None = None
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None
@@ -138,10 +140,17 @@ class Endpoints(BaseModel):
     bookies: list[Broker] = []
     """Pulsar's storage, if faults may strike it: `id` is the address by which brokers know it."""
 
+    zookeepers: list[Broker] = []
+    """Pulsar's ZooKeeper, if faults may strike it: `id` is its address."""
+
     @property
     def for_clients(self) -> Security:
         """The TLS and authentication of clients under test."""
         return self.security if self.client_security is None else self.client_security
+
+    def others(self, broker_id: str | None) -> list[Broker]:
+        """Everyone else that keeps the system's data: the other brokers, and the bookies. None: everyone."""
+        return [each for each in (*self.brokers, *self.bookies) if each.id != broker_id]
 
     def broker(self, broker_id: str) -> Broker:
         """The broker of that id; KeyError when there is none."""

@@ -222,6 +222,15 @@ class Spec(Part):
         """What is written of faults, to be done or to be drawn from, each with its place."""
         return schedules.written(self.faults, self.random)
 
+    def proxied(self, system: System) -> bool:
+        """Whether a proxy must stand between clients and the brokers of one of the systems."""
+        return bool(system.network.latency_s) or any(fault.given.through_proxy for fault in self.all_faults)
+
+    @property
+    def own_networks(self) -> bool:
+        """Whether each broker must have a network of its own, where brokers are processes of one machine."""
+        return any(fault.given.own_networks for _, fault in self.written_faults)
+
     def _tested(self, variant: Variant) -> list[Tested]:
         systems = [system.of(variant) for system in self.systems]
         return [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in systems]
@@ -235,6 +244,8 @@ class Spec(Part):
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
+            Need.TRANSACTIONS: None if self.workload.in_transactions else "",
+            Need.PROCESSES: None,  # where it will run, no file says
         }
         kinds = [each.kind for _, each in self.written_faults]
         for index, (where, fault) in enumerate(self.written_faults):
@@ -321,6 +332,9 @@ class Experiment(Part):
         tls = [each["tls"] for each in existing if each.get("tls")]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
         listed = (*document["systems"], *clients, *tls, *document["variants"], *document["faults"], *ats, *drawable)
+        for fault, kind in ((each, kind) for each in (*document["faults"], *drawable) for kind in KINDS):
+            if (given := fault.get(kind.key)) is not None:
+                fault[kind.key] = {key: value for key, value in given.items() if kind.newer.get(key, ...) != value}
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
         workloads.leave_defaults_out(document["workload"])

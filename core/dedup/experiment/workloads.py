@@ -41,6 +41,11 @@ class _Workload(Part):
         return next((found for kind in KINDS if (found := getattr(self, kind.key)) is not None), None)
 
     @property
+    def in_transactions(self) -> bool:
+        """Whether the producer sends in transactions."""
+        return self.given is not None and self.given.in_transactions
+
+    @property
     def others(self) -> Iterator[WorkloadPart]:
         """The parts that are given beside the kind."""
         yield from (found for part in OTHERS if (found := getattr(self, part.key)) is not None)

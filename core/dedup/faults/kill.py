@@ -4,20 +4,18 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind
-from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
+from dedup.faults.kinds import Docs
+from dedup.faults.targets import GROUPS, WORDS, OfOneProcess, choices, target
 from dedup.quantities import Seconds
-from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 KILLED: Final = 137
 """The exit code of SIGKILL, as a container reports it."""
 
 
-class Kill(FaultKind):
-    """SIGKILL the broker that leads the partition or owns the topic, a bookie or the controller; start it again."""
+class Kill(OfOneProcess):
+    """SIGKILL the broker that leads the partition or owns the topic, or one on which it depends; start it again."""
 
-    target: Target = Field(Target.LEADER, description=MEANING)
     restart_after_s: Seconds = Field(
         alias="restartAfter", ge=0, le=3600, description="how long the process stays down, at most 1h"
     )
@@ -27,16 +25,18 @@ class Kill(FaultKind):
     lasting = "restart_after_s"
     in_every_digest = True
     choices = choices("kill")
-    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
-        "bookie in the ensemble of the topic's newest ledger, for `target: Controller` of the active one of the quorum",
+        "bookie in the ensemble of the topic's newest ledger, for `Controller` of the active one of the quorum, for "
+        "`ZooKeeper` of it, for `TransactionCoordinator` of the broker that coordinates the producer's transactions",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
-        "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word",
+        "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word, as the "
+        "coordinator is one",
         undone_by="the keeper itself",
         client_witness="for a bookie also the broker, which is the bookie's client: it began another ledger or took "
-        "another bookie into the ensemble; for a controller also the brokers, which have another one",
+        "another bookie into the ensemble; for a controller or coordinator also the brokers, which have another one; "
+        "for ZooKeeper also the brokers and bookies, which have connected again by the kernel's table",
         details="The lab shortens two settings so that a fail-over takes seconds: Kafka's broker session is 6 s (its "
         "default: 9 s), a Pulsar broker's ZooKeeper session 6 s (its default: 30 s). A killed broker loses its "
         "partitions or topics when its session has run out; with a `restartAfter` below that it may be back before. "
@@ -50,14 +50,10 @@ class Kill(FaultKind):
     def words(self) -> str:
         return f"kill {WORDS[self.target]} and start it again after {self.restart_after_s:g} s"
 
-    @property
-    def victim(self) -> str:
-        return VICTIMS[self.target]
-
     @classmethod
     def ends_life(cls, shown: Detail) -> bool:
-        """A bookie is no broker."""
-        return shown.ensemble is None
+        """A bookie is no broker, and neither is ZooKeeper."""
+        return target(shown) not in GROUPS
 
     @classmethod
     def denied(cls, shown: Detail) -> str:

@@ -4,7 +4,9 @@ A kind is a subclass of `FaultKind`. Its fields are its settings in an experimen
 about the kind, and its docstring is its description. Other code uses these facts and never tests which kind a fault is.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Self
 
 from pydantic import model_validator
@@ -38,6 +40,10 @@ class Need(StrEnum):
     """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
     """The fault may do more than Pod Security's level *restricted* permits."""
+    TRANSACTIONS = "transactions"
+    """The producer sends in transactions."""
+    PROCESSES = "processes"
+    """Brokers and clients are processes of one machine."""
 
 
 class Right(NamedTuple):
@@ -109,6 +115,10 @@ class FaultKind(Part):
 
     What it struck stands for "unacknowledged, and more to send".
     """
+    own_networks: ClassVar[bool] = False
+    """Where brokers are processes, each must have a network of its own."""
+    newer: ClassVar[Mapping[str, object]] = MappingProxyType({})
+    """Settings that are newer than the kind, by their keys: a digest leaves these defaults out."""
     single: ClassVar[str] = ""
     """Why an experiment can have one such fault at most; empty: it can have several."""
     only_with: ClassVar[tuple[OnlyWith, ...]] = ()
@@ -159,6 +169,11 @@ class FaultKind(Part):
     def victim(self) -> str:
         """What it strikes, with these settings, in words."""
         return A_BROKER
+
+    @property
+    def group(self) -> str:
+        """Among which processes of a system its victim is, with these settings: the field of its endpoints."""
+        return "brokers"
 
     @property
     def brings(self) -> str | None:

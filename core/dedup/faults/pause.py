@@ -2,17 +2,15 @@
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind
-from dedup.faults.targets import MEANING, VICTIMS, WORDS, Target, choices
+from dedup.faults.kinds import Docs
+from dedup.faults.targets import WORDS, OfOneProcess, choices
 from dedup.quantities import Seconds
-from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 
-class Pause(FaultKind):
-    """Stop, for a time, the process of the leading broker, of a bookie or of the controller; its connections stay."""
+class Pause(OfOneProcess):
+    """Stop, for a time, the process of the leader, or of one on which it depends; its connections stay."""
 
-    target: Target = Field(Target.LEADER, description=MEANING)
     duration_s: Seconds = Field(alias="duration", ge=1, le=600, description="how long, at least 1s and at most 10m")
 
     key = "pause"
@@ -21,13 +19,12 @@ class Pause(FaultKind):
     must_last = True
     effect = "stopped"
     choices = choices("pause")
-    notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.BROKER})
     docs = Docs(
-        action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of the bookie or "
-        "controller that a `kill` would choose",
+        action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of whom "
+        "else a `kill` would choose",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
-        client_witness="for a bookie or a controller also the brokers, as with a `kill`",
+        client_witness="for the other targets also the brokers, as with a `kill`",
         undone_by="a line of shell that waits beside the broker, outlives the injector, and sends SIGCONT 3 s after "
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
@@ -42,10 +39,6 @@ class Pause(FaultKind):
     @property
     def words(self) -> str:
         return f"stop {WORDS[self.target]} for {self.duration_s:g} s"
-
-    @property
-    def victim(self) -> str:
-        return VICTIMS[self.target]
 
     @classmethod
     def denied(cls, shown: Detail) -> str:

@@ -260,6 +260,12 @@ def _missed(record: FaultRecord) -> str | None:
         if shown.controller in shown.touched:
             return None
         return f"fault {record.name}: it touched broker {hit}, but the active controller was {shown.controller}"
+    if shown.zookeeper is not None:
+        return None if shown.zookeeper in shown.touched else f"fault {record.name}: it touched {hit}, no ZooKeeper"
+    if shown.coordinator is not None:
+        if shown.coordinator in shown.touched:
+            return None
+        return f"fault {record.name}: it touched broker {hit}, but the transaction coordinator was {shown.coordinator}"
     if shown.leader is None:
         return f"fault {record.name}: who led the topic at the effect is not known"
     if shown.leader not in shown.touched:

@@ -21,11 +21,13 @@ from dedup.faults.partition import Partition
 from dedup.faults.pause import Pause
 from dedup.faults.pod_delete import PodDelete
 from dedup.faults.rolling_restart import RollingRestart
+from dedup.faults.throttle_tcp import ThrottleTCP
 from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
 KINDS: Final[tuple[type[FaultKind], ...]] = (
-    *(KillTCP, DropTCP, DelayTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message, Chaos),
+    *(KillTCP, DropTCP, DelayTCP, ThrottleTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
+    Chaos,
 )
 
 LATENCY_FAULT: Final = "latency"
@@ -74,7 +76,7 @@ class _Kinded(Part):
 
     @property
     def needs_bookies(self) -> bool:
-        """Whether it strikes the storage that only Pulsar keeps apart from its brokers."""
+        """Whether it strikes what only Pulsar keeps apart from its brokers."""
         return self.given.needs(Need.BOOKIES)
 
 

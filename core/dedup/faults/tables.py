@@ -18,6 +18,8 @@ NEEDS: Final = {
     Need.BOOKIES: "a Pulsar",
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
+    Need.PROCESSES: "dedup run",
+    Need.TRANSACTIONS: "workload.transactions",
 }
 NOTICED: Final = {
     Noticed.DISCONNECT: "disconnects",

@@ -68,8 +68,13 @@ class Detail(BaseModel):
     controller: str | None = Field(
         None, description="a witness: who was the active controller, where that one is struck"
     )
+    zookeeper: str | None = Field(None, description="a witness: which ZooKeeper brokers were connected to")
+    coordinator: str | None = Field(
+        None, description="a witness: who coordinated the producer's transactions, where that one is struck"
+    )
     connections_gone: dict[str, int] | None = Field(None, description="a witness: how many each broker has lost")
     exit_code: int | None = Field(None, description="a witness: of the process that was killed; 137: SIGKILL")
+    packets_dropped: int | None = Field(None, description="a witness: how many the kernel has counted")
     state: str | None = Field(None, description="a witness: the process's, as the kernel has it; T: stopped")
     moved_from: str | None = Field(None, description="a witness: who led before")
     moved_to: str | None = Field(None, description="a witness: who leads since")

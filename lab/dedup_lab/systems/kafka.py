@@ -25,7 +25,7 @@ from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import toxiproxy
 from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.systems.labs import Lab
-from dedup_lab.systems.ports import free
+from dedup_lab.systems.ports import LOOPBACK, free
 from dedup_runners.round_trips import kafka_round_trip
 
 PROVISION_S = 15.0
@@ -53,7 +53,9 @@ def start(lab: Lab, *, version: str, proxied: bool, brokers: int = 3, progress: 
 
 def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) -> Endpoints:
     ports = free(4 * brokers)
-    nodes = [Node(id + 1, ports[4 * id : 4 * id + 4], proxied) for id in range(brokers)]
+    nodes = [
+        Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)
+    ]
     progress("start Kafka", 0, brokers)
     for node in nodes:
         folder = lab.data(node.name)
@@ -61,7 +63,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
     _format(lab, jvm, nodes)
     for node in nodes:
         jvm.start(lab, node.name, FLAGS, "kafka.Kafka", [str(lab.data(node.name) / "server.properties")])
-    proxies = {node.name: (node.advertised, f"127.0.0.1:{node.client}") for node in nodes}
+    proxies = {node.name: (node.proxy, f"{node.host}:{node.client}") for node in nodes if node.proxy}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
     endpoints = _endpoints(lab, nodes, url)
     kafka_round_trip(
@@ -75,15 +77,19 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
     return endpoints
 
 
-class Node:
-    """One node's number and ports."""
+def _name(id: int) -> str:
+    return f"kafka-{id}"
 
-    def __init__(self, id: int, ports: list[int], proxied: bool) -> None:
+
+class Node:
+    """One node's number, address and ports."""
+
+    def __init__(self, id: int, ports: list[int], proxied: bool, host: str = LOOPBACK) -> None:
         self.id = id
         self.controller, self.internal, self.client, proxy = ports
         self.proxy = proxy if proxied else None
-        self.name = f"kafka-{id}"
-        self.advertised = proxy if proxied else self.client
+        self.name, self.host = _name(id), host
+        self.advertised = f"{LOOPBACK}:{proxy}" if proxied else f"{self.host}:{self.client}"
 
 
 def properties(node: Node, nodes: list[Node], folder: Path) -> str:
@@ -93,12 +99,12 @@ def properties(node: Node, nodes: list[Node], folder: Path) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": node.id,
-        "controller.quorum.voters": ",".join(f"{each.id}@127.0.0.1:{each.controller}" for each in nodes),
+        "controller.quorum.voters": ",".join(f"{each.id}@{each.host}:{each.controller}" for each in nodes),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
-        "listeners": f"CONTROLLER://127.0.0.1:{node.controller},"
-        f"INTERNAL://127.0.0.1:{node.internal},CLIENT://127.0.0.1:{node.client}",
-        "advertised.listeners": f"INTERNAL://127.0.0.1:{node.internal},CLIENT://127.0.0.1:{node.advertised}",
+        "listeners": f"CONTROLLER://{node.host}:{node.controller},"
+        f"INTERNAL://{node.host}:{node.internal},CLIENT://{node.host}:{node.client}",
+        "advertised.listeners": f"INTERNAL://{node.host}:{node.internal},CLIENT://{node.advertised}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
         "log.dirs": folder / "log",
         "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
@@ -154,13 +160,14 @@ def _random_id() -> str:
 def _endpoints(lab: Lab, nodes: list[Node], toxiproxy_url: str | None) -> Endpoints:
     return Endpoints(
         system="kafka",
-        client_bootstrap=",".join(f"127.0.0.1:{node.advertised}" for node in nodes),
-        direct_bootstrap=",".join(f"127.0.0.1:{node.internal}" for node in nodes),
+        client_bootstrap=",".join(node.advertised for node in nodes),
+        direct_bootstrap=",".join(f"{node.host}:{node.internal}" for node in nodes),
         toxiproxy_url=toxiproxy_url,
         brokers=[
             Broker(
                 id=str(node.id),
                 client_port=node.client,
+                own_address=lab.own_address(node.name),
                 proxy=node.name if node.proxy else None,
                 proxy_port=node.proxy,
                 status_file=lab.kept[node.name].status_file,

@@ -16,6 +16,8 @@ import psutil
 
 from dedup_lab.caches import remove_stale, root
 from dedup_lab.systems.keepers import Kept, Program
+from dedup_lab.systems.networks import Host, Network
+from dedup_lab.systems.ports import LOOPBACK
 from dedup_runners.chaos.keepers import read
 from dedup_runners.closing import Closing
 
@@ -23,13 +25,19 @@ SAME_TIME_S = 2.0
 """Creation times of one process, read by two programs, differ by less than this."""
 
 
+SHARED = Host(LOOPBACK, None)
+"""The place of every process of a lab whose processes have no networks of their own."""
+
+
 class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
-    def __init__(self, folder: Path, logs: Path) -> None:
+    def __init__(self, folder: Path, logs: Path, *, apart: bool = False) -> None:
+        """`apart`: each process that asks for a `place` has a network of its own."""
         self.folder = folder
         self.logs = logs
         self.kept: dict[str, Kept] = {}
+        self._network = Network() if apart else None
         self._keepers = folder / "keepers"
         self._keepers.mkdir(exist_ok=True)
 
@@ -43,11 +51,22 @@ class Lab(Closing):
         """Where the output of one process goes."""
         return self.logs / f"{name}.log"
 
+    def place(self, name: str) -> Host:
+        """Where the process of that name will run: its address, at which the other processes find it."""
+        return SHARED if self._network is None else self._network.host(name)
+
+    def own_address(self, name: str) -> str | None:
+        """The address of the process's own network, if it has one."""
+        return None if self._network is None else self.place(name).address
+
     def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Kept:
         """Start a program under a keeper. `name` is unique in this lab and names its files."""
         if name in self.kept:
             raise ValueError(f"{name} runs already")
-        kept = Kept(Program(name, argv, self.log(name), self.data(name), environment or {}), self._keepers)
+        host = (self._network and self._network.found(name)) or SHARED
+        kept = Kept(
+            Program(name, [*host.enter, *argv], self.log(name), self.data(name), environment or {}), self._keepers
+        )
         self.kept[name] = kept
         kept.wait_started()
         return kept
@@ -81,11 +100,16 @@ class Lab(Closing):
         for kept in self.kept.values():
             kept.wait_closed()
         self.kept.clear()
+        if self._network is not None:
+            self._network.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def create(logs: Path) -> Lab:
-    """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end."""
+def create(logs: Path, *, apart: bool = False) -> Lab:
+    """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end.
+
+    `apart`: as of a `Lab`.
+    """
     sweep()
     labs = root() / "labs"
     labs.mkdir(parents=True, exist_ok=True)
@@ -96,7 +120,7 @@ def create(logs: Path) -> Lab:
     # The rename shows the lab with its owner's name in it, so that a sweep that runs now does not remove it.
     folder = labs / unborn.name.removeprefix(".new-")
     os.rename(unborn, folder)
-    return Lab(folder, logs)
+    return Lab(folder, logs, apart=apart)
 
 
 def sweep() -> int:

@@ -8,6 +8,7 @@ client that tries to reconnect to a dead broker may even connect to itself.
 import random
 import socket
 
+LOOPBACK = "127.0.0.1"
 LOWEST = 15_000
 HIGHEST = 32_000
 _TRIES = 2_000
@@ -23,7 +24,7 @@ def free(count: int) -> list[int]:
             break
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((LOOPBACK, port))
             except OSError:
                 continue
             found.append(port)
@@ -32,10 +33,10 @@ def free(count: int) -> list[int]:
     return found
 
 
-def listening(port: int) -> bool:
-    """Whether a program accepts connections at that port of this host."""
+def listening(port: int, address: str = LOOPBACK) -> bool:
+    """Whether a program accepts connections at that port."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        socket.create_connection((address, port), timeout=1.0).close()
     except OSError:
         return False
     return True

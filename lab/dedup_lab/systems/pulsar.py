@@ -22,11 +22,12 @@ from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import toxiproxy
 from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
 from dedup_lab.systems.labs import Lab
-from dedup_lab.systems.ports import free, listening
+from dedup_lab.systems.ports import LOOPBACK, free, listening
 from dedup_runners.round_trips import pulsar_round_trip
 from dedup_runners.waiting import until
 
 CLUSTER = "dedup"
+ZOOKEEPER = "pulsar-zookeeper"
 PROVISION_S = 40.0
 SESSION_TIMEOUT_MS = 6_000
 READY_TIMEOUT_S = 300.0
@@ -67,37 +68,44 @@ def start(
     return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, progress))
 
 
-class Node:
-    """One broker's number and ports."""
+def _name(id: int) -> str:
+    return f"pulsar-broker-{id}"
 
-    def __init__(self, id: int, ports: list[int], proxied: bool) -> None:
+
+class Node:
+    """One broker's number, address and ports."""
+
+    def __init__(self, id: int, ports: list[int], proxied: bool, host: str = LOOPBACK) -> None:
         self.id = id
         self.web, self.internal, self.client, proxy = ports
         self.proxy = proxy if proxied else None
-        self.name = f"pulsar-broker-{id}"
-        self.advertised = proxy if proxied else self.client
+        self.name, self.host = _name(id), host
+        self.advertised = f"{LOOPBACK}:{proxy}" if proxied else f"{self.host}:{self.client}"
 
 
 def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progress: Progress) -> Endpoints:
-    zookeeper, *ports = free(1 + bookies + 4 * brokers)
-    nodes = [Node(id + 1, ports[4 * id : 4 * id + 4], proxied) for id in range(brokers)]
+    port, *ports = free(1 + bookies + 4 * brokers)
+    nodes = [
+        Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)
+    ]
     steps = 2 + bookies + brokers
     progress("start Pulsar", 0, steps)
-    _zookeeper(lab, jvm, zookeeper)
+    zookeeper = _zookeeper(lab, jvm, port)
     progress("start Pulsar", 1, steps)
     _metadata(lab, jvm, zookeeper, nodes[0])
     progress("start Pulsar", 2, steps)
-    for number, port in enumerate(ports[4 * brokers :], 1):
+    storing = [f"{lab.place(_bookie(number)).address}:{port}" for number, port in enumerate(ports[4 * brokers :], 1)]
+    for number, bookie in enumerate(storing, 1):
         name = _bookie(number)
-        path = _write(lab.data(name) / "bookkeeper.conf", bookie_settings(zookeeper, port, lab.data(name)))
+        path = _write(lab.data(name) / "bookkeeper.conf", bookie_settings(zookeeper, bookie, lab.data(name)))
         jvm.start(lab, name, BOOKIE_FLAGS, "org.apache.bookkeeper.server.Main", ["--conf", str(path)])
     progress("start Pulsar", 2 + bookies, steps)
     for node in nodes:
         path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
-    proxies = {node.name: (node.advertised, f"127.0.0.1:{node.client}") for node in nodes}
+    proxies = {node.name: (node.proxy, f"{node.host}:{node.client}") for node in nodes if node.proxy}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
-    endpoints = _endpoints(lab, nodes, ports[4 * brokers :], url)
+    endpoints = _endpoints(lab, nodes, storing, zookeeper, url)
     pulsar_round_trip(
         endpoints.client_bootstrap,
         endpoints.admin_urls,
@@ -109,13 +117,14 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
     return endpoints
 
 
-def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> None:
-    name = "pulsar-zookeeper"
+def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> str:
+    """Start it; where it listens."""
+    name, host = ZOOKEEPER, lab.place(ZOOKEEPER).address
     settings: dict[str, object] = {
         "tickTime": 1_000,  # the unit of session timeouts: a third of the shortest session given out
         "dataDir": lab.data(name) / "data",
         "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
+        "clientPortAddress": host,
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
     }
@@ -124,18 +133,19 @@ def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> None:
 
     def up() -> bool:
         kept.check()
-        return listening(port)
+        return listening(port, host)
 
     until(up, STEP_TIMEOUT_S, "ZooKeeper listens")
+    return f"{host}:{port}"
 
 
-def _metadata(lab: Lab, jvm: Jvm, zookeeper: int, node: Node) -> None:
+def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node) -> None:
     arguments = {
         "--cluster": CLUSTER,
-        "--metadata-store": f"zk:127.0.0.1:{zookeeper}",
-        "--configuration-metadata-store": f"zk:127.0.0.1:{zookeeper}",
-        "--web-service-url": f"http://127.0.0.1:{node.web}",
-        "--broker-service-url": f"pulsar://127.0.0.1:{node.internal}",
+        "--metadata-store": f"zk:{zookeeper}",
+        "--configuration-metadata-store": f"zk:{zookeeper}",
+        "--web-service-url": f"http://{node.host}:{node.web}",
+        "--broker-service-url": f"pulsar://{node.host}:{node.internal}",
     }
     flat = [word for pair in arguments.items() for word in pair]
     tool = jvm.start(lab, "pulsar-metadata", TOOL_FLAGS, "org.apache.pulsar.PulsarClusterMetadataSetup", flat)
@@ -143,13 +153,14 @@ def _metadata(lab: Lab, jvm: Jvm, zookeeper: int, node: Node) -> None:
     lab.forget(tool)
 
 
-def bookie_settings(zookeeper: int, port: int, folder: Path) -> dict[str, object]:
-    """One bookie's bookkeeper.conf."""
+def bookie_settings(zookeeper: str, bookie: str, folder: Path) -> dict[str, object]:
+    """One bookie's bookkeeper.conf; `bookie`: its address and port."""
+    host, _, port = bookie.rpartition(":")
     return {
         "bookiePort": port,
-        "advertisedAddress": "127.0.0.1",
+        "advertisedAddress": host,
         "allowLoopback": "true",
-        "metadataServiceUri": f"metadata-store:zk:127.0.0.1:{zookeeper}",
+        "metadataServiceUri": f"metadata-store:zk:{zookeeper}",
         "journalDirectories": folder / "journal",
         "ledgerDirectories": folder / "ledgers",
         "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -173,20 +184,19 @@ def bookie_settings(zookeeper: int, port: int, folder: Path) -> dict[str, object
     }
 
 
-def broker_settings(zookeeper: int, node: Node, bookies: int) -> dict[str, object]:
+def broker_settings(zookeeper: str, node: Node, bookies: int) -> dict[str, object]:
     """One broker's broker.conf."""
     return {
         "clusterName": CLUSTER,
-        "metadataStoreUrl": f"zk:127.0.0.1:{zookeeper}",
-        "configurationMetadataStoreUrl": f"zk:127.0.0.1:{zookeeper}",
+        "metadataStoreUrl": f"zk:{zookeeper}",
+        "configurationMetadataStoreUrl": f"zk:{zookeeper}",
         "metadataStoreSessionTimeoutMillis": SESSION_TIMEOUT_MS,
-        "bindAddress": "127.0.0.1",
-        "advertisedAddress": "127.0.0.1",
+        "bindAddress": node.host,
+        "advertisedAddress": node.host,
         "webServicePort": node.web,
         "brokerServicePort": node.internal,
-        "bindAddresses": f"{LISTENER}:pulsar://127.0.0.1:{node.client}",
-        "advertisedListeners": f"internal:pulsar://127.0.0.1:{node.internal},"
-        f"{LISTENER}:pulsar://127.0.0.1:{node.advertised}",
+        "bindAddresses": f"{LISTENER}:pulsar://{node.host}:{node.client}",
+        "advertisedListeners": f"internal:pulsar://{node.host}:{node.internal},{LISTENER}:pulsar://{node.advertised}",
         "internalListenerName": "internal",
         "managedLedgerDefaultEnsembleSize": min(3, bookies),
         "managedLedgerDefaultWriteQuorum": min(3, bookies),
@@ -225,22 +235,23 @@ def _bookie(number: int) -> str:
     return f"pulsar-bookie-{number}"
 
 
-def _endpoints(lab: Lab, nodes: list[Node], bookies: list[int], toxiproxy_url: str | None) -> Endpoints:
-    def service(ports: list[int]) -> str:
-        return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+def _endpoints(lab: Lab, nodes: list[Node], bookies: list[str], zookeeper: str, toxiproxy_url: str | None) -> Endpoints:
+    def service(addresses: list[str]) -> str:
+        return "pulsar://" + ",".join(addresses)
 
-    admin_urls = [f"http://127.0.0.1:{node.web}" for node in nodes]
+    admin_urls = [f"http://{node.host}:{node.web}" for node in nodes]
     return Endpoints(
         system="pulsar",
         client_bootstrap=service([node.advertised for node in nodes]),
-        direct_bootstrap=service([node.internal for node in nodes]),
+        direct_bootstrap=service([f"{node.host}:{node.internal}" for node in nodes]),
         admin_urls=admin_urls,
         listener_name=LISTENER,
         toxiproxy_url=toxiproxy_url,
         brokers=[
             Broker(
-                id=f"127.0.0.1:{node.web}",
+                id=f"{node.host}:{node.web}",
                 client_port=node.client,
+                own_address=lab.own_address(node.name),
                 proxy=node.name if node.proxy else None,
                 proxy_port=node.proxy,
                 status_file=lab.kept[node.name].status_file,
@@ -251,11 +262,21 @@ def _endpoints(lab: Lab, nodes: list[Node], bookies: list[int], toxiproxy_url: s
         ],
         bookies=[
             Broker(
-                id=f"127.0.0.1:{port}",
-                client_port=port,
+                id=bookie,
+                client_port=int(bookie.rpartition(":")[2]),
+                own_address=lab.own_address(_bookie(number)),
                 status_file=lab.kept[_bookie(number)].status_file,
                 hold_file=lab.kept[_bookie(number)].hold_file,
             )
-            for number, port in enumerate(bookies, 1)
+            for number, bookie in enumerate(bookies, 1)
+        ],
+        zookeepers=[
+            Broker(
+                id=zookeeper,
+                client_port=int(zookeeper.rpartition(":")[2]),
+                own_address=lab.own_address(ZOOKEEPER),
+                status_file=lab.kept[ZOOKEEPER].status_file,
+                hold_file=lab.kept[ZOOKEEPER].hold_file,
+            )
         ],
     )

@@ -56,9 +56,14 @@ class RunningSystem(NamedTuple):
     site: Site
 
     @classmethod
-    def start(cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None]) -> Self:
-        """Start the system's processes and return when a message was written and read back."""
-        lab = labs.create(logs)
+    def start(
+        cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None], apart: bool = False
+    ) -> Self:
+        """Start the system's processes and return when a message was written and read back.
+
+        `apart`: each has a network of its own, which needs one of our own (`dedup_lab.isolation`).
+        """
+        lab = labs.create(logs, apart=apart)
         progress = told_once(system, note)
         try:
             endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)

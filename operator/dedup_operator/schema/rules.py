@@ -436,6 +436,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
+        *_choices(Need.TRANSACTIONS, "has(self.workload.transactions)"),
         _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),
         _switch(_TREATMENT, _CONTROL, "Enabled", TREATMENT_SWITCH),
         Rule(

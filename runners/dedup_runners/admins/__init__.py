@@ -85,6 +85,10 @@ class Admin(Protocol):
         """The id of the active controller, by the brokers' word; None if nobody says it, or there is no such thing."""
         ...
 
+    def coordinator(self, transactional_id: str) -> str | None:
+        """The id of the broker that coordinates the transactions of that id; None if nobody says it, or nobody does."""
+        ...
+
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         """Move leadership without any failure; the leader (from, to) as observed before and after.
 

@@ -41,6 +41,7 @@ from dedup_runners.admins import (
     Ensemble,
     Hole,
     probe_of,
+    views,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
 from dedup_runners.admins.transactions import Open, all_open
@@ -103,6 +104,10 @@ class KafkaAdmin(Closing):
 
     def controller(self) -> str | None:
         return next((found for each in self._addresses if (found := active_controller(each, self._security))), None)
+
+    def coordinator(self, transactional_id: str) -> str | None:
+        said = (views.transaction_coordinator(each, transactional_id, self._security) for each in self._addresses)
+        return next((found for found in said if found), None)
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         before = self._partition(topic, partition)
@@ -285,9 +290,9 @@ class KafkaAdmin(Closing):
 
     def _leaders(self, topic: str) -> dict[int, tuple[tuple[str, int], int]]:
         """Where each partition's leader listens for us, and its epoch, by the word of every broker."""
-        views = self._views(topic)
-        brokers = views[0].brokers
-        return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(views, topic).items())}
+        said = self._views(topic)
+        brokers = said[0].brokers
+        return {number: (brokers[each.leader], each.epoch) for number, each in sorted(agreed(said, topic).items())}
 
     def _ends(self, topic: str, *, stable: bool = False) -> dict[int, int]:
         return {

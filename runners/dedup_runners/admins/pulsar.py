@@ -111,6 +111,10 @@ class PulsarAdmin(Closing):
         """ZooKeeper's part of it has no broker."""
         return None
 
+    def coordinator(self, transactional_id: str) -> str | None:
+        """Kafka's have an id; Pulsar's are not used here."""
+        return None
+
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         part = self._parts(topic)[partition]
         origin = self._owner(part)

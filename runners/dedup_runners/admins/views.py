@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import OPEN, Security
@@ -88,6 +88,17 @@ def active_controller(address: tuple[str, int], security: Security = OPEN) -> st
         return None
     leaders = [part.leader_id for topic in said.topics or () for part in topic.partitions if not part.error_code]
     return str(leaders[0]) if leaders and leaders[0] >= 0 else None
+
+
+def transaction_coordinator(address: tuple[str, int], transactional_id: str, security: Security = OPEN) -> str | None:
+    """The leader of that partition of __transaction_state, by the broker at `address`; None if it knows none."""
+    request = FindCoordinatorRequest(version=1, key=transactional_id, key_type=CoordinatorType.TRANSACTION.value)
+    try:
+        with Line(address, HEALTH_TIMEOUT_S, security) as line:
+            said = line.ask(request)
+    except (OSError, PlatformError):
+        return None
+    return str(said.node_id) if not said.error_code and said.node_id >= 0 else None
 
 
 def _partition(said: Any) -> Partition:

@@ -111,6 +111,7 @@ class Course:
                 partition=self._homes[self._.run.seed % len(self._homes)],
                 timeout_s=spec.timeouts.run_s,
                 watchdog=self._.watchdog,
+                transactional_id=self._producer_name if spec.workload.in_transactions else None,
             )
             self._producer = self._.companions.client("producer")
             self._consumer = self._.companions.client("consumer")
@@ -177,6 +178,10 @@ class Course:
         save_report(folder / f"{role}.json", config)
         program.tell(config.model_dump_json())
 
+    @property
+    def _producer_name(self) -> str:
+        return f"{self._.run.run_id}-{self._.attempt}"
+
     def _producer_config(self, faults: dict[str, Listening]) -> ProducerConfig:
         """One fault at most stands between the producer and its brokers, and then the producer is told of it alone."""
         doors = [each.bootstrap for each in faults.values() if each.bootstrap is not None]
@@ -191,7 +196,7 @@ class Course:
             library=self._.system.library,
             properties=client.properties,
             deduplication=deduplicates(self._.variant),
-            producer_name=f"{self._.run.run_id}-{self._.attempt}",
+            producer_name=self._producer_name,
             messages=spec.workload.messages,
             streams=spec.workload.streams,
             partitions=self._partitions,

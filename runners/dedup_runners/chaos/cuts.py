@@ -1,4 +1,4 @@
-"""Two ways to cut a broker off from the other brokers (and from bookies), which need pods.
+"""Two ways to cut a broker off from the other brokers (and from bookies), which need pods; `kernel_cuts` has another.
 
 `NetFilterCut` drops packets in the broker's own network: an ephemeral container with NET_ADMIN adds rules that drop
 what comes from or goes to the members of a set, and each member expires by itself, so that the kernel heals the cut
@@ -21,7 +21,8 @@ from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from dedup.errors import PlatformError
-from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.endpoints import BrokerPod, Endpoints
+from dedup.faults.partition import Way
 from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
 from dedup_runners.chaos.containers import Shell
 from dedup_runners.chaos.deadlines import DEADLINE, LABEL
@@ -59,8 +60,8 @@ class Cut(Protocol):
 class NetFilterCut:
     """A `Cut` by nftables in the broker's own pod."""
 
-    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float) -> None:
-        self._cluster, self._endpoints, self._bound_s = cluster, endpoints, bound_s
+    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float, way: Way = Way.BOTH) -> None:
+        self._cluster, self._endpoints, self._bound_s, self._way = cluster, endpoints, bound_s, way
         self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
         self._shells: dict[str, Shell] = {}
         self._addresses: dict[str, str] = {}
@@ -78,15 +79,15 @@ class NetFilterCut:
             pod = pod_of(self._endpoints, broker.id)
             consenting(self._cluster, pod)
             self._cluster.add_container(pod, netfilter_container(self._name, image, self._bound_s))
-        for broker in _peers(self._endpoints, None):
+        for broker in self._endpoints.others(None):
             if broker.pod is not None:
                 self._addresses[broker.id] = _address(self._cluster, broker.pod)
         for broker in self._endpoints.brokers:
             self._shells[broker.id] = self._opened(pod_of(self._endpoints, broker.id))
 
     def begin(self, broker: str, duration_s: float) -> dict[str, str]:
-        others = [self._addresses[each.id] for each in _peers(self._endpoints, broker) if each.id in self._addresses]
-        said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s)}' 2>&1 && echo done")
+        others = [self._addresses[each.id] for each in self._endpoints.others(broker) if each.id in self._addresses]
+        said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s, self._way)}' 2>&1 && echo done")
         if not said.endswith("done\n"):
             raise _unable(pod_of(self._endpoints, broker), said)
         return {"table": self._name, "pod": pod_of(self._endpoints, broker).name}
@@ -132,7 +133,7 @@ class PolicyCut:
         self._addresses: dict[str, str] = {}
 
     def prepare(self) -> None:
-        for broker in _peers(self._endpoints, None):
+        for broker in self._endpoints.others(None):
             if broker.pod is not None:
                 self._labels[broker.id] = _own_label(broker.pod, consenting(self._cluster, broker.pod).labels)
                 self._addresses[broker.id] = _address(self._cluster, broker.pod)
@@ -147,7 +148,7 @@ class PolicyCut:
                 )
 
     def begin(self, broker: str, duration_s: float) -> dict[str, str]:
-        others = [each.id for each in _peers(self._endpoints, broker) if each.id in self._labels]
+        others = [each.id for each in self._endpoints.others(broker) if each.id in self._labels]
         policy = isolation(
             self._name,
             self._labels[broker],
@@ -161,7 +162,7 @@ class PolicyCut:
 
     def effect(self, broker: str) -> dict[str, Any]:
         shut = self._shut(broker)
-        others = sorted(each.id for each in _peers(self._endpoints, broker) if each.id in self._addresses)
+        others = sorted(each.id for each in self._endpoints.others(broker) if each.id in self._addresses)
         return {"unreachable": shut} if others and shut == others else {}
 
     def end(self, broker: str) -> bool:
@@ -169,7 +170,7 @@ class PolicyCut:
 
     def _shut(self, broker: str) -> list[str]:
         """The others to which no new connection comes about, as the broker's own container finds."""
-        others = {each.id: each for each in _peers(self._endpoints, broker) if each.id in self._addresses}
+        others = {each.id: each for each in self._endpoints.others(broker) if each.id in self._addresses}
         tries = " ".join(
             f"(timeout {CONNECT_S} bash -c '</dev/tcp/{self._addresses[name]}/{each.client_port}' 2>/dev/null"
             f" || echo 'shut {name}') &"
@@ -198,18 +199,24 @@ def netfilter_container(name: str, image: str, bound_s: float) -> dict[str, Any]
     }
 
 
-def drop_rules(table: str, addresses: Iterable[str], duration_s: float) -> str:
-    """nft's commands that drop, and count, what passes between this network and `addresses` for so long."""
+def drop_rules(table: str, addresses: Iterable[str], duration_s: float, way: Way = Way.BOTH) -> str:
+    """nft's commands that drop, and count, what passes that way between this network and `addresses` for so long."""
     members = ", ".join(f"{each} timeout {math.ceil(duration_s * 1000)}ms" for each in addresses)
+    chains = (
+        (Way.TO_LEADER, "incoming", "input", "saddr"),
+        (Way.FROM_LEADER, "outgoing", "output", "daddr"),
+    )
     return "; ".join(
         [
             f"add table inet {table}",
             f"add set inet {table} cut {{ type ipv4_addr; flags timeout; }}",
             f"add element inet {table} cut {{ {members} }}",
-            f"add chain inet {table} incoming {{ type filter hook input priority -10; }}",
-            f"add chain inet {table} outgoing {{ type filter hook output priority -10; }}",
-            f"add rule inet {table} incoming ip saddr @cut counter drop",
-            f"add rule inet {table} outgoing ip daddr @cut counter drop",
+            *(
+                f"add chain inet {table} {chain} {{ type filter hook {hook} priority -10; }}; "
+                f"add rule inet {table} {chain} ip {end} @cut counter drop"
+                for each, chain, hook, end in chains
+                if way in (each, Way.BOTH)
+            ),
         ]
     )
 
@@ -266,11 +273,6 @@ def isolation(
             "egress": [{"to": everything_else}],
         },
     }
-
-
-def _peers(endpoints: Endpoints, broker: str | None) -> list[Broker]:
-    """Everyone else that keeps the system's data: the other brokers, and the bookies. None: everyone."""
-    return [each for each in (*endpoints.brokers, *endpoints.bookies) if each.id != broker]
 
 
 def _address(cluster: Cluster, pod: BrokerPod) -> str:

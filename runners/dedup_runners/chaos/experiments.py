@@ -39,10 +39,12 @@ def render(
     broker: str | None = None,
     pretend: bool = False,
     watchdog: Path | None = None,
+    transactional_id: str | None = None,
 ) -> dict[str, Any]:
     """The chaos experiment of one fault of a run; `fault=None` is the link's own latency.
 
-    `timeout_s` bounds the waiting for the trigger, `watchdog` is the socket of a pod's watchdog. For tests of the
+    `timeout_s` bounds the waiting for the trigger, `watchdog` is the socket of a pod's watchdog,
+    `transactional_id` is the producer's. For tests of the
     tester: `broker` strikes that broker whether or not it leads the topic, `pretend` claims the fault and does nothing.
     """
     scene = Scene(
@@ -55,7 +57,8 @@ def render(
         timeout_s=timeout_s,
         broker=broker,
         endpoints=endpoints,
-        storage=bool(fault and fault.needs_bookies),
+        group=fault.given.group if fault else "brokers",
+        transactional_id=transactional_id,
         settings=fault.given.settings if fault else {},
         document=fault.given.brings if fault else None,
         watchdog=watchdog,

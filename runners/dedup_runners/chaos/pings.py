@@ -29,6 +29,10 @@ QUESTIONS: Final[Mapping[Protocol, bytes]] = {
 """The bytes to send; each protocol puts the length in front."""
 
 
+UNKNOWN: Final = 9_999
+"""The number of a field that neither protocol has."""
+
+
 class Place(NamedTuple):
     """Where to ask. `name`: of the broker there, as its certificate has it; None: nothing there speaks TLS."""
 
@@ -43,11 +47,16 @@ def proxied(brokers: Iterable[Broker]) -> dict[str, Place]:
 
 
 def round_trip_ms(
-    protocol: Protocol, place: Place, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    protocol: Protocol,
+    place: Place,
+    timeout_s: float = TIMEOUT_S,
+    tls: ssl.SSLContext | None = None,
+    padding: int = 0,
 ) -> float:
     """Milliseconds from the question to the first byte of the answer, on a new connection. OSError if there is none.
 
     TimeoutError says that it was asked and did not answer within the time. What TLS needs to begin does not count.
+    `padding`: so many bytes the question is longer than it need be.
     """
     with ExitStack() as leaving:
         connection = leaving.enter_context(socket.create_connection(place[:2], timeout_s))
@@ -55,10 +64,39 @@ def round_trip_ms(
         if tls is not None and place.name is not None:
             connection = leaving.enter_context(tls.wrap_socket(connection, server_hostname=place.name))
         asked = time.monotonic()
-        connection.sendall(QUESTIONS[protocol])
+        connection.sendall(padded(protocol, padding) if padding else QUESTIONS[protocol])
         if not connection.recv(1):
             raise OSError(f"{place.host}:{place.port} closed the connection instead of answering")
         return (time.monotonic() - asked) * 1000
+
+
+def padded(protocol: Protocol, padding: int) -> bytes:
+    """The question with so many bytes in a field that brokers do not know, and skip.
+
+    Kafka: ApiVersions v3 with an unknown tagged field (KIP-482), from 2.4 on; an older broker refuses that version,
+    which is an answer, too. Pulsar: a field of CONNECT that its protocol does not have.
+    """
+    filling = bytes(padding)
+    if protocol == "kafka":
+        header = struct.pack(">hhih", 18, 3, 1, 10) + b"dedup-ping" + _varint(0)
+        body = _compact(b"dedup-ping") + _compact(b"1") + _varint(1) + _varint(UNKNOWN) + _varint(padding) + filling
+        return struct.pack(">i", len(header + body)) + header + body
+    connect = _PULSAR_CONNECT[4:] + _varint(UNKNOWN << 3 | 2) + _varint(padding) + filling
+    command = _PULSAR_CONNECT[:3] + _varint(len(connect)) + connect
+    return struct.pack(">ii", len(command) + 4, len(command)) + command
+
+
+def _compact(text: bytes) -> bytes:
+    return _varint(len(text) + 1) + text
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last have the eighth."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
 
 
 def answered_in_ms(protocol: Protocol, host: str, port: int, timeout_s: float = TIMEOUT_S) -> float:

@@ -53,8 +53,10 @@ class Scene(BaseModel):
     timeout_s: float
     broker: str | None
     endpoints: Endpoints
-    storage: bool = False
-    """Whether bookies are struck, and not brokers."""
+    group: str = "brokers"
+    """Which of the system's processes are struck: brokers, bookies or zookeepers."""
+    transactional_id: str | None = None
+    """The producer's, if it sends in transactions."""
     settings: dict[str, int | float | str] = {}
     """The fault's own settings (`dedup.faults.kinds.FaultKind.settings`)."""
     document: str | None = None
@@ -68,7 +70,7 @@ class Scene(BaseModel):
 
     def struck(self) -> Endpoints:
         """The system as the `Site` sees it whose processes are struck."""
-        return self.endpoints.model_copy(update={"brokers": self.endpoints.bookies}) if self.storage else self.endpoints
+        return self.endpoints.model_copy(update={"brokers": getattr(self.endpoints, self.group)})
 
 
 class Session:

@@ -22,6 +22,8 @@ from typing import Final, NamedTuple
 import psutil
 
 TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+NAMESPACES: Final = "/proc/{pid}/ns/net"
+TABLES_OF: Final = ("/proc/{pid}/net/tcp", "/proc/{pid}/net/tcp6")
 ESTABLISHED: Final = frozenset({"01"})
 AT_BROKER: Final = frozenset({"01", "03", "08"})
 """States of the broker's end in which it may still read: ESTABLISHED, SYN_RECV, CLOSE_WAIT (net/tcp_states.h)."""
@@ -54,7 +56,7 @@ def held(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Con
     Only those whose other end `proxy_pid` holds; None: whoever holds it.
     """
     if TABLES[0].exists():
-        return _by_table(set(brokers), proxy_pid)
+        return _by_table(brokers, proxy_pid)
     proxied = None if proxy_pid is None else {Connection(there, here) for here, there in _of(proxy_pid)}
     at_broker = {port: {each for each in _of(pid) if each.here[1] == port} for port, pid in brokers.items()}
     return {port: found if proxied is None else found & proxied for port, found in at_broker.items()}
@@ -63,7 +65,8 @@ def held(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Con
 def unfinished(brokers: Mapping[int, int]) -> set[Connection]:
     """The connections at the brokers' client ports that the brokers may still read from: `brokers` as above."""
     if TABLES[0].exists():
-        return {each for each, _ in connections(_rows(), AT_BROKER) if each.here[1] in brokers}
+        rows = _rows(brokers.values())
+        return {each for each, _ in connections(rows, AT_BROKER) if each.here[1] in brokers}
     return {each for port, pid in brokers.items() for each in _of(pid, AT_BROKER) if each.here[1] == port}
 
 
@@ -122,17 +125,37 @@ def connections(rows: Iterable[str], states: frozenset[str] = ESTABLISHED) -> li
     return [found for row in rows if (found := parse(row, states)) is not None]
 
 
-def _by_table(ports: set[int], proxy_pid: int | None) -> dict[int, set[Connection]]:
-    """Both ends of a connection on one host are in the table: the broker's row, and the row of whoever holds it."""
-    found = connections(_rows())
+def _by_table(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Connection]]:
+    """Both ends of a connection on one host are in the tables: the broker's row, and the row of whoever holds it."""
+    found, ports = connections(_rows(brokers.values())), set(brokers)
     proxys = None if proxy_pid is None else _inodes(proxy_pid)
-    proxied = {Connection(each.there, each.here) for each, inode in found if proxys is None or inode in proxys}
-    at_broker = {each for each, _ in found} & proxied
+    at_broker = {each for each, _ in found}
+    if proxys is not None:
+        at_broker &= {Connection(each.there, each.here) for each, inode in found if inode in proxys}
     return {port: {each for each in at_broker if each.here[1] == port} for port in ports}
 
 
-def _rows() -> list[str]:
-    return [row for table in TABLES if table.exists() for row in table.read_text().splitlines()]
+def _rows(elsewhere: Iterable[int] = ()) -> list[str]:
+    """The rows of our network's tables, and of those of each of these processes that has a network of its own."""
+    ours = _network("self")
+    others = {found: pid for pid in elsewhere if (found := _network(pid)) not in (None, ours)}
+    tables = [*TABLES, *(Path(each.format(pid=pid)) for pid in others.values() for each in TABLES_OF)]
+    return [row for table in tables for row in _read(table).splitlines()]
+
+
+def _network(pid: int | str) -> str | None:
+    """The network namespace of a process; None if it is gone, or not ours to ask."""
+    try:
+        return os.readlink(NAMESPACES.format(pid=pid))
+    except OSError:
+        return None
+
+
+def _read(table: Path) -> str:
+    try:
+        return table.read_text()
+    except OSError:
+        return ""  # there is none, or its process is gone
 
 
 def _inodes(pid: int) -> set[str]:

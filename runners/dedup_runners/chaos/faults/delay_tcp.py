@@ -71,16 +71,17 @@ def late(
     least_s: float,
     bound_s: float,
     tls: ssl.SSLContext | None = None,
+    padding: int = 0,
 ) -> Late:
     """Whoever in `proxied` takes `least_s` or longer to answer, with the milliseconds.
 
     Nobody, unless every place in `direct` answers sooner meanwhile; and who does not answer within `bound_s` is not
-    late, but silent.
+    late, but silent. `padding`: so many bytes the question is longer than it need be.
     """
 
     def took_ms(place: Place) -> float:
         try:
-            return pings.round_trip_ms(protocol, place, bound_s, tls)
+            return pings.round_trip_ms(protocol, place, bound_s, tls, padding)
         except OSError:
             return inf
 

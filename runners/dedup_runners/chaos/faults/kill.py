@@ -34,7 +34,7 @@ class _Deed:
 
 def _prepare(session: Session) -> None:
     session.site.warm_up()
-    if not session.scene.storage:
+    if session.scene.group == "brokers":
         session.watch_leader()
 
 

@@ -1,0 +1,122 @@
+"""A program for tests, to be run in a network of our own: three hosts that listen, one of them cut off as asked.
+
+`a_cut_network BETWEEN DIRECTION SECONDS`. It prints, as JSON, which connections come about before, while and after the
+cut is in force: each is FROM>TO, where `lab` is the lab itself, which the clients are in. What cuts is a process of its
+own, which is killed at once: nothing but the kernel heals.
+"""
+
+import json
+import multiprocessing
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.faults.partition import Between, Way
+from dedup_lab.systems import networks
+from dedup_lab.systems.networks import Host, Network
+from dedup_runners.chaos.kernel_cuts import KernelCut
+from dedup_runners.waiting import until
+
+NAMES = ("a", "b", "c")
+CLIENTS, OTHERS = 9_001, 9_002
+"""The port for clients, and the one for everybody else."""
+CONNECT_S = 0.3
+HEALED_S = 20.0
+
+
+def inside(host: Host, work: Callable[[], Any]) -> Any:
+    def there() -> Any:
+        assert host.namespace is not None
+        networks._enter(host.namespace)
+        return work()
+
+    return networks._elsewhere(there)
+
+
+def reaches(address: tuple[str, int]) -> bool:
+    """Whether a connection comes about and a byte comes back."""
+    try:
+        with socket.create_connection(address, CONNECT_S) as connection:
+            connection.settimeout(CONNECT_S)
+            return connection.recv(1) == b"!"
+    except OSError:
+        return False
+
+
+def serve(host: Host, port: int, leaving: ExitStack) -> None:
+    """Greet everybody who connects, with one byte, until the program ends."""
+    listener = inside(host, lambda: socket.create_server((host.address, port)))
+    leaving.callback(listener.close)
+
+    def greet() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connection.sendall(b"!")
+            connection.close()
+
+    threading.Thread(target=greet, daemon=True).start()
+
+
+def seen(hosts: dict[str, Host]) -> list[str]:
+    def found() -> Iterator[str]:
+        for name, there in hosts.items():
+            for port, whose in ((CLIENTS, "clients"), (OTHERS, "direct")):
+                if reaches((there.address, port)):
+                    yield f"lab>{name} {whose}"
+            for other, here in hosts.items():
+                if other != name and inside(here, lambda: reaches((there.address, OTHERS))):  # noqa: B023
+                    yield f"{other}>{name}"
+
+    return sorted(found())
+
+
+def cut(endpoints: Endpoints, between: str, way: str, duration_s: float, told: Any) -> None:
+    made = KernelCut(endpoints, "cut", Between(between), Way(way))
+    made.prepare()
+    told.send((made._name, made.begin("a", duration_s)))
+    signal.pause()
+
+
+def main() -> None:
+    between, way, duration_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    network = Network()
+    with ExitStack() as leaving:
+        hosts = {name: network.host(name) for name in NAMES}
+        for host in hosts.values():
+            serve(host, CLIENTS, leaving)
+            serve(host, OTHERS, leaving)
+        brokers = [Broker(id=name, client_port=CLIENTS, own_address=hosts[name].address) for name in NAMES]
+        endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
+        said: dict[str, Any] = {"before": seen(hosts)}
+        ours, theirs = multiprocessing.Pipe()
+        injector = multiprocessing.get_context("spawn").Process(
+            target=cut, args=(endpoints, between, way, duration_s, theirs)
+        )
+        injector.start()
+        name, _ = ours.recv()
+        began = time.monotonic()
+        injector.kill()
+        injector.join()
+        watching = KernelCut(endpoints, "cut", Between(between), Way(way))
+        watching._name = name
+        said["while"] = seen(hosts)
+        said["effect"] = watching.effect("a")
+        until(lambda: seen(hosts) == said["before"], HEALED_S, "all connections come about again")
+        said["healed_s"] = time.monotonic() - began
+        said["effect after"] = watching.effect("a")
+        said["ended"] = watching.end("a")
+        print(json.dumps(said))
+    network.close()
+
+
+if __name__ == "__main__":
+    main()
