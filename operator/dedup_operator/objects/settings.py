@@ -5,6 +5,7 @@ cluster to cluster and is said once by whoever runs it; the operator will have i
 (docs/run-by-hand.md).
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -14,6 +15,7 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Experiment
 from dedup.experiment.systems import Chart
+from dedup.faults.chaos import NAME
 from dedup.parts import Part
 from dedup_operator.statuses import Kept
 
@@ -173,6 +175,25 @@ class Resources(Part):
     limits: Limits = Limits()
 
 
+class ChaosRight(StrEnum):
+    """What an account of a run may do besides, for a user's own experiment of Chaos Toolkit."""
+
+    DELETE_BROKER_PODS = "DeleteBrokerPods"
+
+
+class ChaosImage(Part):
+    """Where users' own experiments of Chaos Toolkit may run, and with which rights: each is code of its author."""
+
+    name: Annotated[str, Field(pattern=NAME, max_length=63)]
+    image: Image | None = Field(None, description="made from the runners' image, with extensions; none: that itself")
+    rights: list[ChaosRight] = Field(
+        default_factory=list, description="to the pods of the brokers that the same experiment has deployed"
+    )
+    sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
+        default_factory=list, description="of the texts that may run; none: any text, and so any code"
+    )
+
+
 class Defaults(Part):
     """What the administrator says once for all experiments. Without artifacts there, each names its own."""
 
@@ -198,6 +219,9 @@ class Defaults(Part):
     )
     allow_logins_to_any_host: bool = Field(
         False, description="whether a Secret with a log-in needs no annotation that says where it may be shown"
+    )
+    chaos_images: list[ChaosImage] = Field(
+        default_factory=list, description="where users' own experiments of Chaos Toolkit may run; none: nowhere"
     )
     charts: dict[Chart, dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
