@@ -70,7 +70,7 @@ def test_what_the_list_permits_is_begun(entry: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "entries", "words"),
     [
-        ({}, [], "chaos.image: got kubernetes; pods run an experiment of your own only in an image"),
+        ({}, [], "chaos.image: got kubernetes; pods run an experiment of your own only as"),
         ({"image": None}, [ENTRY], "chaos.image: got nothing; pods run"),
         ({"image": "other"}, [ENTRY], "chaos.image: got other; pods run"),
         ({"document": None}, [ENTRY], "chaos.document: got nothing; pods read no file of yours"),
@@ -127,7 +127,9 @@ def test_it_alone_runs_in_the_image_of_the_list(experiment: Experiment) -> None:
     found = images(experiment, {**ENTRY, "image": image})
     assert found.pop("chaos-pod-deletion") == "r.example/runner-with-more:1"
     assert set(found.values()) == {SETTINGS.runner_image.reference}
-    assert images(experiment, ENTRY)["chaos-pod-deletion"] == SETTINGS.runner_image.reference, "without one: that itself"
+    assert images(experiment, ENTRY)["chaos-pod-deletion"] == SETTINGS.runner_image.reference, (
+        "without one: that itself"
+    )
 
 
 def rules(experiment: Experiment, *entries: dict[str, Any]) -> list[Object]:

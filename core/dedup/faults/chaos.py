@@ -33,13 +33,13 @@ class Chaos(FaultKind):
     )
     document: Annotated[str, Field(max_length=MOST_BYTES)] | None = Field(
         None,
-        description="the experiment's text; `dedup run` fills it in from the file, so that results say what was run, and "
+        description="the experiment's text; `dedup run` fills it in from the file, so that results say what was run; "
         "in a cluster it has to be there",
     )
     image: Annotated[str, Field(pattern=NAME, max_length=63)] | None = Field(
         None,
-        description="in a cluster: the entry of the administrator's list in whose image it runs; `dedup run` uses what is "
-        "installed",
+        description="in a cluster: the entry of the administrator's list in whose image it runs; `dedup run` uses what "
+        "is installed",
     )
 
     key = "chaos"
