@@ -2,8 +2,8 @@
 
 What goes through Toxiproxy is guarded by a watchdog in a process of its own, and a stopped process is woken by a line
 of shell in a session of its own: neither needs us, so a fault ends also if `chaos run` is killed. An action on a
-process or a leader fails (ActivityFailed) if its target does not show the effect. Whether clients were cut off or slowed
-shows a probe, such as `answered_in_ms` through the proxy.
+process or a leader fails (ActivityFailed) if its target does not show the effect. Whether clients were cut off or
+slowed shows a probe, such as `answered_in_ms` through the proxy.
 """
 
 import math

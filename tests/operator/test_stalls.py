@@ -37,7 +37,8 @@ TRANSACTIONS: Final = (
     ("spec/workload/transactions", {"size": 100}),
 )
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
-OWN: Final[dict[str, Any]] = {"name": "own", "at": {"message": 1}, "chaos": {"experiment": "own.json", "deadline": "5s"}}
+OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
+OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": OWN_TEXT}
 ROLLING: Final = {"name": "rolling", "at": {"message": 1}, "rollingRestart": {}}
 OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 OTHER: Final = "any other words"
@@ -83,7 +84,7 @@ def no_privilege() -> World:
 
 
 def own_without_its_text() -> World:
-    world = applied(("spec/faults", [OWN | {"chaos": {**OWN["chaos"], "image": "list"}}]))
+    world = applied(("spec/faults", [OWN | {"chaos": OWN_TEXT | {"image": "list"}}]))
     defaults = SETTINGS.model_copy(update={"chaos_images": [ChaosImage(name="list")]})
     Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s).look((NAMESPACE, "e"))
     return world

@@ -66,7 +66,7 @@ class Asked(BaseHTTPRequestHandler):
             return
         self.server.deleted_s = time.monotonic()
         self.server.deleted.append(self.path)
-        self._answer(200, {"kind": "Status", "status": "Success"})
+        self._answer(200, {"kind": "Pod", "metadata": {"name": POD, "namespace": NAMESPACE}})
 
     def _answer(self, code: int, said: dict[str, Any]) -> None:
         text = json.dumps(said).encode()
