@@ -18,7 +18,7 @@ from dedup_operator.objects.settings import ChaosImage, ChaosRight, Image, Setti
 LIST: Final = "settings.chaosImages of the operator's chart"
 RULE: Final = "pods run an experiment of your own only as the administrator's list permits: in an image, and as a text"
 GRANTED: Final[Mapping[ChaosRight, Right]] = {
-    ChaosRight.DELETE_BROKER_PODS: Right("", "pods", ("delete",), by_name=True),
+    "DeleteBrokerPods": Right("", "pods", ("delete",), by_name=True),
 }
 
 

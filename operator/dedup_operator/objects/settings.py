@@ -5,7 +5,6 @@ cluster to cluster and is said once by whoever runs it; the operator will have i
 (docs/run-by-hand.md).
 """
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -26,6 +25,8 @@ SESSION_KEY: Final = "AWS_SESSION_TOKEN"
 _LINE: Final = r"^[^\s]+$"
 _TAG: Final = r"^[A-Za-z0-9_.-]{1,128}(@sha256:[0-9a-f]{64})?$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
+ChaosRight = Literal["DeleteBrokerPods"]
+"""What an account of a run may do besides, for a user's own experiment of Chaos Toolkit."""
 _Kind = TypeVar("_Kind", bound=Part)
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
 Cpu = Annotated[str, Field(pattern=r"^([1-9][0-9]*m|[1-9][0-9]*|[0-9]+\.[0-9]+)$", max_length=16)]
@@ -173,12 +174,6 @@ class Resources(Part):
 
     requests: Requests = Requests()
     limits: Limits = Limits()
-
-
-class ChaosRight(StrEnum):
-    """What an account of a run may do besides, for a user's own experiment of Chaos Toolkit."""
-
-    DELETE_BROKER_PODS = "DeleteBrokerPods"
 
 
 class ChaosImage(Part):
