@@ -20,6 +20,7 @@ from tests.runners.test_chaos_extensions import system as system  # the fixture:
 
 from chaosdedup import DISTRIBUTION, actions, probes, stamps
 from dedup.experiment.endpoints import Endpoints
+from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.long
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.long
 ROOM: Final = Path(__file__).parents[2] / "runners"
 BOUND_S: Final = 60.0
 BUILT_S: Final = 120.0
-NOWHERE: Final = {"protocol": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t"}
+NOWHERE: Final[dict[str, Any]] = {"protocol": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t"}
 PLAIN: Final = {"string", "number", "integer", "boolean"}
 
 
@@ -132,7 +133,7 @@ def test_answers_are_lost_and_late_and_then_not(system: Endpoints) -> None:
 @pytest.mark.go
 def test_the_rollback_removes_ours_and_no_other(system: Endpoints) -> None:
     url = str(system.toxiproxy_url)
-    toxiproxy = actions.Toxiproxy(url)
+    toxiproxy = Toxiproxy(url)
     for name in ("dedup-left", "theirs"):
         toxiproxy.add("kafka-1", name, "latency", {"latency": 1500, "jitter": 0})
     toxiproxy.close()
