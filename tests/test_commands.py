@@ -84,6 +84,7 @@ HELM: Final = {
 """That module is how tests/kubernetes/ install, upgrade, test and remove each chart."""
 
 OTHERS: Final = {
+    "chaos": "tests/runners/test_chaosdedup.py (discover), tests/lab/test_plain_chaos_live.py (run)",
     "docker": "not run: there is no Docker on these machines; `make images` builds from the same stages",
     "kind": "not run: a cluster of the reader's own",
     "duckdb": "run here, by the library",

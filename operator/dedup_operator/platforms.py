@@ -29,6 +29,7 @@ from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.objects.accounts import needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
+from dedup_operator.objects.own_experiments import check_own_experiments
 from dedup_operator.objects.reports import (
     bulletin_in,
     failures,
@@ -140,6 +141,7 @@ class KubernetesPlatform:
         _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
+        check_own_experiments(self._experiment.spec, self._settings.chaos_images)
         for way in ways.values():
             way.check()
         if not is_local(self._experiment):

@@ -66,6 +66,7 @@ VARIANTS: Final[dict[str, Values]] = {
             "podTemplate": {"tolerations": [{"key": "tests"}], "imagePullSecrets": [{"name": "mirror"}]},
             "charts": {"kafka": {"heapMiB": 1024}},
             "concurrentExperiments": 9,
+            "chaosImages": [{"name": "more", "image": {"repository": "r.example/x", "tag": "1"}, "sha256": ["0" * 64]}],
         },
         "allowPrivilegedFaults": True,
         "aggregateRoles": False,
@@ -108,6 +109,8 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
     ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
+    ({"settings": {"chaosImages": [{"name": "a", "rights": ["Secrets"]}]}}, r"rights/0': value must be 'DeleteBroker"),
+    ({"settings": {"chaosImages": [{"name": "a", "sha256": ["abc"]}]}}, r"sha256/0': 'abc' does not match pattern"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
@@ -350,6 +353,7 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert told.pod_template.tolerations[0].key == "tests"
     assert told.pod_template.image_pull_secrets[0].name == "mirror"
     assert told.concurrent_experiments == 9
+    assert [each.image and each.image.reference for each in told.chaos_images] == ["r.example/x:1"]
     plain = settings(helm.render({}), artifacts={"volume": {"claim": "c"}})
     assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
 

@@ -25,7 +25,7 @@ from tests.operator.test_without_spark import unserved
 
 from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner
-from dedup_operator.objects.settings import Artifacts, Defaults, Volume
+from dedup_operator.objects.settings import Artifacts, ChaosImage, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
@@ -37,7 +37,9 @@ TRANSACTIONS: Final = (
     ("spec/workload/transactions", {"size": 100}),
 )
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
-OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": {"experiment": "own.json", "deadline": "5s"}}
+OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
+OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": OWN_TEXT}
+ROLLING: Final = {"name": "rolling", "at": {"message": 1}, "rollingRestart": {}}
 OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
@@ -78,6 +80,13 @@ def no_store() -> World:
 def no_privilege() -> World:
     world = applied(*PRIVILEGED)
     privileged(world, allowed=False).look((NAMESPACE, "e"))
+    return world
+
+
+def own_without_its_text() -> World:
+    world = applied(("spec/faults", [OWN | {"chaos": OWN_TEXT | {"image": "list"}}]))
+    defaults = SETTINGS.model_copy(update={"chaos_images": [ChaosImage(name="list")]})
+    Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s).look((NAMESPACE, "e"))
     return world
 
 
@@ -233,7 +242,9 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
-    ("spec.faults[…].chaos: got fault …", lambda: looked(applied(("spec/faults", [OWN])))),
+    ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
+    ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),
+    ("spec.faults[…].chaos.document: got …", own_without_its_text),
     ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=CUT)))),
     ("system …: network.latency: got …, of a system that is there already", lambda: looked(allowed(slowly()))),
     ("Namespace …: got Pod Security level …", strict_namespace),

@@ -37,7 +37,7 @@ allowLoginsToAnyHost: {{ .Values.allowLoginsToAnyHost | default false }}
 {{- $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
 {{- end }}
-{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "charts" }}
+{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "chaosImages" "charts" }}
 {{- with index $.Values.settings $name }}
 {{ $name }}: {{ toJson . }}
 {{- end }}

@@ -11,6 +11,12 @@ from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 MOST_BYTES = 1 << 17
+NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+def sha256_of(document: str) -> str:
+    """By what an experiment's text is known: what `sha256sum` says of its file."""
+    return hashlib.sha256(document.encode()).hexdigest()
 
 
 class Chaos(FaultKind):
@@ -26,15 +32,21 @@ class Chaos(FaultKind):
         description="when it has not ended by then, it is interrupted and its rollbacks are played; at most 1h",
     )
     document: Annotated[str, Field(max_length=MOST_BYTES)] | None = Field(
-        None, description="the experiment's text, filled in from its file, so that results say what was run"
+        None,
+        description="the experiment's text; `dedup run` fills it in from the file, so that results say what was run; "
+        "in a cluster it has to be there",
+    )
+    image: Annotated[str, Field(pattern=NAME, max_length=63)] | None = Field(
+        None,
+        description="in a cluster: the entry of the administrator's list in whose image it runs; `dedup run` uses what "
+        "is installed",
     )
 
     key = "chaos"
-    summary = "run a Chaos Toolkit experiment of your own (`dedup run` only)"
+    summary = "run a Chaos Toolkit experiment of your own"
     lasting = "deadline_s"
-    platforms = (Platform.PROCESSES,)
     through_proxy = True
-    not_in_pods = "run no code of an experiment's author: who may make a DedupExperiment may not start pods of his own"
+    on_existing = (Platform.PROCESSES,)
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.LEADER, Noticed.ERROR})
     effect = "out of its steady state"
     docs = Docs(
@@ -42,16 +54,19 @@ class Chaos(FaultKind):
         ends="when the experiment has ended, its rollbacks are played, and its hypothesis holds again",
         target_witness="the experiment's own steady-state hypothesis: it holds while the fault is armed, a probe of it "
         "is out of its tolerance after the method began, and it holds again after the rollbacks",
-        undone_by="a process beside it, which interrupts the experiment and plays its rollbacks",
+        undone_by="a process beside it, which interrupts the experiment and plays its rollbacks; if a pod's whole "
+        "container is gone, nobody",
         details="The hypothesis is asked every 0.2 s, in a process of its own. Without one nothing shows the effect, "
         "and the run is *inconclusive*; so is one whose hypothesis holds all the while. If it does not hold before, "
         "the fault is not armed, and the run is an *error*, as it is if an action or a rollback fails. Whom an "
         "experiment strikes is not known to us: as for any fault of one broker, the leader's clients must have "
         "noticed. The experiment finds the system in its environment: `DEDUP_PROTOCOL` (kafka or pulsar), "
         "`DEDUP_TOXIPROXY_URL`, `DEDUP_PROXIES` (by the brokers' order, with commas), `DEDUP_LEADER_PROXY`, "
-        "`DEDUP_LEADER_PORT`, `DEDUP_BOOTSTRAP` and `DEDUP_TOPIC`. "
-        "**It is code**: it runs with your rights and in your environment, as `chaos run` would, so run only files "
-        "that you trust. The operator refuses it: `Stalled`.",
+        "`DEDUP_LEADER_PORT`, `DEDUP_BOOTSTRAP` and `DEDUP_TOPIC`; in pods also `DEDUP_NAMESPACE` and "
+        "`DEDUP_LEADER_POD`. "
+        "**It is code**: by `dedup run` it runs with your rights and in your environment, as `chaos run` would, so run "
+        "only files that you trust. In a cluster it runs in an image, and with rights, of the administrator's list "
+        "(`settings.chaosImages` of the operator's chart); what that does not permit is `Stalled`.",
     )
 
     @property
@@ -61,8 +76,9 @@ class Chaos(FaultKind):
     @property
     def settings(self) -> dict[str, float | str]:
         """What is recorded of it: of the text its hash, for the text itself is in the results' experiment."""
-        digest = hashlib.sha256((self.document or "").encode()).hexdigest()
-        return {"experiment": self.experiment, "deadline_s": self.deadline_s, "sha256": digest}
+        digest = sha256_of(self.document or "")
+        named = {} if self.image is None else {"image": self.image}
+        return {"experiment": self.experiment, "deadline_s": self.deadline_s, "sha256": digest, **named}
 
     @property
     def brings(self) -> str | None:
@@ -74,3 +90,8 @@ class Chaos(FaultKind):
         return shown.refused or (
             "" if shown.probe else "no probe of the experiment's hypothesis was out of its tolerance"
         )
+
+    @classmethod
+    def ends_life(cls, shown: Detail) -> bool:
+        """Whom it strikes is not known to us: what has ended while it ran is taken for its doing."""
+        return bool(shown.lives)

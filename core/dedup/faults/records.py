@@ -316,7 +316,8 @@ def _injectors_word(said: Mapping[str, FaultLine]) -> dict[str, Any]:
 def _shown(said: Mapping[str, FaultLine]) -> Detail:
     """What the target has shown, when the fault struck and at its end."""
     injected, effect = _detail(said, FaultEvent.INJECTED), _detail(said, FaultEvent.EFFECT)
-    return Detail(**(injected.witness | effect.said()), touched=injected.touched, leader=injected.leader)
+    ended = {"lives": lives} if (lives := _detail(said, FaultEvent.CLEARED).lives) else {}
+    return Detail(**(injected.witness | effect.said() | ended), touched=injected.touched, leader=injected.leader)
 
 
 def _began_ns(said: Mapping[str, FaultLine]) -> int | None:

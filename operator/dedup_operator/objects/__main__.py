@@ -57,7 +57,7 @@ def printed(what: str, which: str | None, attempt: int, experiment: Experiment, 
         case "values":
             return _yaml(values(_deployed(experiment, which), settings))
         case "accounts":
-            return _yaml(*accounts(owner, experiment, settings.account_annotations))
+            return _yaml(*accounts(owner, experiment, settings.account_annotations, settings.chaos_images))
         case "run":
             return _yaml(*run_objects(owner, experiment, _run(experiment, which), attempt, settings))
         case _:

@@ -9,14 +9,16 @@ Where pods have an identity of their cloud's, annotations of their accounts say 
 reports have it, which reach the store.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dedup.experiment.spec import Experiment
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need
 from dedup_operator.objects.names import Owner, metadata, name_of
+from dedup_operator.objects.own_experiments import granted
 from dedup_operator.objects.pods import Object
+from dedup_operator.objects.settings import ChaosImage
 from dedup_operator.objects.systems import endpoints, release_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -67,11 +69,19 @@ def needs_deadlines(experiment: Experiment) -> bool:
     return any(fault.given.needs(Need.POLICIES) for fault in experiment.spec.all_faults)
 
 
-def accounts(owner: Owner, experiment: Experiment, annotations: Mapping[str, str] | None = None) -> list[Object]:
-    """The accounts, each with its role and the binding between them. Those that reach the store are annotated."""
+def accounts(
+    owner: Owner,
+    experiment: Experiment,
+    annotations: Mapping[str, str] | None = None,
+    images: Sequence[ChaosImage] = (),
+) -> list[Object]:
+    """The accounts, each with its role and the binding between them. Those that reach the store are annotated.
+
+    `images` is the administrator's list for experiments of users' own.
+    """
     by_spark = experiment.spec.verification.engine is Method.SPARK
     made = [
-        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment))),
+        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment, images))),
         *(_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)) if by_spark else []),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
@@ -97,12 +107,12 @@ def _identified(made: list[Object], annotations: Mapping[str, str] | None) -> li
     ]
 
 
-def _run_rules(owner: Owner, experiment: Experiment) -> Iterator[Rule]:
+def _run_rules(owner: Owner, experiment: Experiment, images: Sequence[ChaosImage]) -> Iterator[Rule]:
     if names := _touched(owner, experiment):
         yield _rule("", ["pods"], ["get", "list", "watch"])
         # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
         yield _rule("", ["pods/exec"], ["get", "create"], names)
-    yield from _fault_rules(experiment, names)
+    yield from _fault_rules(experiment, names, images)
 
 
 def _touched(owner: Owner, experiment: Experiment) -> list[str]:
@@ -114,9 +124,10 @@ def _touched(owner: Owner, experiment: Experiment) -> list[str]:
     return found
 
 
-def _fault_rules(experiment: Experiment, names: list[str]) -> Iterator[Rule]:
+def _fault_rules(experiment: Experiment, names: list[str], images: Sequence[ChaosImage]) -> Iterator[Rule]:
     """What only some kinds of faults need. A right that names nothing would be one to everything."""
     wanted = {right for fault in experiment.spec.all_faults for right in fault.given.all_rights}
+    wanted.update(granted(experiment, images))
     for right in sorted(wanted):
         if names or not right.by_name:
             yield _rule(right.group, [right.resource], [*right.verbs], names if right.by_name else None)

@@ -24,6 +24,7 @@ from dedup.faults.registry import Fault
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
+from dedup_operator.objects.own_experiments import image_of
 from dedup_operator.objects.pods import (
     CONFIG,
     TOKEN_MOUNT,
@@ -36,7 +37,7 @@ from dedup_operator.objects.pods import (
     store_volumes,
     token_volume,
 )
-from dedup_operator.objects.settings import Settings
+from dedup_operator.objects.settings import Image, Settings
 from dedup_operator.objects.systems import endpoints, proxies_of, release_of
 
 RUN: Final = "run"
@@ -176,7 +177,9 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
     in_pod = [{"name": "DEDUP_SHARED", "value": str(SHARED)}]
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
 
-    def program(name: str, *arguments: str, mounts: dict[str, str], env: list[Object] = in_pod) -> Object:
+    def program(
+        name: str, *arguments: str, mounts: dict[str, str], env: list[Object] = in_pod, image: Image = image
+    ) -> Object:
         module = f"dedup_runners.{name.partition('-')[0]}"
         return container(name, image, ["python", "-m", module, *arguments], memory=memory, mounts=mounts, env=env)
 
@@ -190,7 +193,13 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
         program("producer", str(FOLDER / "config" / "producer.json"), mounts=speaking),
         program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
         *(
-            program(f"chaos-{name}", str(FOLDER), name, mounts=trusted, env=[*in_pod, *_image_of(fault, settings)])
+            program(
+                f"chaos-{name}",
+                *(str(FOLDER), name),
+                mounts=trusted,
+                env=[*in_pod, *_image_of(fault, settings)],
+                image=image_of(fault, settings),
+            )
             for name, fault in told.faults.items()
         ),
     ]

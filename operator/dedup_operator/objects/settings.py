@@ -14,6 +14,7 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Experiment
 from dedup.experiment.systems import Chart
+from dedup.faults.chaos import NAME
 from dedup.parts import Part
 from dedup_operator.statuses import Kept
 
@@ -24,6 +25,8 @@ SESSION_KEY: Final = "AWS_SESSION_TOKEN"
 _LINE: Final = r"^[^\s]+$"
 _TAG: Final = r"^[A-Za-z0-9_.-]{1,128}(@sha256:[0-9a-f]{64})?$"
 Text = Annotated[str, Field(pattern=_LINE, max_length=253)]
+ChaosRight = Literal["DeleteBrokerPods"]
+"""What an account of a run may do besides, for a user's own experiment of Chaos Toolkit."""
 _Kind = TypeVar("_Kind", bound=Part)
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi)$")]
 Cpu = Annotated[str, Field(pattern=r"^([1-9][0-9]*m|[1-9][0-9]*|[0-9]+\.[0-9]+)$", max_length=16)]
@@ -173,6 +176,19 @@ class Resources(Part):
     limits: Limits = Limits()
 
 
+class ChaosImage(Part):
+    """Where users' own experiments of Chaos Toolkit may run, and with which rights: each is code of its author."""
+
+    name: Annotated[str, Field(pattern=NAME, max_length=63)]
+    image: Image | None = Field(None, description="made from the runners' image, with extensions; none: that itself")
+    rights: list[ChaosRight] = Field(
+        default_factory=list, description="to the pods of the brokers that the same experiment has deployed"
+    )
+    sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
+        default_factory=list, description="of the texts that may run; none: any text, and so any code"
+    )
+
+
 class Defaults(Part):
     """What the administrator says once for all experiments. Without artifacts there, each names its own."""
 
@@ -198,6 +214,9 @@ class Defaults(Part):
     )
     allow_logins_to_any_host: bool = Field(
         False, description="whether a Secret with a log-in needs no annotation that says where it may be shown"
+    )
+    chaos_images: list[ChaosImage] = Field(
+        default_factory=list, description="where users' own experiments of Chaos Toolkit may run; none: nowhere"
     )
     charts: dict[Chart, dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"

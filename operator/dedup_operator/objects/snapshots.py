@@ -18,7 +18,7 @@ from dedup_operator.objects.settings import Defaults, Settings, for_experiment
 
 FILE: Final = "experiment.yaml"
 SETTINGS: Final = "settings.json"
-OF_TODAY: Final = {"concurrent_experiments", "allow_privileged_faults", "allow_logins_to_any_host"}
+OF_TODAY: Final = {"concurrent_experiments", "allow_privileged_faults", "allow_logins_to_any_host", "chaos_images"}
 """What concerns all experiments together, or is a right: the administrator's word of today counts."""
 
 

@@ -57,7 +57,7 @@ class Provisioner(ABC):
     def start(self) -> None:
         """Begin, or go on. Once there is the Job that proves the system, nothing is left to do."""
         experiment, settings = self._context.experiment, self._context.settings
-        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations))
+        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, settings.chaos_images))
         if self._deploy():
             self._belongings.make(readiness(self._owner, experiment, self._system, settings))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Endpoints
 from dedup.faults.chaos import Chaos
 from dedup.wire.faults import FaultEvent, FaultLine
 from dedup_runners.chaos import own_experiments
@@ -31,10 +32,15 @@ from dedup_runners.chaos.own_experiments import (
     Orders,
 )
 from dedup_runners.chaos.sessions import Session, current
-from dedup_runners.waiting import WaitedTooLong, until
+from dedup_runners.waiting import WaitedTooLong, persistently, until
 
+READY_S: Final = 240.0
+"""So long a user's probes may take to be asked for the first time: a cluster's client library loads in 3 s, 40 s on a
+machine with a load of 18."""
 ASKED_S: Final = 60.0
-"""So long a user's probes may take to be asked once, and the hypothesis to hold again after the rollbacks."""
+"""So long the hypothesis may take to hold again after the rollbacks."""
+POD_S: Final = 300.0
+"""So long the hypothesis may take to hold again where brokers are pods: a new one is scheduled, and begins."""
 ENDED_S: Final = INTERRUPT_S + 2 * ROLLBACKS_S
 
 
@@ -47,6 +53,7 @@ class Deed:
     listening: threading.Thread | None = None
     supervising: "subprocess.Popen[bytes] | None" = None
     ended_ns: int = 0
+    exits_before: int = 0
     looks: list[Look] = field(default_factory=list)
 
     @property
@@ -68,6 +75,7 @@ def _prepare(session: Session) -> None:
     deed.place = scene.folder / "chaos" / scene.fault / f"own{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
+    deed.exits_before = session.site.exits()
     if not own_experiments.loaded(str(deed.place)).get(HYPOTHESIS):
         return
     with (log := deed.place.with_name("own-probes.log")).open("w") as said:
@@ -82,7 +90,7 @@ def _prepare(session: Session) -> None:
     deed.listening = threading.Thread(target=_listen, args=(deed.asking, deed.looks), name="looks", daemon=True)
     deed.listening.start()
     asking = deed.asking
-    until(lambda: deed.looks or asking.poll() is not None, ASKED_S, f"the probes of {name} to be asked")
+    until(lambda: deed.looks or asking.poll() is not None, READY_S, f"the probes of {name} to be asked")
     if not deed.looks or not deed.looks[0].met:
         got = f"probes that cannot be asked ({_last_line(log)})"
         if deed.looks:
@@ -120,7 +128,19 @@ def _environment(session: Session) -> dict[str, str]:
         "DEDUP_LEADER_PORT": ports.get(leader or "", ""),
         "DEDUP_BOOTSTRAP": endpoints.client_bootstrap,
         "DEDUP_TOPIC": session.scene.topic,
+        **_in_pods(endpoints, leader),
     }
+
+
+def _in_pods(endpoints: Endpoints, leader: str | None) -> dict[str, str]:
+    """Where its pods are; and chaostoolkit-kubernetes is told to use the pod's account."""
+    pods = {broker.id: broker.pod for broker in endpoints.brokers if broker.pod is not None}
+    if not pods:
+        return {}
+    led = pods.get(leader or "")
+    namespace = next(iter(pods.values())).namespace
+    named = {"DEDUP_NAMESPACE": namespace, "DEDUP_LEADER_POD": led.name if led is not None else ""}
+    return {"CHAOSTOOLKIT_IN_POD": "true", **named}
 
 
 def _method(fault: Chaos, latency_s: float) -> list[Activity]:
@@ -202,18 +222,24 @@ def _failed(journal: dict[str, Any], interrupted: bool) -> list[str]:
 
 
 def await_steady_state(configuration: dict[str, Any]) -> dict[str, float]:
-    """Wait until the hypothesis holds again, after the experiment has ended."""
+    """Wait until the hypothesis holds again, after the experiment has ended.
+
+    What has ended of brokers meanwhile is taken for its doing.
+    """
     session = current(configuration)
     deed = session.recall(Deed)
     if deed.asking is None or not deed.ended_ns:
         return {}
+    within_s = POD_S if any(broker.pod for broker in session.scene.endpoints.brokers) else ASKED_S
     try:
-        until(lambda: deed.first(met=True, since_ns=deed.ended_ns), ASKED_S, "the hypothesis to hold again")
+        until(lambda: deed.first(met=True, since_ns=deed.ended_ns), within_s, "the hypothesis to hold again")
     except WaitedTooLong as error:
         session.note(FaultEvent.HEAL_FAILED, error=str(error), unhealthy=deed.looks[-1].output)
         raise
     waited_s = round((time.monotonic_ns() - deed.ended_ns) / 1e9, 3)
-    session.note(FaultEvent.CLEARED, by="its rollbacks", waited_s=waited_s)
+    exits = persistently(session.site.exits, within_s, "how many brokers have ended")
+    lives = [f"{session.scene.fault} {n + 1}" for n in range(exits - deed.exits_before)]
+    session.note(FaultEvent.CLEARED, by="its rollbacks", waited_s=waited_s, lives=lives)
     return {"waited_s": waited_s}
 
 
