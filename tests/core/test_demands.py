@@ -219,6 +219,16 @@ def test_what_our_injector_did_not_record_departs_from_the_plan(kind: str, left_
     assert judged(asked, faults=(never,), **RECORDED).verdict is Verdict.PASS, "whether it is vacuous is judged beside"
 
 
+def test_a_setting_that_is_newer_than_its_record_had_its_default() -> None:
+    """A partition of before `direction` was one both ways: no other can be planned for it."""
+    written = {"kind": "partition", "injector": {"by": "NetFilter", "duration_s": 2.0}}
+    record = CUT.model_copy(update=written)
+    for direction, verdict in (("Both", Verdict.PASS), ("ToLeader", Verdict.ERROR)):
+        cut = {"by": "NetFilter", "direction": direction, "duration": "2s"}
+        asked = demand(faults=[{"name": "cut", "at": {"message": 100}, "partition": cut}], allowPrivilegedFaults=True)
+        assert judged(asked, faults=(record,), **RECORDED).verdict is verdict
+
+
 def test_the_links_latency_is_planned_in_milliseconds() -> None:
     asked = demand(systems=[{"name": "kafka", "kafka": {}, "network": {"latency": "20ms"}}], faults=[])
     assert asked.faults == (PlannedFault(name="latency", kind="latency", message=None, settings={"latency_ms": 20.0}),)

@@ -1,6 +1,7 @@
 """`chaos`: an experiment of Chaos Toolkit that somebody else wrote runs as a fault, as it is."""
 
 import hashlib
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -43,6 +44,7 @@ class Chaos(FaultKind):
     )
 
     key = "chaos"
+    newer = MappingProxyType({"image": None})
     summary = "run a Chaos Toolkit experiment of your own"
     lasting = "deadline_s"
     through_proxy = True

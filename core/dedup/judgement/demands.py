@@ -13,7 +13,7 @@ from pydantic import Field, SerializeAsAny
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Expectation, Experiment
 from dedup.faults.kinds import A_BROKER
-from dedup.faults.registry import LATENCY_FAULT, Fault
+from dedup.faults.registry import LATENCY_FAULT, Fault, kind_of
 from dedup.faults.targets import victim
 from dedup.judgement.anomalies import Verification
 from dedup.payloads import messages_of
@@ -153,19 +153,21 @@ def other_faults(manifest: Manifest, demand: Demand) -> Iterator[str]:
     """The faults that have a planned name and differ from the plan.
 
     The injector of a fault that took effect has recorded its settings; only older manifests, which do not say when they
-    were recorded, may lack them.
+    were recorded, may lack them. A setting that is newer than its kind had its default before there was one.
     """
     planned = {fault.name: fault for fault in demand.faults or ()}
     for record in manifest.faults:
         if (wanted := planned.get(record.name)) is None:
             continue
         silent = manifest.recorded_at is not None and record.injected_ns is not None
+        kind = kind_of(record.kind)
+        unsaid = {} if kind is None else kind.newer
         pairs: list[tuple[str, object, object]] = [
             ("kind", record.kind, wanted.kind),
             ("message asked", record.requested_message, wanted.message),
             ("time asked", record.requested_time, wanted.time),
             *(
-                (name, record.injector.get(name, NOT_RECORDED if silent else value), value)
+                (name, record.injector.get(name, unsaid.get(name, NOT_RECORDED) if silent else value), value)
                 for name, value in wanted.settings.items()
             ),
         ]
