@@ -60,6 +60,8 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
 COPY build/parts/runner /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY runners/dedup_runners /usr/local/dedup/code/dedup_runners
+# A run's pod shares /tmp, where its programs start, with code that is not ours (docs/decisions/101).
+ENV PYTHONSAFEPATH=1
 USER 1000:1000
 CMD ["python"]
 

@@ -41,19 +41,23 @@ class Courier:
         for table in ALL_TABLES:
             for path in sorted((self._folder / table).glob("*.parquet")):
                 name = path.relative_to(self._folder).as_posix()
-                if name not in self._carried:
+                if name not in self._carried and self._is_ours(path):
                     self._carry(name)
                     self._carried.add(name)
 
     def carry_rest(self) -> None:
         """Carry everything else, the manifest last."""
         self.carry_segments()
-        paths = (path for path in self._folder.rglob("*") if path.is_file())
+        paths = (path for path in self._folder.rglob("*") if self._is_ours(path))
         names = {path.relative_to(self._folder).as_posix() for path in paths} - self._carried
         for name in sorted(names - {MANIFEST}):
             self._carry(name)
         if MANIFEST in names:
             self._carry(MANIFEST)
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether it is a file of this folder. A link is none: programs that are not ours write there, too."""
+        return path.is_file() and path.resolve() == self._folder.resolve() / path.relative_to(self._folder)
 
     def _carry(self, name: str) -> None:
         source, target = self._folder / name, self._place / name

@@ -92,6 +92,22 @@ def test_the_manifest_is_not_carried_if_anything_else_was_not(tmp_path: Path) ->
     assert MANIFEST not in carried(tmp_path)
 
 
+def test_a_link_is_not_carried(tmp_path: Path) -> None:
+    """A run's folder is shared with a user's own chaos experiment, which must not read with the courier's eyes."""
+    secret, folder, store = tmp_path / "secret", tmp_path / "run", tmp_path / "store"
+    (secret / "received").mkdir(parents=True)
+    for name in ("key", "received/00001.parquet"):
+        (secret / name).write_text("a secret")
+    folder.mkdir()
+    recorded(folder)
+    (folder / "sent" / "00001.parquet").symlink_to(secret / "key")
+    (folder / "log").symlink_to(secret / "key")
+    (folder / "processed").symlink_to(secret / "received")
+    Courier(folder, place(str(store))).carry_rest()
+    found = {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file()}
+    assert found == {"sent/00000.parquet", "received/00000.parquet", "faults.jsonl", MANIFEST}
+
+
 def test_a_program_says_what_a_store_refused(tmp_path: Path) -> None:
     first, _ = pods(tmp_path)
     (tmp_path / "store").write_text("a file")
