@@ -149,6 +149,8 @@ def resume_process(pid: int) -> dict[str, Any]:
     """
     Let a stopped process go on (SIGCONT). A rollback: harmless if it runs, or is gone.
     """
+    if pid < 1:
+        raise ActivityFailed(f"pid: got {pid}; one process is resumed, not a group of them; name a broker's")
     try:
         os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:

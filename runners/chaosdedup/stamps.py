@@ -23,8 +23,8 @@ from dedup_runners.waiting import WaitedTooLong, until
 
 LOOK_EVERY_S: Final = 0.1
 STAMPS: Final = "dedup"
-_before: dict[str, Any] = {}
-"""What was seen before the action that runs now: a control's functions have no object that could hold it."""
+_before: dict[str, dict[str, Any]] = {}
+"""What was seen before each action that runs now, by its name: a control's functions have no object to hold it."""
 
 
 def before_method_control(
@@ -44,15 +44,15 @@ def before_method_control(
 
 def before_activity_control(context: Any, topic: str, secrets: Secrets = None, **system: Any) -> None:
     """Look at the system before an action."""
-    _before.clear()
     if context.get("type") == "action":
-        _before.update(_seen(topic, system, secrets))
+        _before[context["name"]] = _seen(topic, system, secrets)
 
 
 def after_activity_control(context: Any, state: Any, topic: str, secrets: Secrets = None, **system: Any) -> None:
     """Look again, and put both into the action's entry of the journal."""
-    if _before and isinstance(state, dict):
-        state[STAMPS] = {"before": dict(_before), "after": _seen(topic, system, secrets)}
+    before = _before.pop(context.get("name", ""), None) if context.get("type") == "action" else None
+    if before is not None and isinstance(state, dict):
+        state[STAMPS] = {"before": before, "after": _seen(topic, system, secrets)}
 
 
 def _asked(system: dict[str, Any], secrets: Secrets) -> AbstractContextManager[Admin]:

@@ -137,3 +137,7 @@ def test_lives_of_brokers_that_ended_meanwhile_are_its_doing(tmp_path: Path, mon
         monkeypatch.setattr(Outside, "exits", lambda _self, told=ended: next(told))
         record, _ = played(place, experiment(flag, removing(flag)))
         assert lives_ended([record]) == counted
+        kill = record.model_copy(
+            update={"name": "kill", "kind": "kill", "target_witness": {"pid": 7, "exit_code": 137}}
+        )
+        assert lives_ended([kill, record]) == 1, "if more have ended, whose they are is not known"

@@ -110,6 +110,12 @@ def test_what_chaos_toolkit_lives_by_is_not_struck(pid: int) -> None:
             action(pid)
 
 
+@pytest.mark.parametrize("pid", [0, -1])
+def test_no_group_of_processes_is_resumed(pid: int) -> None:
+    with pytest.raises(ActivityFailed, match=rf"pid: got {pid}; one process is resumed"):
+        actions.resume_process(pid)
+
+
 def test_a_process_that_is_not_there_is_no_target() -> None:
     with pytest.raises(ActivityFailed, match="there is no such process"):
         actions.kill_process(2**22 + 1)
@@ -190,7 +196,12 @@ def test_who_cannot_be_asked_is_stamped_as_such_and_probes_are_not() -> None:
     stamps.before_activity_control({"type": "probe"}, **told)
     stamps.after_activity_control({"type": "probe"}, state, **told)
     assert state == {}
-    stamps.before_activity_control({"type": "action"}, **told)
-    stamps.after_activity_control({"type": "action"}, state, **told)
+    in_background, action = {"type": "action", "name": "slow"}, {"type": "action", "name": "quick"}
+    slow: dict[str, Any] = {}
+    stamps.before_activity_control(in_background, **told)
+    stamps.before_activity_control(action, **told)
+    stamps.after_activity_control(action, state, **told)
+    stamps.after_activity_control(in_background, slow, **told)
+    assert slow["dedup"]["before"]["monotonic_ns"] <= state["dedup"]["before"]["monotonic_ns"], "each has its own"
     assert "protocol is kafka or pulsar" in state["dedup"]["before"]["error"]
     assert state["dedup"]["after"]["monotonic_ns"] >= state["dedup"]["before"]["monotonic_ns"]

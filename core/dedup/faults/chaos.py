@@ -96,4 +96,4 @@ class Chaos(FaultKind):
     @classmethod
     def ends_life(cls, shown: Detail) -> bool:
         """Whom it strikes is not known to us: what has ended while it ran is taken for its doing."""
-        return bool(shown.lives)
+        return shown.ended > 0

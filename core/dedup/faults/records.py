@@ -146,17 +146,21 @@ def missed(records: Sequence[FaultRecord]) -> tuple[str, ...]:
 
 
 def lives_ended(records: Iterable[FaultRecord]) -> int:
-    """How many lives of brokers these faults have ended; one that ended besides died by itself."""
-    return len(
-        {
-            life
-            for record in records
-            if record.injected_ns is not None
-            and (kind := kind_of(record.kind)) is not None
-            and kind.ends_life(Detail.model_validate(record.target_witness))
-            for life in _lives(record)
-        }
-    )
+    """How many lives of brokers these faults have ended; one that ended besides died by itself.
+
+    What ended while a user's own experiment ran is its doing, unless another fault has ended some, too: whose the
+    others are is not known then.
+    """
+    ending = [
+        record
+        for record in records
+        if record.injected_ns is not None
+        and (kind := kind_of(record.kind)) is not None
+        and kind.ends_life(Detail.model_validate(record.target_witness))
+    ]
+    meanwhile = {record.name: Detail.model_validate(record.target_witness).ended for record in ending}
+    known = {life for record in ending if not meanwhile[record.name] for life in _lives(record)}
+    return len(known) or sum(meanwhile.values())
 
 
 def _lives(record: FaultRecord) -> list[tuple[str, str]]:
@@ -316,7 +320,7 @@ def _injectors_word(said: Mapping[str, FaultLine]) -> dict[str, Any]:
 def _shown(said: Mapping[str, FaultLine]) -> Detail:
     """What the target has shown, when the fault struck and at its end."""
     injected, effect = _detail(said, FaultEvent.INJECTED), _detail(said, FaultEvent.EFFECT)
-    ended = {"lives": lives} if (lives := _detail(said, FaultEvent.CLEARED).lives) else {}
+    ended = {"ended": number} if (number := _detail(said, FaultEvent.CLEARED).ended) else {}
     return Detail(**(injected.witness | effect.said() | ended), touched=injected.touched, leader=injected.leader)
 
 

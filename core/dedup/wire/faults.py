@@ -81,6 +81,10 @@ class Detail(BaseModel):
     container: str | None = Field(None, description="a witness: the life that was ended, in a pod")
     pid: int | None = Field(None, description="a witness: the life that was ended, on this machine")
     lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")
+    ended: int = Field(
+        0,
+        description="a witness: how many brokers ended meanwhile, where it is not known which ones an experiment struck",
+    )
     over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
     probe: str = Field("", description="a witness: which probe of a user's experiment was out of its tolerance")
     frame: str = Field("", description="a witness: what was done to which frame, in words")

@@ -75,7 +75,6 @@ def _prepare(session: Session) -> None:
     deed.place = scene.folder / "chaos" / scene.fault / f"own{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
-    deed.exits_before = session.site.exits()
     if not own_experiments.loaded(str(deed.place)).get(HYPOTHESIS):
         return
     with (log := deed.place.with_name("own-probes.log")).open("w") as said:
@@ -152,6 +151,7 @@ def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str
     session = triggered(configuration)
     scene, deed = session.scene, session.recall(Deed)
     leader = session.known_leader()
+    deed.exits_before = session.site.exits()
     session.announce(FaultEvent.INJECTING, leader=leader, **scene.settings)
     began_ns, journal = time.monotonic_ns(), deed.experiment.with_name("own-journal.json")
     lines = str(scene.folder / FaultLine.FILE)
@@ -238,8 +238,8 @@ def await_steady_state(configuration: dict[str, Any]) -> dict[str, float]:
         raise
     waited_s = round((time.monotonic_ns() - deed.ended_ns) / 1e9, 3)
     exits = persistently(session.site.exits, within_s, "how many brokers have ended")
-    lives = [f"{session.scene.fault} {n + 1}" for n in range(exits - deed.exits_before)]
-    session.note(FaultEvent.CLEARED, by="its rollbacks", waited_s=waited_s, lives=lives)
+    ended = exits - deed.exits_before
+    session.note(FaultEvent.CLEARED, by="its rollbacks", waited_s=waited_s, **({"ended": ended} if ended else {}))
     return {"waited_s": waited_s}
 
 
