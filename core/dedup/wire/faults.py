@@ -83,7 +83,7 @@ class Detail(BaseModel):
     lives: list[str] = Field(default_factory=list, description="a witness: all lives that were ended, if several were")
     ended: int = Field(
         0,
-        description="a witness: how many brokers ended meanwhile, where it is not known which ones an experiment struck",
+        description="a witness: how many brokers ended meanwhile, where it is not known whom an experiment struck",
     )
     over: "Detail | None" = Field(None, description="the injector's word: what was said with that event")
     probe: str = Field("", description="a witness: which probe of a user's experiment was out of its tolerance")
