@@ -68,7 +68,7 @@ def test_kafkas_leader_is_cut_off_from_the_brokers(tmp_path: Path, tell: Callabl
 def test_pulsars_owner_is_cut_off_for_less_than_it_waits_for_a_bookie(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """It waits for 30 s, and its producer with it: a shorter cut is real, nobody does anything about it, and no pass."""
+    """It waits for 30 s, and its producer with it: a shorter cut is real, nobody does anything about it: no pass."""
     found = document("kafka")
     spec = found["spec"]
     spec["systems"] = [{"name": "pulsar", "pulsar": {"version": "4.2.4", "brokers": 3, "bookies": 3}}]
