@@ -25,7 +25,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("docs/cycles", "docs/s0", "CONTRIBUTING"),
         *("CHANGELOG", "bench/*/README"),
     ),
-    "Decisions": ("docs/decisions/README", "docs/decisions/0*"),
+    "Decisions": ("docs/decisions/README", "docs/decisions/[01]*"),
 }
 """What the pages are listed under; a page that stands in no section is a warning, and so an error."""
 

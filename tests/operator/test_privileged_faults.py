@@ -1,6 +1,6 @@
 """Faults that need more than others, and what they may leave: no run begins without the right, or beside a cut."""
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from testbed.worlds import NAMESPACE, SETTINGS, ScriptedHelm, World
@@ -9,7 +9,7 @@ from tests.operator.test_reconciliations import applied, edit, message
 from dedup_operator.objects.settings import Defaults
 from dedup_operator.reconciliations import Reconciler
 
-NET_FILTER: Final = {
+NET_FILTER: Final[dict[str, Any]] = {
     "name": "alone",
     "at": {"message": 1},
     "partition": {"target": "Leader", "by": "NetFilter", "duration": "5s"},
@@ -80,3 +80,14 @@ def test_no_run_begins_while_a_broken_one_keeps_a_broker_cut_off(of: str, owner:
     world.cluster.delete("NetworkPolicy", NAMESPACE, "cut")
     world.run()
     assert world.status()["verdict"] == "Pass"
+
+
+def test_clients_in_pods_are_not_cut_off_and_brokers_are() -> None:
+    of_clients = NET_FILTER | {"partition": NET_FILTER["partition"] | {"between": "Clients"}}
+    world = applied(("spec/faults", [of_clients]), ("spec/allowPrivilegedFaults", True))
+    privileged(world, allowed=True).look((NAMESPACE, "e"))
+    assert "partition.between: got Clients; a client's pod is not known before it runs" in message(world, "Stalled")
+    twin = NET_FILTER | {"partition": NET_FILTER["partition"] | {"between": "Brokers"}}
+    edit(world, faults=[twin])
+    privileged(world, allowed=True).look((NAMESPACE, "e"))
+    assert world.status()["state"]["cursor"] == 0
