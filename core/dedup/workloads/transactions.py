@@ -90,7 +90,10 @@ class Transactions(WorkloadKind):
 
     def zombies(self, messages: int) -> int:
         """How many instances are replaced within a transaction, and wake up."""
-        return 0 if self.zombie is None else -(-messages // self.size) // self.zombie.every
+        if self.zombie is None:
+            return 0
+        alone = messages % self.size == 1  # the last transaction has no middle then
+        return (-(-messages // self.size) - alone) // self.zombie.every
 
     def impossible(self, shape: Shape) -> Impossible | None:
         number = -(-shape.messages // self.size)

@@ -107,7 +107,7 @@ class Transacting(Successive):
         zombie = self._asked_for.zombie
         for turn, first in enumerate(range(0, self._config.messages, self._asked_for.size), 1):
             messages = np.arange(first, min(first + self._asked_for.size, self._config.messages), dtype=np.int64)
-            replaced = zombie is not None and turn % zombie.every == 0
+            replaced = zombie is not None and turn % zombie.every == 0 and len(messages) > 1
             if not (self._replace(messages) if replaced else self._transact(messages)):
                 break
         self.client.finish()
@@ -215,7 +215,7 @@ class Transacting(Successive):
                 *(all_(each, np.int64) for each in times),
             ),
         )
-        self._told[outcome] += bool(len(messages))  # one that was stopped before its first message has no row
+        self._told[outcome] += bool(count)  # one that was stopped before its first message has no row
         self._table_rows += count
 
     def _open_again(self) -> None:
