@@ -54,8 +54,8 @@ def reset_connections(
 
     `proxies` are names with commas between them; empty: all. Clients connect anew in the `pause_s` between two pulses.
     """
-    deadline, pulses = time.monotonic() + duration_s, 0
     with _guarded(toxiproxy_url, proxies, duration_s) as guard:
+        deadline, pulses = time.monotonic() + duration_s, 0
         while (left_s := deadline - time.monotonic()) > 0:
             pulses += 1
             guard.set("reset_peer", {"timeout": 0})

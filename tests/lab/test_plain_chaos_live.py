@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ EXPERIMENT: Final = Path(__file__).parents[2] / "examples" / "chaos" / "kafka-pl
 RUN_S: Final = 300.0
 BOUND_S: Final = 120.0
 TOPIC: Final = "plain"
+CHAOS: Final = (sys.executable, "-m", "chaostoolkit", "--no-version-check", "--no-log-file", "run")
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +75,7 @@ def test_plain_chaos_run_injects_is_seen_and_heals(
     journal = tmp_path / "journal.json"
     with traffic(system):
         done = subprocess.run(
-            [sys.executable, "-m", "chaostoolkit", "run", f"--journal-path={journal}", str(EXPERIMENT)],
-            cwd=tmp_path,
+            [*CHAOS, f"--journal-path={journal}", str(EXPERIMENT)],
             env=environment,
             capture_output=True,
             text=True,
@@ -104,8 +105,8 @@ def test_without_traffic_no_action_of_it_begins(system: Endpoints, tmp_path: Pat
     told = {"BOOTSTRAP": system.direct_bootstrap, "TOPIC": TOPIC, "PROXY_PORT": str(port)}
     environment = {**os.environ, **told, "TOXIPROXY_URL": str(system.toxiproxy_url)}
     journal = tmp_path / "journal.json"
-    command = [sys.executable, "-m", "chaostoolkit", "run", f"--journal-path={journal}", str(path)]
-    subprocess.run(command, cwd=tmp_path, env=environment, timeout=RUN_S, check=False, capture_output=True)
+    command = [*CHAOS, f"--journal-path={journal}", str(path)]
+    subprocess.run(command, env=environment, timeout=RUN_S, check=False, capture_output=True)
     said = json.loads(journal.read_bytes())
     assert said["status"] == "interrupted"
     assert said["run"] == []
@@ -118,6 +119,7 @@ def test_a_broker_of_it_is_paused_killed_and_back(system: Endpoints) -> None:
     assert pid is not None
     assert actions.pause_process(pid, 1.0)["pid"] == pid
     assert probes.process_status(pid) not in ("stopped", "gone")
+    keepers.hold(broker, pid, time.monotonic_ns())
     actions.kill_process(pid)
 
     def back() -> bool:

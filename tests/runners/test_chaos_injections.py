@@ -67,6 +67,7 @@ MORE: Final[dict[str, list[dict[str, Any]]]] = {
         *({"duration": "2s", "by": means} for means in ("NetFilter", "NetworkPolicy")),
         {"duration": "2s", "by": "NetFilter", "between": "Clients", "direction": "FromLeader"},
     ],
+    "chaos": [{"experiment": "own.json", "deadline": "2s", "image": "list"}],
     "message": [
         {"api": "Produce", "frame": "Reply", "action": "Lose"},
         {"api": "SEND", "frame": "Request", "action": "Stall", "deadline": "2s", "until": "Retry", "attempt": 2},
@@ -168,10 +169,13 @@ def test_every_setting_of_a_kind_is_given_once() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(OWN_EXPERIMENTS.glob("*.json")), ids=lambda path: path.stem)
-def test_our_probes_in_an_example_of_chaos_toolkit_take_their_arguments(path: Path) -> None:
-    probes = json.loads(path.read_text(encoding="utf-8"))["steady-state-hypothesis"]["probes"]
-    own = [each["provider"] for each in probes if each["provider"]["module"].startswith("dedup_runners.")]
-    assert own
-    for provider in own:
+def test_activities_in_an_example_of_chaos_toolkit_take_their_arguments(path: Path) -> None:
+    """Those of what is installed: our own, and chaostoolkit-kubernetes'."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    activities = [*found["steady-state-hypothesis"]["probes"], *found["method"], *found["rollbacks"]]
+    providers = [each["provider"] for each in activities if each["provider"]["type"] == "python"]
+    known = [each for each in providers if each["module"].startswith(("chaosdedup.", "chaosk8s.", "dedup_runners."))]
+    assert known
+    for provider in known:
         called = getattr(importlib.import_module(provider["module"]), provider["func"])
         signature(called).bind(**provider["arguments"])

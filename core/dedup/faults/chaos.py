@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from dedup.faults.kinds import Docs, FaultKind, Platform
+from dedup.parts import Name
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
 
 MOST_BYTES = 1 << 17
-NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 def sha256_of(document: str) -> str:
@@ -37,7 +37,7 @@ class Chaos(FaultKind):
         description="the experiment's text; `dedup run` fills it in from the file, so that results say what was run; "
         "in a cluster it has to be there",
     )
-    image: Annotated[str, Field(pattern=NAME, max_length=63)] | None = Field(
+    image: Name | None = Field(
         None,
         description="in a cluster: the entry of the administrator's list in whose image it runs; `dedup run` uses what "
         "is installed",

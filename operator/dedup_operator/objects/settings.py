@@ -14,8 +14,7 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Experiment
 from dedup.experiment.systems import Chart
-from dedup.faults.chaos import NAME
-from dedup.parts import Part
+from dedup.parts import Name, Part
 from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
@@ -179,7 +178,7 @@ class Resources(Part):
 class ChaosImage(Part):
     """Where users' own experiments of Chaos Toolkit may run, and with which rights: each is code of its author."""
 
-    name: Annotated[str, Field(pattern=NAME, max_length=63)]
+    name: Name
     image: Image | None = Field(None, description="made from the runners' image, with extensions; none: that itself")
     rights: list[ChaosRight] = Field(
         default_factory=list, description="to the pods of the brokers that the same experiment has deployed"
