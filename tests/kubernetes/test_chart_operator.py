@@ -109,8 +109,12 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
     ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
-    ({"settings": {"chaosImages": [{"name": "a", "rights": ["Secrets"]}]}}, r"rights/0': value must be 'DeleteBroker"),
+    (
+        {"settings": {"chaosImages": [{"name": "a", "rights": ["Secrets"], "sha256": ["0" * 64]}]}},
+        r"rights/0': value must be 'DeleteBroker",
+    ),
     ({"settings": {"chaosImages": [{"name": "a", "sha256": ["abc"]}]}}, r"sha256/0': 'abc' does not match pattern"),
+    ({"settings": {"chaosImages": [{"name": "a"}]}}, r"missing property 'sha256'"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),

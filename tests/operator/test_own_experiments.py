@@ -29,7 +29,7 @@ TEXT: Final = (FOLDER / "pod-deletion.json").read_text(encoding="utf-8")
 DIGEST: Final = hashlib.sha256(TEXT.encode()).hexdigest()
 OWNER: Final = Owner(NAMESPACE, "e", "6f1c")
 CHAOS: Final = {"experiment": "pod-deletion.json", "deadline": "5s", "image": "kubernetes", "document": TEXT}
-ENTRY: Final = {"name": "kubernetes", "rights": ["DeleteBrokerPods"]}
+ENTRY: Final = {"name": "kubernetes", "rights": ["DeleteBrokerPods"], "sha256": [DIGEST]}
 
 
 def listed(*entries: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def test_the_example_brings_the_published_text_as_it_is() -> None:
     assert found.given.brings == TEXT
 
 
-@pytest.mark.parametrize("entry", [ENTRY, {"name": "kubernetes"}, {**ENTRY, "sha256": ["0" * 64, DIGEST]}])
+@pytest.mark.parametrize("entry", [ENTRY, {**ENTRY, "rights": []}, {**ENTRY, "sha256": ["0" * 64, DIGEST]}])
 def test_what_the_list_permits_is_begun(entry: dict[str, Any]) -> None:
-    assert begun(looked(fault(), {"name": "other"}, entry))
+    assert begun(looked(fault(), {**ENTRY, "name": "other"}, entry))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_the_list_permits_is_begun(entry: dict[str, Any]) -> None:
         ({"image": None}, [ENTRY], "chaos.image: got nothing; pods run"),
         ({"image": "other"}, [ENTRY], "chaos.image: got other; pods run"),
         ({"document": None}, [ENTRY], "chaos.document: got nothing; pods read no file of yours"),
-        ({"document": TEXT + " "}, [{**ENTRY, "sha256": [DIGEST]}], "chaos.document: got a text with the SHA-256"),
+        ({"document": TEXT + " "}, [ENTRY], "chaos.document: got a text with the SHA-256"),
     ],
     ids=["no list", "no image", "another image", "no text", "another text"],
 )
@@ -89,7 +89,7 @@ def test_what_it_does_not_permit_stalls_in_words(
 
 
 def test_what_stalls_says_which_names_there_are() -> None:
-    world = looked(fault(image="mine"), ENTRY, {"name": "istio"})
+    world = looked(fault(image="mine"), ENTRY, {**ENTRY, "name": "istio"})
     assert "name one of kubernetes, istio; or have the administrator put it into" in message(world, "Stalled")
 
 
@@ -138,7 +138,7 @@ def rules(experiment: Experiment, *entries: dict[str, Any]) -> list[Object]:
 
 
 def test_a_right_of_the_list_is_to_the_brokers_by_name(experiment: Experiment) -> None:
-    before, after = (rules(experiment, entry) for entry in ({"name": "kubernetes"}, ENTRY))
+    before, after = (rules(experiment, entry) for entry in ({**ENTRY, "rights": []}, ENTRY))
     (more,) = [each for each in after if each not in before and each["verbs"] == ["delete"]]
     assert (more["apiGroups"], more["resources"], len(more["resourceNames"])) == ([""], ["pods"], 3)
     assert not any("delete" in each["verbs"] and each["resources"] == ["pods"] for each in before)
@@ -146,7 +146,7 @@ def test_a_right_of_the_list_is_to_the_brokers_by_name(experiment: Experiment) -
 
 def test_an_entry_that_is_not_used_gives_nothing(experiment: Experiment) -> None:
     other = {**ENTRY, "name": "other"}
-    assert rules(experiment, {"name": "kubernetes"}, other) == rules(experiment, {"name": "kubernetes"})
+    assert rules(experiment, {**ENTRY, "rights": []}, other) == rules(experiment, {**ENTRY, "rights": []})
 
 
 def test_an_execution_does_not_keep_the_list(experiment: Experiment) -> None:
@@ -156,12 +156,14 @@ def test_an_execution_does_not_keep_the_list(experiment: Experiment) -> None:
 
 def test_the_list_is_read_from_the_charts_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
-    path.write_text(yaml.safe_dump({"chaosImages": [{**ENTRY, "sha256": [DIGEST]}]}))
+    path.write_text(yaml.safe_dump({"chaosImages": [ENTRY]}))
     (found,) = load_defaults(path).chaos_images
     assert (found.name, found.image, found.sha256) == ("kubernetes", None, [DIGEST])
 
 
-@pytest.mark.parametrize("wrong", [{"rights": ["ReadSecrets"]}, {"sha256": ["abc"]}, {"name": "A"}, {"account": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [{"rights": ["ReadSecrets"]}, {"sha256": ["abc"]}, {"sha256": []}, {"name": "A"}, {"account": "x"}]
+)
 def test_a_list_permits_what_is_written_down_here_and_no_more(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         listed({**ENTRY, **wrong})

@@ -85,7 +85,7 @@ def no_privilege() -> World:
 
 def own_without_its_text() -> World:
     world = applied(("spec/faults", [OWN | {"chaos": OWN_TEXT | {"image": "list"}}]))
-    defaults = SETTINGS.model_copy(update={"chaos_images": [ChaosImage(name="list")]})
+    defaults = SETTINGS.model_copy(update={"chaos_images": [ChaosImage(name="list", sha256=["0" * 64])]})
     Reconciler(world.cluster, ScriptedHelm(world.cluster), defaults, lambda: world.now_s).look((NAMESPACE, "e"))
     return world
 

@@ -59,7 +59,8 @@ class Chaos(FaultKind):
         undone_by="a process beside it, which interrupts the experiment and plays its rollbacks; if a pod's whole "
         "container is gone, nobody",
         details="The hypothesis is asked every 0.2 s, in a process of its own. Without one nothing shows the effect, "
-        "and the run is *inconclusive*; so is one whose hypothesis holds all the while. If it does not hold before, "
+        "and the run is *inconclusive*; so is one whose hypothesis holds all the while (an *error* if a broker ended "
+        "meanwhile: whose doing that was is not shown). If it does not hold before, "
         "the fault is not armed, and the run is an *error*, as it is if an action or a rollback fails. Whom an "
         "experiment strikes is not known to us: as for any fault of one broker, the leader's clients must have "
         "noticed. The experiment finds the system in its environment: `DEDUP_PROTOCOL` (kafka or pulsar), "

@@ -1,8 +1,9 @@
 """Users' own experiments of Chaos Toolkit in pods: what the administrator's list permits of them.
 
-Such an experiment is code of its author. It runs in the container of its fault, in an image of the list, and as the
-account of the run. So who may write a DedupExperiment may run in that image whatever the entry's hashes let through;
-without an entry, nothing. What an entry gives besides are rights to the brokers' pods of the same experiment, by name.
+Such an experiment is code. It runs in the container of its fault, in an image of the list, beside the containers that
+hold the store's keys, and as the account of the run, which has what the other faults of the experiment need. So the
+administrator reads each text and pins it by its hash; authors choose among these. What an entry gives besides are
+rights to the brokers' pods of the same experiment, by name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ def _entry(where: str, given: Chaos, images: Sequence[ChaosImage]) -> ChaosImage
     if given.document is None:
         rule = "pods read no file of yours, so an experiment brings its text"
         raise PlatformError(where=f"{where}.document", got="nothing", rule=rule, todo=f"write {given.experiment} there")
-    if found.sha256 and (digest := sha256_of(given.document)) not in found.sha256:
+    if (digest := sha256_of(given.document)) not in found.sha256:
         got = f"a text with the SHA-256 {digest}"
         todo = f"write one that {found.name} permits, to the last byte; or {ask}"
         raise PlatformError(where=f"{where}.document", got=got, rule=RULE, todo=todo)

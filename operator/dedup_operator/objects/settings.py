@@ -184,7 +184,7 @@ class ChaosImage(Part):
         default_factory=list, description="to the pods of the brokers that the same experiment has deployed"
     )
     sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
-        default_factory=list, description="of the texts that may run; none: any text, and so any code"
+        min_length=1, description="of the texts that may run, each of which the administrator has read: they are code"
     )
 
 
