@@ -55,7 +55,7 @@ from dedup.history.stores import Place
 from dedup.judgement.anomalies import Verification
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES, windows_of
-from dedup.wire.manifests import Manifest
+from dedup.wire.manifests import Manifest, Transactions
 from dedup_spark.engine import transactions
 from dedup_spark.engine.borders import Carry, carry, falls, gaps, sends, suspects
 from dedup_spark.engine.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
@@ -171,9 +171,10 @@ def _problem(folder: Place, found: Sequence[str]) -> Problem:
     return Problem(path=str(folder), error=str(damaged(folder, found)))
 
 
-def _transactional(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int, Place]]:
-    """The runs whose producer sent in transactions, by number."""
-    return [(run, folder) for run, (folder, it) in enumerate(folders) if it.producer.transactions is not None]
+def _transactional(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int, Place, Transactions]]:
+    """The runs whose producer sent in transactions, by number, with what it said of them."""
+    told = ((run, folder, it.producer.transactions) for run, (folder, it) in enumerate(folders))
+    return [(run, folder, said) for run, folder, said in told if said is not None]
 
 
 def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:

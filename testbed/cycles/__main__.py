@@ -1,8 +1,8 @@
 """`make cycles N=1000`: goes on where the last call was stopped, and writes docs/cycles.md from all that was done.
 
 A line of the state file, which is kept in the repository, is one cycle. Kafka's are done first, then Pulsar's, so that
-each system is started once; with `--system` two calls do them side by side. `--minutes` ends it after so long, when a cycle is over; Ctrl-C in one, which is then done again. The exit code is 1 if
-any cycle so far was bad.
+each system is started once; with `--system` two calls do them side by side. `--minutes` ends it after so long, when a
+cycle is over; Ctrl-C in one, which is then done again. The exit code is 1 if any cycle so far was bad.
 """
 
 import argparse
@@ -60,7 +60,9 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=1000, metavar="N", help="how many there are to be in the end")
     parser.add_argument("--minutes", type=float, default=24 * 60.0, help="begin no cycle after so long")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--system", choices=sorted(VERSIONS), help="only its cycles; default: one system after the other")
+    parser.add_argument(
+        "--system", choices=sorted(VERSIONS), help="only its cycles; default: one system after the other"
+    )
     parser.add_argument("--state", type=Path, default=STATE, metavar="FILE", help="a line for each cycle that was done")
     parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help="the page")
     asked = parser.parse_args()

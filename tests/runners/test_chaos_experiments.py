@@ -172,3 +172,15 @@ def test_a_last_line_cut_short_by_a_crash_is_left_out(tmp_path: Path) -> None:
     )
     (record,) = chaos.records(tmp_path, [fault(KILL_TCP)], messages=100)
     assert record.triggered_message == 51
+
+
+@pytest.mark.long
+def test_an_injector_loads_no_library_of_tables() -> None:
+    """Each fault is a process of its own; a library of tables costs it half of its start. A recorder has one."""
+    told = "import sys; print({'numpy', 'pyarrow'} & set(sys.modules))"
+    for module, found in (("dedup_runners.chaos.faults.kill", "set()"), ("dedup_runners.recording.recorders", "numpy")):
+        said = subprocess.run(
+            [sys.executable, "-c", f"import {module}; {told}"],
+            capture_output=True, text=True, check=True, timeout=BOUND_S,
+        )  # fmt: skip
+        assert found in said.stdout

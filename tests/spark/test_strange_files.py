@@ -9,6 +9,7 @@ import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
+from dedup.history.histories import MANIFEST, read_manifest
 from dedup.wire.manifests import EndPosition
 from dedup_spark import local, oracle
 from dedup_spark.engine import chunks
@@ -91,6 +92,22 @@ def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:
     report = local.verify([tmp_path])
     assert report.problems == ()
     assert_agree(report.runs[0], oracle.judge(tmp_path), "the largest")
+
+
+def test_a_manifest_that_counts_more_commits_than_its_transactions_have_is_a_problem(tmp_path: Path) -> None:
+    """One that was aborted is not told as committed; the manifest with the table's own numbers is judged."""
+    history = in_transactions((0, 1, 0, 1, 1, 2, 1))
+    write_history(tmp_path / "true", history)
+    write_history(tmp_path / "false", history)
+    told = read_manifest(tmp_path / "false")
+    assert told.producer.transactions is not None
+    more = told.producer.transactions.model_copy(update={"committed": 1, "aborted": 0})
+    producer = told.producer.model_copy(update={"transactions": more})
+    (tmp_path / "false" / MANIFEST).write_text(told.model_copy(update={"producer": producer}).model_dump_json())
+    report = local.verify([tmp_path / "false", tmp_path / "true"])
+    assert len(report.runs) == 1
+    (problem,) = report.problems
+    assert "0 committed, 1 aborted, 0 unknown; there 1 committed, 0 aborted" in problem.error
 
 
 LACKS: Final = ("0 rows judged, 1 in the manifest", "0 values judged, 1 in the table")

@@ -17,12 +17,22 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from pydantic import BaseModel
 
+from dedup.errors import EnvironmentError_
 from dedup.wire.clients import Disturbance, Noticed
 from dedup.wire.lines import L, Line, parse
-from dedup_runners.recording.recorders import unwritable
 
 MAX_LINES_A_KIND: Final = 10_000
 """Of one kind of disturbance so many lines are written; the rest are counted only."""
+
+
+def unwritable(folder: Path, error: Exception) -> EnvironmentError_:
+    """The error of a history that cannot be written to its folder."""
+    return EnvironmentError_(
+        where=str(folder),
+        got=str(error),
+        rule="a run counts only with its whole history on the disk; what was written so far is kept",
+        todo="make room or make the folder writable, then run again with --resume",
+    )
 
 
 class Journal:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from dedup.history.histories import LATENCY, OPEN_SUFFIX, parquet_writer
 from dedup.history.latencies import NAME
 from dedup_runners.clients import Outcome, Outcomes, numbers_of
-from dedup_runners.recording.recorders import unwritable
+from dedup_runners.recording.journals import unwritable
 
 Int64s = npt.NDArray[np.int64]
 

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from dedup.errors import EnvironmentError_
 from dedup.history.histories import CLOCK, OPEN_SUFFIX, SCHEMA_VERSION, parquet_writer, schemas, sha256_of
 from dedup.wire.manifests import Segment
+from dedup_runners.recording.journals import unwritable
 from dedup_runners.waiting import too_long
 
 Columns = tuple[Any, ...]
@@ -253,16 +254,6 @@ class Clock:
             return close_segment(folder, path, len(rows))
         except (OSError, pa.ArrowException) as error:
             raise unwritable(folder, error) from None
-
-
-def unwritable(folder: Path, error: Exception) -> EnvironmentError_:
-    """The error of a history that cannot be written to its folder."""
-    return EnvironmentError_(
-        where=str(folder),
-        got=str(error),
-        rule="a run counts only with its whole history on the disk; what was written so far is kept",
-        todo="make room or make the folder writable, then run again with --resume",
-    )
 
 
 def close_segment(folder: Path, path: Path, rows: int) -> Segment:

@@ -78,7 +78,7 @@ class Transacting(Successive):
         asked = Asked.ABORT if (every and self._number % every == 0) or not going else Asked.COMMIT
         asked_ns = time.monotonic_ns()
         outcome = client.end(asked, self._config.delivery_timeout_s)
-        self._told[outcome] += 1
+        self._told[outcome] += bool(len(sent))  # one that was stopped before its first message has no row
         self._write(sent, asked, outcome, (begun_ns, asked_ns, time.monotonic_ns()))
         if client.failed:
             self._open_again()

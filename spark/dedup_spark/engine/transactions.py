@@ -19,7 +19,7 @@ import pyarrow as pa
 from dedup.history.histories import IN_TRANSACTIONS, TRANSACTIONS, segments
 from dedup.history.stores import Place, parquet, reached
 from dedup.payloads import MAX_VALUE
-from dedup.wire.manifests import Asked, Ended
+from dedup.wire.manifests import Asked, Ended, Transactions
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, repeated
 from dedup_spark.engine.files import DAMAGED, damage
 from dedup_spark.engine.islands import ISLAND, TRANSACTION
@@ -53,22 +53,22 @@ class Seen(NamedTuple):
     read: Mask
 
 
-def known_of(runs: Sequence[tuple[int, Place]]) -> tuple[dict[int, Known], dict[int, list[str]]]:
-    """The transactions of runs (their number and folder); and the damages of their tables, in words."""
+def known_of(runs: Sequence[tuple[int, Place, Transactions]]) -> tuple[dict[int, Known], dict[int, list[str]]]:
+    """The transactions of runs (their number, folder, and what the manifest says); and their damages, in words."""
 
-    def read(folder: Place) -> Known | str:
+    def read(folder: Place, told: Transactions) -> Known | str:
         try:
-            return _known(folder)
+            return _known(folder, told)
         except DAMAGED as error:  # pages can be damaged even if the checksum is right
             return f"{TRANSACTIONS}: {damage(error)}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = dict(zip((run for run, _ in runs), pool.map(read, [folder for _, folder in runs]), strict=True))
+        found = dict(zip((run for run, *_ in runs), pool.map(lambda each: read(*each[1:]), runs), strict=True))
     known = {run: each for run, each in found.items() if not isinstance(each, str)}
     return known, {run: [each] for run, each in found.items() if isinstance(each, str)}
 
 
-def _known(folder: Place) -> Known:
+def _known(folder: Place, told: Transactions) -> Known:
     tables = []
     for path in segments(folder, TRANSACTIONS):
         with reached(path), parquet(path) as file:
@@ -85,8 +85,16 @@ def _known(folder: Place) -> Known:
     names = np.stack((rows["session"][order], rows["number"][order]))
     named, number = np.unique(names, axis=1, return_inverse=True)
     ends = np.stack((*names, rows["asked"][order], rows["outcome"][order]))
-    if np.unique(ends, axis=1).shape != (len(ends), named.shape[1]):
+    each = np.unique(ends, axis=1)
+    if each.shape != (len(ends), named.shape[1]):
         raise ValueError("it holds transactions that have two ends")
+    counted = np.bincount(each[-1], minlength=len(Ended)).tolist()
+    if counted != [told.committed, told.aborted, told.unknown] or sum(counted) != told.number:
+        numbers = "{} committed, {} aborted, {} unknown"
+        said = numbers.format(told.committed, told.aborted, told.unknown)
+        raise ValueError(
+            f"it holds transactions with other ends than the manifest says: {numbers.format(*counted)}; there {said}"
+        )
     return Known(stream, first, last, number.ravel().astype(np.int64))
 
 
