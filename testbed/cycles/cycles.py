@@ -23,9 +23,10 @@ from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.registry import Fault
 from dedup_runners.admins import Admin
 from dedup_runners.chaos import keepers
+from dedup_runners.chaos.faults.chaos import ENDED_S
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import WaitedTooLong, persistently, until
-from testbed.cycles.plays import BOUND_S, Play, playing
+from testbed.cycles.plays import BOUND_S, PRODUCERS_WORD, Play, playing
 
 KILLED_SHARE: Final = 1 / 3
 AT: Final = 200
@@ -172,9 +173,11 @@ def done(cycle: Cycle, seed: int, system: Endpoints, admin: Admin, topic: str, f
             ended = play.producer.wait(BOUND_S)
             finished_ns = time.monotonic_ns()
             play.injector.wait(BOUND_S)
-        problems += [f"the producer ended with {ended}"] if ended > 0 else []
+        # A producer does not begin without the injector that it is to tell: then nothing was sent, and nothing is bad.
+        if ended > 0 and not (killed and not play.said("marks.jsonl")):
+            problems.append(f"the producer ended with {ended}: {(folder / PRODUCERS_WORD).read_text()[-200:].strip()}")
         problems += [] if killed else play.record().problems
-        problems += _left(folder)
+        problems += _left(folder, ENDED_S if cycle.kind == "chaos" else LATE_S)
         try:
             until(lambda: not watch.now, LATE_S + BOUND_S, "nothing to be in force", LOOK_EVERY_S)
         except WaitedTooLong:
@@ -210,15 +213,18 @@ def _killed(play: Play, moment_s: float) -> bool:
     return True
 
 
-def _left(folder: Path) -> list[str]:
-    """The processes that still name the cycle's folder, its watchdogs among them, when they should have ended."""
+def _left(folder: Path, within_s: float) -> list[str]:
+    """The processes that still name the cycle's folder, its watchdogs among them, when they should have ended.
+
+    The rollbacks of a user's own experiment are played by Chaos Toolkit, and have a time of their own.
+    """
 
     def found() -> list[str]:
         lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
         return [line[:200] for line in lines if str(folder) in line]
 
     try:
-        until(lambda: not found(), LATE_S, "the cycle's processes to be gone", LOOK_EVERY_S)
+        until(lambda: not found(), within_s, "the cycle's processes to be gone", LOOK_EVERY_S)
     except WaitedTooLong:
         return [f"a process is left: {line}" for line in found()]
     return []

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from dedup_runners.chaos.faults.chaos import ENDED_S
 from testbed.cycles.cycles import LATE_S, Outcome
 
 HEAD: Final = f"""# Cycles
@@ -19,8 +20,9 @@ moment. What happens in a cycle follows from its number and the seed, and a run 
   was held the conversation tells how long. A leader that moved, and a frame that was lost, leave nothing in force.
 - *Whole*: how long after the end of both processes all brokers were registered, the topic led and in sync, and a
   message went through every broker and back.
-- *Bad*: in force for more than {LATE_S:g} s past the deadline, not whole within two minutes, a process left behind,
-  or, where the injector lived, a problem in the fault's record."""
+- *Bad*: in force for more than {LATE_S:g} s past the deadline, not whole within two minutes, a process left behind
+  for {LATE_S:g} s (by a user's own experiment for {ENDED_S:g} s, for Chaos Toolkit plays its rollbacks), or, where the
+  injector lived, a problem in the fault's record. A producer that did not begin, for its injector was dead, is none."""
 
 COLUMNS: Final = (
     *("system", "fault", "cycles", "injector killed", "struck"),

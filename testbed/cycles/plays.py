@@ -24,6 +24,8 @@ from dedup_runners.configs import ProducerConfig, Trigger
 from dedup_runners.waiting import until
 
 BOUND_S: Final = 240.0
+PRODUCERS_WORD: Final = "producer.err"
+"""What it says when it ends with an error."""
 LIBRARIES: Final[dict[str, Library]] = {"kafka": "confluent-kafka", "pulsar": "pulsar-client"}
 
 
@@ -80,7 +82,8 @@ def playing(
     null = subprocess.DEVNULL
     sender = [sys.executable, "-m", "dedup_runners.producer", "-"]
     injector = subprocess.Popen(chaos.command(folder, name), start_new_session=True, stdout=null, stderr=null)
-    producer = subprocess.Popen(sender, stdin=subprocess.PIPE, stdout=null, stderr=null)
+    with (folder / PRODUCERS_WORD).open("w") as word:
+        producer = subprocess.Popen(sender, stdin=subprocess.PIPE, stdout=null, stderr=word)
     play = Play(folder, fault, messages, injector, producer)
     assert producer.stdin is not None
     try:
