@@ -117,7 +117,19 @@ def test_an_experiment_without_a_hypothesis_proves_nothing(flag: Path, tmp_path:
     assert flag.exists()
 
 
-def test_a_hypothesis_that_holds_all_the_while_proves_nothing(flag: Path, tmp_path: Path) -> None:
+def test_an_effect_may_show_when_the_experiment_has_ended(flag: Path, tmp_path: Path) -> None:
+    """A pod that was told to end is ready for some seconds yet; here a program waits for the experiment's journal."""
+    journal = tmp_path / "chaos" / "own" / "own-journal.json"
+    script = f"(until [ -s {journal} ]; do sleep 0.1; done; rm {flag}; sleep 1; touch {flag}) >/dev/null 2>&1 &"
+    record, lines = played(tmp_path, experiment(flag, call("remove-it-later", "sh", "-c", script)))
+    assert [line["event"] for line in lines] == ["injecting", "injected", "effect", "cleared"]
+    assert "no client noticed" in (vacuous(record) or ""), "all that is missing is the client"
+
+
+def test_a_hypothesis_that_holds_all_the_while_proves_nothing(
+    flag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deeds, "SHOWS_S", 0.5)
     record, _ = played(tmp_path, experiment(flag, call("do-nothing", "true")))
     assert "its hypothesis held all the while" in (vacuous(record) or "")
 

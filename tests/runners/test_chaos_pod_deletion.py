@@ -111,8 +111,11 @@ def test_it_runs_unchanged_and_its_own_probe_shows_that_the_pod_was_gone(api: Po
     assert "no client noticed" in (vacuous(record) or ""), "all that is missing is the client"
 
 
-def test_one_that_may_delete_nothing_is_an_error_and_no_effect(api: Pods, tmp_path: Path) -> None:
+def test_one_that_may_delete_nothing_is_an_error_and_no_effect(
+    api: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     api.forbidden = True
+    monkeypatch.setattr(deeds, "SHOWS_S", 0.5)
     with pytest.raises(PlatformError, match="terminate-the-leaders-pod failed"):
         played(tmp_path, json.loads(EXPERIMENT.read_text()), "120s")
     assert not api.deleted

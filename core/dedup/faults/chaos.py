@@ -55,7 +55,8 @@ class Chaos(FaultKind):
         action="`chaos run --rollback-strategy always` of that very file, with the extensions that are installed",
         ends="when the experiment has ended, its rollbacks are played, and its hypothesis holds again",
         target_witness="the experiment's own steady-state hypothesis: it holds while the fault is armed, a probe of it "
-        "is out of its tolerance after the method began, and it holds again after the rollbacks",
+        "is out of its tolerance after the method began, at the latest 15 s after the experiment's end, and it holds "
+        "again after the rollbacks",
         undone_by="a process beside it, which interrupts the experiment and plays its rollbacks; if a pod's whole "
         "container is gone, nobody",
         details="The hypothesis is asked every 0.2 s, in a process of its own. Without one nothing shows the effect, "

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,8 @@ ASKED_S: Final = 60.0
 """So long the hypothesis may take to hold again after the rollbacks."""
 POD_S: Final = 300.0
 """So long the hypothesis may take to hold again where brokers are pods: a new one is scheduled, and begins."""
+SHOWS_S: Final = 15.0
+"""So long after an experiment's end its effect may show: a pod that is to end is ready for some seconds yet."""
 ENDED_S: Final = INTERRUPT_S + 2 * ROLLBACKS_S
 
 
@@ -165,12 +168,16 @@ def run_experiment(deadline_s: float, configuration: dict[str, Any]) -> dict[str
         env=_environment(session),
     )
 
-    def over() -> bool:
+    def shown() -> bool:
         if not session.effective and (look := deed.first(met=False, since_ns=began_ns)):
             inject(session, touched=[leader] if leader else [], leader=leader, probe=look.probe, output=look.output)
-        return supervising.poll() is not None
+        return session.effective
 
-    until(over, deadline_s + ENDED_S, "the experiment and its rollbacks to end")
+    until(lambda: shown() or supervising.poll() is not None, deadline_s + ENDED_S, "the experiment to begin and to end")
+    until(lambda: supervising.poll() is not None, deadline_s + ENDED_S, "the experiment and its rollbacks to end")
+    if deed.asking is not None:
+        with suppress(WaitedTooLong):
+            until(shown, SHOWS_S, "a probe to be out of its tolerance")
     deed.ended_ns = time.monotonic_ns()
     if not session.effective:
         has = deed.asking is not None
