@@ -16,6 +16,7 @@ from dedup_runners.chaos.pings import Place
 
 SILENCE_S = 2.0
 LATE_S, LEAST_S, BOUND_S = 0.2, 0.15, 10.0
+PADDING = 100_000
 
 
 class Brokers:
@@ -45,9 +46,10 @@ class Brokers:
                 connection.close()
                 continue
             self._stack.push(connection)
-            if manner == "is late":
+            long = manner == "is slow" and len(connection.recv(PADDING // 2, socket.MSG_WAITALL)) == PADDING // 2
+            if manner == "is late" or long:
                 self._over.wait(LATE_S)
-            if manner in ("answers", "is late"):
+            if manner in ("answers", "is late") or long:
                 connection.sendall(b"x")
 
 
@@ -97,6 +99,17 @@ def test_late_is_who_answers_the_tester_sooner(
     asked = {name: brokers.one(manner) for name, manner in proxied.items()}
     told = late("kafka", [brokers.one(direct)], asked, LEAST_S, BOUND_S)
     assert sorted(told) == found and all(LEAST_S * 1000 <= ms < BOUND_S * 1000 for ms in told.values())
+
+
+@pytest.mark.parametrize(
+    ("manner", "found"), [("is slow", ["1"]), ("is late", []), ("answers", []), ("keeps silent", [])]
+)
+def test_a_broker_is_slow_only_if_what_is_long_takes_longer_than_what_is_short(
+    manner: str, found: list[str], brokers: Brokers
+) -> None:
+    """A latency, or a `delayTCP` at the same time, makes every question late, without any limit of bandwidth."""
+    told = late("kafka", [brokers.one("answers")], {"1": brokers.one(manner)}, LEAST_S, 2.0, padding=PADDING)
+    assert sorted(told) == found
 
 
 def test_direct_addresses_are_those_of_the_bootstrap() -> None:
