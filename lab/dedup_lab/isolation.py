@@ -1,10 +1,10 @@
 """A run whose brokers need networks of their own happens in a network that is its own altogether, without root.
 
-`dedup run` starts itself again by `unshare`, as the root of a new user namespace that may do nothing outside it (if it
-is not root already), in a new network namespace. There it may make more of them, one a broker (systems/networks.py), and drop packets between
-them. All else is as in any other run, for what it starts is inside with it: clients, Toxiproxy, Spark. Nothing outside
-can be reached from there, so what has to be fetched is fetched before. Its hostname is `localhost` there, because the
-machine's own name may need a name server.
+`dedup run` starts itself again by `unshare`, as the root of a new user namespace that may do nothing outside it
+(unless it is root already), in a new network namespace. There it may make more of them, one a broker
+(systems/networks.py), and drop packets between them. All else is as in any other run, for what it starts is inside
+with it: clients, Toxiproxy, Spark. Nothing outside can be reached from there, so what has to be fetched is fetched
+before. Its hostname is `localhost` there, because the machine's own name may need a name server.
 
 Some systems let no user make namespaces, and Ubuntu lets them do nothing there. So whether it works is tried.
 """

@@ -114,7 +114,7 @@ def test_a_kernel_that_cannot_drop_packets_is_found_by_the_trial(broken: str, co
 def test_brokers_that_share_a_network_are_told_by_the_faults_own_name() -> None:
     brokers = [Broker(id="1", client_port=1)]
     shared = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
-    with pytest.raises(PlatformError, match="^fault split: got brokers that share one network"):
+    with pytest.raises(PlatformError, match=r"^fault split: got brokers that share one network"):
         KernelCut(shared, "split", Between.BROKERS, Way.BOTH).prepare()
 
 

@@ -4,6 +4,7 @@ Brokers here are sockets that answer, soon or late, keep silent, hang up, or are
 """
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -46,11 +47,15 @@ class Brokers:
                 connection.close()
                 continue
             self._stack.push(connection)
-            long = manner == "is slow" and len(connection.recv(PADDING // 2, socket.MSG_WAITALL)) == PADDING // 2
-            if manner == "is late" or long:
-                self._over.wait(LATE_S)
-            if manner in ("answers", "is late") or long:
-                connection.sendall(b"x")
+            threading.Thread(target=self._answer, args=(connection, manner), daemon=True).start()
+
+    def _answer(self, connection: socket.socket, manner: str) -> None:
+        if manner == "keeps silent":
+            return
+        (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        if manner == "is late" or (manner == "is slow" and length > PADDING):
+            self._over.wait(LATE_S)
+        connection.sendall(b"x")
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ class Kill(OfOneProcess):
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
         "bookie in the ensemble of the topic's newest ledger, for `Controller` of the active one of the quorum, for "
-        "`ZooKeeper` of the ZooKeeper process, for `TransactionCoordinator` of the broker that coordinates the producer's transactions",
+        "`ZooKeeper` of the ZooKeeper process, for `TransactionCoordinator` of the broker that coordinates the "
+        "producer's transactions",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
         "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word; the "
