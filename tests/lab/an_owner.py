@@ -7,8 +7,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
-from dedup_lab.systems import labs
+from dedup_lab.systems import labs, own_network
+from dedup_runners.waiting import until
+
+ENTERED_S: Final = 60.0
 
 
 def main() -> None:
@@ -16,7 +20,9 @@ def main() -> None:
         lab.place("sleeper")
         status = lab.start("sleeper", ["/bin/sleep", "600"]).status()
         assert status is not None
-        print(os.stat(f"/proc/{status.pid}/ns/net").st_ino, flush=True)
+        at = Path(f"/proc/{status.pid}/ns/net")
+        until(lambda: os.stat(at).st_ino != int(own_network.number()), ENTERED_S, "it is in its network")
+        print(os.stat(at).st_ino, flush=True)
         signal.pause()
 
 
