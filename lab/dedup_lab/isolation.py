@@ -1,10 +1,10 @@
 """A run whose brokers need networks of their own happens in a network that is its own altogether, without root.
 
-`dedup run` starts itself again by `unshare`, as the root of a new user namespace that may do nothing outside it, in a
-new network namespace. There it may make more of them, one a broker (systems/networks.py), and drop packets between
-them. All else is as in any other run, for what it starts is inside with it: clients, Toxiproxy, Spark. Nothing outside
-can be reached from there, so what has to be fetched is fetched before. Its hostname is `localhost` there, because the
-machine's own name may need a name server.
+`dedup run` starts itself again by `unshare`, as the root of a new user namespace that may do nothing outside it
+(unless it is root already), in a new network namespace. There it may make more of them, one a broker
+(systems/networks.py), and drop packets between them. All else is as in any other run, for what it starts is inside
+with it: clients, Toxiproxy, Spark. Nothing outside can be reached from there, so what has to be fetched is fetched
+before. Its hostname is `localhost` there, because the machine's own name may need a name server.
 
 Some systems let no user make namespaces, and Ubuntu lets them do nothing there. So whether it works is tried.
 """
@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from dedup_lab.systems import jars, toxiproxy
 from dedup_lab.systems.own_network import VARIABLE, WORKS, number
 
 ENTRY: Final = "dedup_lab.systems.own_network"
+APART: Final = ("--net", "--uts")
 TRY_S: Final = 120.0
 FORBIDDING: Final = (
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
@@ -89,8 +91,27 @@ def _forbidden(why: str) -> EnvironmentError_:
 
 def unshared(*words: str) -> list[str]:
     """The command line that does what `own_network` is told, in new namespaces."""
-    unshare = str(shutil.which("unshare"))
-    return [unshare, "--user", "--map-root-user", "--net", "--uts", sys.executable, "-m", ENTRY, *words]
+    return [str(shutil.which("unshare")), *namespaces(), sys.executable, "-P", "-m", ENTRY, *words]
+
+
+@cache
+def namespaces() -> tuple[str, ...]:
+    """What `unshare` is asked for.
+
+    Root needs no user namespace, unless its container forbids the others without one; and in one it could write no
+    files of other users.
+    """
+    if os.geteuid() == 0 and _works(*APART):
+        return APART
+    return ("--user", "--map-root-user", *APART)
+
+
+def _works(*asked: str) -> bool:
+    try:
+        done = subprocess.run(["unshare", *asked, "true"], capture_output=True, timeout=TRY_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _read(path: str) -> str | None:

@@ -79,6 +79,33 @@ def seen(hosts: dict[str, Host]) -> list[str]:
     return sorted(found())
 
 
+def sockets(hosts: dict[str, Host], leaving: ExitStack) -> dict[str, socket.socket]:
+    """A socket for datagrams at everybody's port for clients, and one of the lab's."""
+
+    def bound(address: str) -> socket.socket:
+        made = leaving.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        made.bind((address, CLIENTS))
+        made.settimeout(CONNECT_S)
+        return made
+
+    theirs = {name: inside(host, lambda: bound(host.address)) for name, host in hosts.items()}  # noqa: B023
+    return {"lab": bound(str(networks.LAB)), **theirs}
+
+
+def arriving(ends: dict[str, socket.socket]) -> list[str]:
+    """Which datagrams arrive, FROM>TO: what is cut one way passes the other."""
+
+    def arrives(sender: socket.socket, receiver: socket.socket) -> bool:
+        try:
+            sender.sendto(b"?", receiver.getsockname())
+            return receiver.recv(1) == b"?"
+        except OSError:
+            return False
+
+    pairs = [(one, other) for one in ends for other in ends if one != other]
+    return sorted(f"{one}>{other}" for one, other in pairs if arrives(ends[one], ends[other]))
+
+
 def cut(endpoints: Endpoints, between: str, way: str, duration_s: float, told: Any) -> None:
     made = KernelCut(endpoints, "cut", Between(between), Way(way))
     made.prepare()
@@ -96,7 +123,8 @@ def main() -> None:
             serve(host, OTHERS, leaving)
         brokers = [Broker(id=name, client_port=CLIENTS, own_address=hosts[name].address) for name in NAMES]
         endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
-        said: dict[str, Any] = {"before": seen(hosts)}
+        ends = sockets(hosts, leaving)
+        said: dict[str, Any] = {"before": seen(hosts), "datagrams before": arriving(ends)}
         ours, theirs = multiprocessing.Pipe()
         injector = multiprocessing.get_context("spawn").Process(
             target=cut, args=(endpoints, between, way, duration_s, theirs)
@@ -108,7 +136,7 @@ def main() -> None:
         injector.join()
         watching = KernelCut(endpoints, "cut", Between(between), Way(way))
         watching._name = name
-        said["while"] = seen(hosts)
+        said["while"], said["datagrams while"] = seen(hosts), arriving(ends)
         said["effect"] = watching.effect("a")
         until(lambda: seen(hosts) == said["before"], HEALED_S, "all connections come about again")
         said["healed_s"] = time.monotonic() - began

@@ -35,7 +35,7 @@ def ended_well(ended: harness.Ended) -> tuple[Detail, FaultRecord]:
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kill": {"target": "ZooKeeper", "restartAfter": "4s"}},
+        {"kill": {"target": "ZooKeeper", "restartAfter": "8s"}},
         {"pause": {"target": "ZooKeeper", "duration": "10s"}},
     ],
     ids=["kill", "pause"],

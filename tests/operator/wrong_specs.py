@@ -744,8 +744,30 @@ ACROSS: Final = (
     ),
     Wrong(
         "a ZooKeeper of a Kafka",
-        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "ZooKeeper", "restartAfter": "1s"})),
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "ZooKeeper", "restartAfter": "7s"})),
         "only a Pulsar has a ZooKeeper",
+    ),
+    Wrong(
+        "a ZooKeeper that is back within a session",
+        (
+            ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
+            *((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"target": "ZooKeeper", "restartAfter": "6s"})),
+        ),
+        "brokers outlast a ZooKeeper that is back in a session; write more than 6s",
+    ),
+    Wrong(
+        "a delay by chance beside a bandwidth",
+        (
+            *(
+                (f"{FAULT}/killTCP", ABSENT),
+                (f"{FAULT}/delayTCP", {"delay": "1s", "jitter": "500ms", "duration": "4s"}),
+            ),
+            (
+                "spec/faults/-",
+                {"name": "slow", "at": {"message": 1}, "throttleTCP": {"kilobytesPerSecond": 9, "duration": "4s"}},
+            ),
+        ),
+        "must not differ by chance",
     ),
     Wrong(
         "a coordinator without transactions",

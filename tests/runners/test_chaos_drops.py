@@ -4,6 +4,7 @@ Brokers here are sockets that answer, soon or late, keep silent, hang up, or are
 """
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from dedup_runners.chaos.pings import Place
 
 SILENCE_S = 2.0
 LATE_S, LEAST_S, BOUND_S = 0.2, 0.15, 10.0
+PADDING = 100_000
 
 
 class Brokers:
@@ -45,10 +47,15 @@ class Brokers:
                 connection.close()
                 continue
             self._stack.push(connection)
-            if manner == "is late":
-                self._over.wait(LATE_S)
-            if manner in ("answers", "is late"):
-                connection.sendall(b"x")
+            threading.Thread(target=self._answer, args=(connection, manner), daemon=True).start()
+
+    def _answer(self, connection: socket.socket, manner: str) -> None:
+        if manner == "keeps silent":
+            return
+        (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        if manner == "is late" or (manner == "is slow" and length > PADDING):
+            self._over.wait(LATE_S)
+        connection.sendall(b"x")
 
 
 @pytest.fixture
@@ -97,6 +104,17 @@ def test_late_is_who_answers_the_tester_sooner(
     asked = {name: brokers.one(manner) for name, manner in proxied.items()}
     told = late("kafka", [brokers.one(direct)], asked, LEAST_S, BOUND_S)
     assert sorted(told) == found and all(LEAST_S * 1000 <= ms < BOUND_S * 1000 for ms in told.values())
+
+
+@pytest.mark.parametrize(
+    ("manner", "found"), [("is slow", ["1"]), ("is late", []), ("answers", []), ("keeps silent", [])]
+)
+def test_a_broker_is_slow_only_if_what_is_long_takes_longer_than_what_is_short(
+    manner: str, found: list[str], brokers: Brokers
+) -> None:
+    """A latency, or a `delayTCP` at the same time, makes every question late, without any limit of bandwidth."""
+    told = late("kafka", [brokers.one("answers")], {"1": brokers.one(manner)}, LEAST_S, 2.0, padding=PADDING)
+    assert sorted(told) == found
 
 
 def test_direct_addresses_are_those_of_the_bootstrap() -> None:

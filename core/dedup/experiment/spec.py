@@ -34,9 +34,11 @@ from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
 from dedup.faults import own_experiments
+from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
+from dedup.faults.throttle_tcp import ThrottleTCP
 from dedup.parts import PATTERNS, TOKEN, Name, Part
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal
@@ -183,6 +185,7 @@ class Spec(Part):
             tested = [system.of(variant) for variant in self.variants]
             check_switches(self.variants, kinds, [(each.sender, each.client.properties) for each in tested])
         self._check_faults_possible()
+        self._check_told_apart()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
                 "workload.messages",
@@ -272,6 +275,18 @@ class Spec(Part):
                         choice.rule.format(system=system),
                         choice.todo,
                     )
+
+    def _check_told_apart(self) -> None:
+        """A delay that is longer or shorter by chance could pass for the time that bytes wait for bandwidth."""
+        kinds = {fault.kind for _, fault in self.written_faults}
+        for where, fault in self.written_faults if ThrottleTCP.key in kinds else ():
+            if isinstance(fault.given, DelayTCP) and fault.given.jitter_s:
+                raise refusal(
+                    f"{where}.{fault.kind}.jitter",
+                    format_duration(fault.given.jitter_s),
+                    "beside a throttleTCP a delay must not differ by chance: that would look like slow bytes",
+                    "take the jitter or the throttleTCP out",
+                )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""

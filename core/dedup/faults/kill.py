@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dedup.faults.kinds import Docs
-from dedup.faults.targets import GROUPS, WORDS, OfOneProcess, choices, target
-from dedup.quantities import Seconds
+from dedup.faults.targets import GROUPS, SESSION_S, WORDS, OfOneProcess, Target, choices, target
+from dedup.quantities import Seconds, format_duration
+from dedup.refusals import refusal
 from dedup.wire.faults import Detail
 
 KILLED: Final = 137
@@ -28,11 +29,12 @@ class Kill(OfOneProcess):
     docs = Docs(
         action="SIGKILL of the broker that leads the partition or owns the topic; for `target: Bookie`, of the first "
         "bookie in the ensemble of the topic's newest ledger, for `Controller` of the active one of the quorum, for "
-        "`ZooKeeper` of it, for `TransactionCoordinator` of the broker that coordinates the producer's transactions",
+        "`ZooKeeper` of the ZooKeeper process, for `TransactionCoordinator` of the broker that coordinates the "
+        "producer's transactions",
         ends="after `restartAfter`, by the process's keeper",
         target_witness="exit code 137 in the keeper's status file, and the process is gone; a bookie is one of the "
-        "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word, as the "
-        "coordinator is one",
+        "ensemble that the broker named at that moment, a controller the quorum's leader by the brokers' word; the "
+        "coordinator is the one that the brokers name",
         undone_by="the keeper itself",
         client_witness="for a bookie also the broker, which is the bookie's client: it began another ledger or took "
         "another bookie into the ensemble; for a controller or coordinator also the brokers, which have another one; "
@@ -43,8 +45,16 @@ class Kill(OfOneProcess):
         "With three bookies and an ensemble of three no bookie can replace a killed one: writing stops until it is "
         "back (observed: 19 s for a `restartAfter` of 15 s), and then continues in a new ledger. A dead bookie can "
         "still be *known* to the brokers, so that proves nothing; healed means that it accepts connections and that "
-        "messages go through.",
+        "messages go through. ZooKeeper must stay away for longer than a session, 6 s: any restart makes brokers "
+        "connect again. What that proves is that they were without it for so long, not that a topic lost its owner.",
     )
+
+    @model_validator(mode="after")
+    def _longer_than_a_session(self) -> "Kill":
+        if self.target is Target.ZOOKEEPER and self.restart_after_s <= SESSION_S:
+            got, rule = format_duration(self.restart_after_s), "brokers outlast a ZooKeeper that is back in a session"
+            raise refusal("restartAfter", got, rule, f"write more than {format_duration(SESSION_S)}")
+        return self
 
     @property
     def words(self) -> str:

@@ -20,8 +20,8 @@ class Pause(OfOneProcess):
     effect = "stopped"
     choices = choices("pause")
     docs = Docs(
-        action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of whom "
-        "else a `kill` would choose",
+        action="SIGSTOP for the process of the broker that leads the partition or owns the topic, or of the "
+        "process that `kill` with that target would choose",
         ends="after `duration`, by SIGCONT",
         target_witness="the kernel shows the process as stopped (state `T`), when the fault begins and when it ends",
         client_witness="for the other targets also the brokers, as with a `kill`",

@@ -22,6 +22,9 @@ class Target(StrEnum):
     COORDINATOR = "TransactionCoordinator"
 
 
+SESSION_S: Final = 6.0
+"""How long the lab's sessions with controllers and with ZooKeeper outlast their last sign of life."""
+
 Group = Literal["brokers", "bookies", "zookeepers"]
 """Which processes of a system one of its targets is among."""
 

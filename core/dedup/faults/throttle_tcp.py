@@ -35,8 +35,9 @@ class ThrottleTCP(FaultKind):
     docs = Docs(
         action="Toxiproxy's `bandwidth` at every broker, on what flows to the brokers",
         ends="after `duration`",
-        target_witness="a question of so many bytes that it takes half a second at that rate takes it on the clients' "
-        "path, to brokers that answer sooner on the tester's path, when it begins and when it ends",
+        target_witness="a question of so many bytes that it takes half a second at that rate takes so much longer than "
+        "a short one on the clients' path, to brokers that answer sooner on the tester's path, when it begins and when "
+        "it ends",
         undone_by="a small program that removes the toxics",
         details="What is sent waits before the proxy, so a small rate is a delay that grows. It counts only if "
         "clients notice it: if messages wait longer than the client waits for a reply (`socket.timeout.ms` of "

@@ -21,6 +21,7 @@ import uuid
 from pathlib import Path
 
 from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.faults.targets import SESSION_S
 from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import toxiproxy
 from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
@@ -29,7 +30,7 @@ from dedup_lab.systems.ports import LOOPBACK, free
 from dedup_runners.round_trips import kafka_round_trip
 
 PROVISION_S = 15.0
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = round(SESSION_S * 1000)
 READY_TIMEOUT_S = 300.0
 FORMAT_TIMEOUT_S = 60.0
 FLAGS = (

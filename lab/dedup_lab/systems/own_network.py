@@ -1,7 +1,7 @@
 """The first program in a network of our own: it makes it a router, and then is the program that was asked for.
 
-`dedup_lab.isolation` starts it by `unshare`. It imports little, so that
-trying whether the machine lets us costs little.
+`dedup_lab.isolation` starts it by `unshare`. It imports little, because it is
+soon another program.
 """
 
 import os
@@ -25,7 +25,7 @@ def number() -> str:
 
 
 def main() -> None:
-    """`run COMMAND…` becomes that program; `try` makes one host, and says whether that works."""
+    """`run COMMAND…` becomes that program; `try` makes one host and one cut, and says whether that works."""
     what, *command = sys.argv[1:]
     try:
         socket.sethostname("localhost")
@@ -34,6 +34,7 @@ def main() -> None:
             network = Network()
             network.host("tried")
             network.close()
+            _cuts()
             print(WORKS)
     except Exception as error:  # an OSError, or one of the library's own
         print(f"{type(error).__name__}: {error}")
@@ -41,6 +42,12 @@ def main() -> None:
     if what == "run":
         os.environ[VARIABLE] = number()
         os.execv(command[0], command)
+
+
+def _cuts() -> None:
+    from dedup_runners.chaos import kernel_cuts
+
+    kernel_cuts.tried()
 
 
 if __name__ == "__main__":

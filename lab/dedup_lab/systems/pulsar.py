@@ -18,6 +18,7 @@ Failover: a broker that is killed loses its topics when its ZooKeeper session of
 from pathlib import Path
 
 from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.faults.targets import SESSION_S
 from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import toxiproxy
 from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
@@ -29,7 +30,7 @@ from dedup_runners.waiting import until
 CLUSTER = "dedup"
 ZOOKEEPER = "pulsar-zookeeper"
 PROVISION_S = 40.0
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = round(SESSION_S * 1000)
 READY_TIMEOUT_S = 300.0
 STEP_TIMEOUT_S = 180.0
 LISTENER = "client"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from dedup.errors import PlatformError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.partition import Between, Way
 
 MEMBERS: Final = "cut"
@@ -38,13 +38,13 @@ class KernelCut:
     """A `Cut` (cuts.py) by nftables in the lab's network."""
 
     def __init__(self, endpoints: Endpoints, fault: str, between: Between, way: Way) -> None:
-        self._endpoints, self._between, self._way = endpoints, between, way
+        self._endpoints, self._between, self._way, self._fault = endpoints, between, way, fault
         self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
 
     def prepare(self) -> None:
         if sys.platform != "linux" or any(broker.own_address is None for broker in self._endpoints.brokers):
             raise PlatformError(
-                where=f"fault {self._name}",
+                where=f"fault {self._fault}",
                 got="brokers that share one network",
                 rule="a broker is cut off where its own network meets the others",
                 todo="use `dedup run`, which gives each broker a network of its own",
@@ -87,6 +87,19 @@ class KernelCut:
         from pyroute2.nftables.main import NFTSet
 
         return NFTSet(table=self._name, name=MEMBERS, key_type="ipv4_addr", **more)
+
+
+def tried() -> None:
+    """Do once all that a cut needs of the kernel, to nobody; an error of pyroute2's if it lacks any of it."""
+    brokers = [Broker(id=each, client_port=1, own_address=f"192.0.2.{each}") for each in "12"]
+    endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
+    for between in Between:
+        cut = KernelCut(endpoints, "tried", between, Way.BOTH)
+        try:
+            cut.begin("1", 1.0)
+            cut.effect("1")
+        finally:
+            cut.end("1")
 
 
 def of_peers(address: str) -> Iterator[tuple[Way, str, Expressions]]:

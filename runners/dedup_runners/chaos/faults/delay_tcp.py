@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from math import inf
 from typing import Any, Final
 
@@ -76,22 +77,26 @@ def late(
     """Whoever in `proxied` takes `least_s` or longer to answer, with the milliseconds.
 
     Nobody, unless every place in `direct` answers sooner meanwhile; and who does not answer within `bound_s` is not
-    late, but silent. `padding`: so many bytes the question is longer than it need be.
+    late, but silent. With `padding` two are asked at the same time, one that is longer by so many bytes: what counts,
+    on the clients' path, is how much later that one is answered, and not what is late whatever its length.
     """
 
-    def took_ms(place: Place) -> float:
+    def took_ms(place: Place, longer: int) -> float:
         try:
-            return pings.round_trip_ms(protocol, place, bound_s, tls, padding)
+            return pings.round_trip_ms(protocol, place, bound_s, tls, longer)
         except OSError:
             return inf
 
-    with ThreadPoolExecutor(max_workers=len(direct) + len(proxied)) as pool:
-        found = list(pool.map(took_ms, [*direct, *proxied.values()]))
+    places = list(proxied.values())
+    with ThreadPoolExecutor(max_workers=len(direct) + 2 * len(places)) as pool:
+        asked = pool.map(took_ms, [*direct, *places], repeat(padding))
+        short = pool.map(took_ms, places, repeat(0)) if padding else repeat(0.0)
+        found = list(asked)
+        more = [ms - without for ms, without in zip(found[len(direct) :], short, strict=False)]
     least_ms = least_s * 1000
     if max(found[: len(direct)]) >= least_ms:
         return {}
-    told = zip(proxied, found[len(direct) :], strict=True)
-    return {broker: round(ms, 1) for broker, ms in told if least_ms <= ms < inf}
+    return {broker: round(ms, 1) for broker, ms in zip(proxied, more, strict=True) if least_ms <= ms < inf}
 
 
 def _late(session: Session, delay_s: float, jitter_s: float) -> Late:

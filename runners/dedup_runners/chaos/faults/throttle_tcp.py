@@ -1,8 +1,9 @@
 """`throttleTCP`: Toxiproxy lets bytes to the brokers pass slowly; long questions on both paths show which are slow.
 
 A question on a connection of its own, of so many bytes that they take half a second at that rate, is asked on the
-clients' path and on the tester's. A broker that answers it at once shows that the other one waited for the bytes. It is
-measured twice, when the fault begins and when it ends.
+clients' path and on the tester's. A broker that answers it at once shows that the other one waited for the bytes; and
+a short question on the clients' path, at the same time, that it did not wait for anything else. It is measured twice,
+when the fault begins and when it ends.
 """
 
 import time
