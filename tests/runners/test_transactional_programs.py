@@ -124,3 +124,15 @@ def test_the_end_of_a_session_says_that_it_was_fenced(config: Make, tmp_path: Pa
     produce(config({"gives-up": "commit"}, zombie={"every": 2}))
     report = report_of(tmp_path)
     assert {each.ended for each in report.sessions[:-1]} == {FENCED}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_zombie_whose_program_dies_at_its_commit_was_not_answered(dies: bool, config: Make, tmp_path: Path) -> None:
+    """It is no zombie that was let in, and its last words are the run's error."""
+    properties = {"die-at-commit": "2"} if dies else {}
+    produce(config(properties, zombie={"every": 2}))
+    report = report_of(tmp_path)
+    assert report.sessions[0].replaced and not report.sessions[-1].replaced
+    assert report.sessions[0].ended == ("" if dies else CLOSED)
+    assert report.complete is not dies
+    assert not dies or "exit code 3 before it had finished" in report.problems[0]
