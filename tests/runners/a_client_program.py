@@ -56,7 +56,8 @@ class Client:
             self.commits += order == "commit"
             if order == "commit" and self.commits == self.dies_at_commit:
                 sys.exit(DIED)
-            frame(b"T", transacted(self.properties, order))
+            for _ in range(2 if self.properties.get("twice") == order else 1):
+                frame(b"T", transacted(self.properties, order))
         elif order == "finish":
             self.tell(0)
             frame(b"F", b"")

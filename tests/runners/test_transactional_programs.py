@@ -61,7 +61,6 @@ class Opened:
         (Asked.ABORT, {}, Ended.ABORTED),
         (Asked.COMMIT, {"commit": "aborted"}, Ended.ABORTED),
         (Asked.COMMIT, {"commit": "unknown"}, Ended.UNKNOWN),
-        (Asked.COMMIT, {"commit": "begun"}, Ended.UNKNOWN),
     ],
 )
 def test_a_transaction_ends_as_the_program_says(
@@ -75,6 +74,28 @@ def test_a_transaction_ends_as_the_program_says(
     assert opened.client.end(asked, BOUND_S) is ended
     opened.client.finish()
     assert (opened.client.problem, opened.client.failed) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        (Asked.COMMIT, {"commit": "begun"}, "the answer begun to commit"),
+        (Asked.ABORT, {"abort": "committed"}, "the answer committed to abort"),
+        (Asked.COMMIT, {"twice": "settle"}, "the answer settled to "),
+        (Asked.COMMIT, {"twice": "never"}, ""),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_order_settles_nothing(
+    asked: Asked, answer: dict[str, str], said: str, config: Make
+) -> None:
+    """Nor is the second answer to an order one to the next."""
+    opened = Opened(config(answer))
+    opened.client.begin()
+    opened.client.settle()
+    ended = opened.client.end(asked, BOUND_S)
+    opened.client.finish()
+    assert (ended is Ended.UNKNOWN) is bool(said)
+    assert said in opened.client.problem and bool(opened.client.problem) is bool(said)
 
 
 def test_a_program_that_gave_up_ends_nothing_and_leaves_in_order(config: Make) -> None:

@@ -275,8 +275,8 @@ def test_what_is_no_hole_is_asked_for_again() -> None:
 class Line:
     """A leader's line: three producers, of which one has an open transaction; of partition 1 it leads nothing."""
 
-    def __init__(self, address: tuple[str, int], security: object) -> None:
-        assert address == ("leader", 9092)
+    def __init__(self, address: tuple[str, int], timeout_s: float, security: object) -> None:
+        assert address == ("leader", 9092) and timeout_s == of_admins.ASKED_S
 
     def __enter__(self) -> "Line":
         return self
