@@ -74,7 +74,7 @@ def test_a_program_that_knows_no_transactions_is_refused_and_java_is_not(client:
 
 
 def test_where_instances_are_replaced_the_control_shows_copies_by_another_session() -> None:
-    """If they have another id: brokers refuse the copies of those with the same. Without them it shows aborted reads."""
+    """If they have another id: brokers refuse copies by those with the same. Without them it shows aborted reads."""
     made = asked(ZOMBIES, variant("control", "Duplicates", **NEW_ID), variant(), systems=KAFKA)
     control, treatment = (made.spec.workload.of(each) for each in made.spec.variants)
     assert control is not None and treatment is not None
@@ -210,7 +210,7 @@ def test_the_audit_reads_what_it_was_to_read(more: dict[str, Any], passes: bool)
 def test_a_damaged_table_of_transactions_accuses_nobody(
     anomaly: str, damages: tuple[str, ...], verdict: Verdict
 ) -> None:
-    found = shown(TOLD, (CLOSED,), "read_committed", None, **{anomaly: 3}).model_copy(update={"damages": damages})
+    found = shown(TOLD, (CLOSED,), "read_committed", None, (), **{anomaly: 3}).model_copy(update={"damages": damages})
     assert judge_run(found, demand()).verdict is verdict
 
 

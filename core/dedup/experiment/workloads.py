@@ -127,8 +127,9 @@ def check_workload(workload: Workload, variants: Sequence[tuple[Variant, Sequenc
                     f"a variant changes what the workload has, and workload.{kind.key} is not there",
                     f"write workload.{kind.key}, or take this out",
                 )
-        kind, given = workload.of(variant), workload.given
-        wrong = (kind and given and kind.unlike(given)) or _impossible(workload, kind, systems)
+        own_kind, given = workload.of(variant), workload.given
+        unlike = own_kind.unlike(given) if own_kind is not None and given is not None else None
+        wrong = unlike or _impossible(workload, own_kind, systems)
         if wrong is not None:
             key, _, field = wrong.field.partition(".")
             own = getattr(getattr(variant.workload, key, None), field.partition(".")[0], None) is not None
