@@ -128,7 +128,7 @@ class Consumption:
             return ""
         try:
             found = cast(transactions.Describes, self._admin).open_transactions(self._config.topic)
-        except PlatformError as error:
+        except (OSError, PlatformError) as error:
             return f"; which transactions are open is not known: {error}"
         return "".join(f"; {each}" for each in found[:MAX_HOLES])
 

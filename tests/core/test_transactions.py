@@ -7,14 +7,19 @@ from tests.core.evidences import MESSAGES, RUN, codes, evidence
 from tests.core.test_workloads import asked, refused
 
 from dedup.experiment.spec import Expectation
+from dedup.judgement.conditions import Result, Side
 from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
 from dedup.wire.manifests import Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED
+from dedup.workloads.registry import leave_defaults_out, leave_unset_out
 
 KAFKA: Final = [{"name": "kafka", "kafka": {}}]
 SOME: Final = {"transactions": {"size": 100, "abort": {"every": 5}}}
 UNCOMMITTED: Final = {"workload": {"transactions": {"read": "Uncommitted"}}}
 TOLD: Final = Transactions(rows=10, number=10, committed=8, aborted=2, unknown=0)
+ZOMBIES: Final = {"transactions": {"size": 100, "zombie": {"every": 5}}}
+"""Of 1,000 messages: two instances are replaced."""
+NEW_ID: Final = {"workload": {"transactions": {"zombie": {"every": 5, "identity": "New"}}}}
 
 
 def variant(name: str = "committed", expect: str = "CommittedOnce", **more: Any) -> dict[str, Any]:
@@ -69,20 +74,51 @@ def test_a_program_that_knows_no_transactions_is_refused_and_java_is_not(client:
 
 
 def test_where_instances_are_replaced_the_control_shows_copies_by_another_session() -> None:
-    """Without them it shows what was aborted. `zombie` is left out of the digests of experiments that have none."""
-    made = asked({"transactions": {"size": 100, "zombie": {"every": 5}}}, variant(), systems=KAFKA)
-    own = made.spec.workload.of(made.spec.variants[0])
-    assert own is not None
-    assert (own.aim.subject.count, own.aim.cause) == ("values_with_duplicates", "copied_by_session")
+    """If they have another id: brokers refuse copies by those with the same. Without them it shows aborted reads."""
+    made = asked(ZOMBIES, variant("control", "Duplicates", **NEW_ID), variant(), systems=KAFKA)
+    control, treatment = (made.spec.workload.of(each) for each in made.spec.variants)
+    assert control is not None and treatment is not None
+    assert (control.aim.subject.count, control.aim.cause) == ("values_with_duplicates", "copied_by_session")
+    assert (treatment.aim.subject.count, treatment.aim.cause) == ("aborted_read", "aborted_read")
     without = asked(SOME, variant(), systems=KAFKA).spec.workload.given
     assert without is not None and without.aim.subject.count == "aborted_read"
+
+
+@pytest.mark.parametrize(
+    ("workload", "zombie", "said"),
+    [
+        (ZOMBIES, {"every": 5, "identity": "New"}, ""),
+        (ZOMBIES, {"every": 2, "identity": "New"}, "workload.transactions has a zombie every 5"),
+        ({"transactions": {"size": 100}}, {"every": 5, "identity": "New"}, "workload.transactions has no zombie"),
+    ],
+)
+def test_a_variant_changes_of_a_zombie_only_its_identity(
+    workload: dict[str, Any], zombie: dict[str, Any], said: str
+) -> None:
+    """Else a control has zombies, a treatment none, and the treatment is clean for that alone."""
+    variants = variant("control", "Duplicates", workload={"transactions": {"zombie": zombie}}), variant()
+    if not said:
+        asked(workload, *variants, systems=KAFKA)
+        return
+    found = refused(workload, *variants, systems=KAFKA)
+    assert said in found and "variants[0].workload.transactions.zombie.every" in found
+
+
+def test_a_comparison_goes_by_the_subject_of_the_control() -> None:
+    made = asked(ZOMBIES, variant("control", "Duplicates", **NEW_ID), variant(), systems=KAFKA)
+    calm = asked(SOME, variant("control", "Duplicates", **UNCOMMITTED), variant(), systems=KAFKA)
+    subjects = [
+        Side("a", Result("a", each, None), each.spec.systems[0]).subject.count  # type: ignore[arg-type]
+        for each in (made, calm)
+    ]
+    assert subjects == ["values_with_duplicates", "aborted_read"]
 
 
 # When a run counts.
 
 
-def demand() -> Demand:
-    made = asked(SOME, variant(), systems=KAFKA)
+def demand(asked_for: dict[str, Any] = SOME) -> Demand:
+    made = asked(asked_for, variant(), systems=KAFKA)
     workload = made.spec.workload.of(made.spec.variants[0])
     return Demand(expectation=Expectation.COMMITTED_ONCE, planned=RUN, deduplication=True, faults=(), workload=workload)
 
@@ -92,9 +128,14 @@ def shown(
     endings: tuple[str, ...] = (CLOSED,),
     isolation: str = "read_committed",
     stable: int | None = None,
+    replaced: tuple[int, ...] = (),
     **counts: int,
 ) -> Evidence:
-    sessions = tuple(Session(identity="p", began="started", ended=each) for each in endings)
+    """`replaced`: the numbers of the sessions that are zombies'."""
+    sessions = tuple(
+        Session(identity="p", began="started", ended=each, replaced=number in replaced)
+        for number, each in enumerate(endings)
+    )
     found = evidence(RUN, counts, faults=(), schema_version=2)
     assert found.manifest is not None
     producer = found.manifest.producer.model_copy(update={"transactions": told, "sessions": sessions})
@@ -128,6 +169,8 @@ def test_what_is_promised_of_transactions_fails(anomaly: str) -> None:
     ("told", "endings", "code"),
     [
         (TOLD, (FAILED, CLOSED), None),
+        (TOLD, (FENCED, CLOSED), None),  # brokers ended a transaction that outlived its timeout: they raise the epoch
+        (TOLD, (FENCED,), Code.WORKLOAD_BROKEN),
         (TOLD, (CLOSED, CLOSED), Code.WORKLOAD_BROKEN),
         (TOLD, (FAILED,), Code.WORKLOAD_BROKEN),
         (None, (CLOSED,), Code.WORKLOAD_BROKEN),
@@ -167,7 +210,7 @@ def test_the_audit_reads_what_it_was_to_read(more: dict[str, Any], passes: bool)
 def test_a_damaged_table_of_transactions_accuses_nobody(
     anomaly: str, damages: tuple[str, ...], verdict: Verdict
 ) -> None:
-    found = shown(TOLD, (CLOSED,), "read_committed", None, **{anomaly: 3}).model_copy(update={"damages": damages})
+    found = shown(TOLD, (CLOSED,), "read_committed", None, (), **{anomaly: 3}).model_copy(update={"damages": damages})
     assert judge_run(found, demand()).verdict is verdict
 
 
@@ -181,30 +224,64 @@ def test_a_history_without_transactions_shows_no_commits() -> None:
     assert (verdict.verdict, codes(verdict)) == (Verdict.INCONCLUSIVE, [Code.WORKLOAD_VACUOUS])
 
 
-ZOMBIES: Final = {"transactions": {"size": 100, "zombie": {"every": 5}}}
-"""Of 1,000 messages: two instances are replaced."""
+@pytest.mark.parametrize(
+    ("endings", "replaced", "code"),
+    [
+        ((FENCED, FENCED, CLOSED), (0, 1), None),
+        ((CLOSED, CLOSED, CLOSED), (0, 1), None),  # let in: the counts tell what came of it
+        ((FENCED, FAILED, FENCED, CLOSED), (0, 2), None),  # one was opened again besides
+        ((FENCED, FAILED, CLOSED), (0, 1), Code.WORKLOAD_VACUOUS),
+        ((FENCED, FAILED, CLOSED), (0,), Code.WORKLOAD_VACUOUS),
+        ((FENCED, FENCED, CLOSED), (0,), Code.WORKLOAD_VACUOUS),
+        ((FENCED, CLOSED), (0,), Code.WORKLOAD_VACUOUS),
+        ((FENCED, CLOSED, CLOSED), (0,), Code.WORKLOAD_BROKEN),
+        ((FENCED, FENCED, FENCED), (0, 1), Code.WORKLOAD_BROKEN),
+        (("", FENCED, CLOSED), (0, 1), Code.WORKLOAD_BROKEN),
+    ],
+)
+def test_a_run_in_which_an_instance_was_not_replaced_or_not_answered_cannot_pass(
+    endings: tuple[str, ...], replaced: tuple[int, ...], code: Code | None
+) -> None:
+    assert MESSAGES == 1000
+    found = judge_run(shown(TOLD, endings, replaced=replaced), demand(ZOMBIES))
+    assert (code is None) == (found.verdict is Verdict.PASS), found.reasons
+    assert code is None or code in codes(found)
 
 
 @pytest.mark.parametrize(
-    ("endings", "code"),
-    [
-        ((FENCED, FENCED, CLOSED), None),
-        ((FENCED, FAILED, CLOSED), None),
-        ((CLOSED, CLOSED, CLOSED), None),  # let in: the counts tell what came of it
-        ((FENCED, CLOSED), Code.WORKLOAD_VACUOUS),
-        ((FAILED, FAILED, CLOSED), Code.WORKLOAD_VACUOUS),
-        ((FENCED, FENCED, FENCED), Code.WORKLOAD_BROKEN),
-        (("", FENCED, CLOSED), Code.WORKLOAD_BROKEN),
-    ],
+    ("aborted", "verdict"), [(4, Verdict.PASS), (2, Verdict.INCONCLUSIVE)], ids=["two by the producer", "none by it"]
 )
-def test_a_run_in_which_no_instance_was_replaced_or_answered_cannot_pass(
-    endings: tuple[str, ...], code: Code | None
-) -> None:
-    assert MESSAGES == 1000
-    made = asked(ZOMBIES, variant(), systems=KAFKA)
-    found = judge_run(
-        shown(TOLD, endings),
-        demand().model_copy(update={"workload": made.spec.workload.of(made.spec.variants[0])}),
-    )
-    assert (code is None) == (found.verdict is Verdict.PASS), found.reasons
-    assert code is None or code in codes(found)
+def test_what_brokers_abort_of_zombies_is_no_abort_of_the_producer(aborted: int, verdict: Verdict) -> None:
+    """Two of the twelve transactions are zombies'; turns 4 and 8 are to be aborted, the zombies' turns are 5 and 10."""
+    asked_for = {"transactions": {"size": 100, "abort": {"every": 4}, "zombie": {"every": 5}}}
+    told = Transactions(rows=12, number=12, committed=12 - aborted, aborted=aborted, unknown=0)
+    found = judge_run(shown(told, (FENCED, FENCED, CLOSED), replaced=(0, 1)), demand(asked_for))
+    assert found.verdict is verdict, found.reasons
+
+
+def test_an_abort_in_each_zombies_turn_alone_is_refused() -> None:
+    """The producer aborts none where an instance is replaced, so none would be aborted."""
+    found = refused({"transactions": {**ZOMBIES["transactions"], "abort": {"every": 5}}}, variant(), systems=KAFKA)
+    assert "and one that is aborted if that is asked for" in found
+    asked({"transactions": {**ZOMBIES["transactions"], "abort": {"every": 4}}}, variant(), systems=KAFKA)
+
+
+def test_the_transactions_of_zombies_count_for_the_limit() -> None:
+    """5,000 are as many as can be; with a hundred zombies they are 5,100."""
+    most = {"messages": 10_000, "transactions": {"size": 2}}
+    asked(most, variant(), systems=KAFKA)
+    found = refused({**most, "transactions": {"size": 2, "zombie": {"every": 50}}}, variant(), systems=KAFKA)
+    assert "that makes 5,100 transactions" in found
+
+
+def test_a_digest_leaves_out_that_there_are_no_zombies() -> None:
+    """So experiments of before keep theirs; one that has them has another."""
+    none = {"transactions": {"size": 100, "zombie": None}}
+    leave_defaults_out(none)
+    assert none == {"transactions": {"size": 100}}
+    unchanged = {"transactions": {"read": "Committed", "zombie": None}}
+    leave_unset_out(unchanged)
+    assert unchanged == {"transactions": {"read": "Committed"}}
+    some = {"transactions": {"size": 100, "zombie": {"every": 5}}}
+    leave_defaults_out(some)
+    assert some["transactions"]["zombie"] == {"every": 5}

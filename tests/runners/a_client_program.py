@@ -36,6 +36,8 @@ class Client:
         self.properties: dict[str, str] = asked["properties"]
         self.streams, self.sent, self.told = asked["streams"], 0, 0
         self.first = asked.get("sends", {}).get("first", 0)
+        session = asked.get("sends", {}).get("session", 0)
+        self.commits, self.dies_at_commit = 0, 0 if session else int(self.properties.get("die-at-commit", "0"))
         self.held, self.die = int(self.properties.get("hold", "0")), int(self.properties.get("die", "0"))
 
     def obey(self, order: str, number: int) -> bool:
@@ -51,7 +53,11 @@ class Client:
             frame(b"C", struct.pack(">Q", number))
         elif order in ("begin", "settle", "commit", "abort"):
             self.tell(0)
-            frame(b"T", transacted(self.properties, order))
+            self.commits += order == "commit"
+            if order == "commit" and self.commits == self.dies_at_commit:
+                sys.exit(DIED)
+            for _ in range(2 if self.properties.get("twice") == order else 1):
+                frame(b"T", transacted(self.properties, order))
         elif order == "finish":
             self.tell(0)
             frame(b"F", b"")

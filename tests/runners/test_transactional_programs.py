@@ -61,7 +61,6 @@ class Opened:
         (Asked.ABORT, {}, Ended.ABORTED),
         (Asked.COMMIT, {"commit": "aborted"}, Ended.ABORTED),
         (Asked.COMMIT, {"commit": "unknown"}, Ended.UNKNOWN),
-        (Asked.COMMIT, {"commit": "begun"}, Ended.UNKNOWN),
     ],
 )
 def test_a_transaction_ends_as_the_program_says(
@@ -75,6 +74,28 @@ def test_a_transaction_ends_as_the_program_says(
     assert opened.client.end(asked, BOUND_S) is ended
     opened.client.finish()
     assert (opened.client.problem, opened.client.failed) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        (Asked.COMMIT, {"commit": "begun"}, "the answer begun to commit"),
+        (Asked.ABORT, {"abort": "committed"}, "the answer committed to abort"),
+        (Asked.COMMIT, {"twice": "settle"}, "the answer settled to "),
+        (Asked.COMMIT, {"twice": "never"}, ""),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_order_settles_nothing(
+    asked: Asked, answer: dict[str, str], said: str, config: Make
+) -> None:
+    """Nor is the second answer to an order one to the next."""
+    opened = Opened(config(answer))
+    opened.client.begin()
+    opened.client.settle()
+    ended = opened.client.end(asked, BOUND_S)
+    opened.client.finish()
+    assert (ended is Ended.UNKNOWN) is bool(said)
+    assert said in opened.client.problem and bool(opened.client.problem) is bool(said)
 
 
 def test_a_program_that_gave_up_ends_nothing_and_leaves_in_order(config: Make) -> None:
@@ -124,3 +145,15 @@ def test_the_end_of_a_session_says_that_it_was_fenced(config: Make, tmp_path: Pa
     produce(config({"gives-up": "commit"}, zombie={"every": 2}))
     report = report_of(tmp_path)
     assert {each.ended for each in report.sessions[:-1]} == {FENCED}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_zombie_whose_program_dies_at_its_commit_was_not_answered(dies: bool, config: Make, tmp_path: Path) -> None:
+    """It is no zombie that was let in, and its last words are the run's error."""
+    properties = {"die-at-commit": "2"} if dies else {}
+    produce(config(properties, zombie={"every": 2}))
+    report = report_of(tmp_path)
+    assert report.sessions[0].replaced and not report.sessions[-1].replaced
+    assert report.sessions[0].ended == ("" if dies else CLOSED)
+    assert report.complete is not dies
+    assert not dies or "exit code 3 before it had finished" in report.problems[0]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeProducersResponse
@@ -14,7 +14,8 @@ from tests.runners.test_interposer_rules import reply, sent
 
 from dedup.errors import PlatformError
 from dedup.wire.manifests import Asked, Ended, EndPosition, Hole, Proof
-from dedup.workloads.kinds import CLOSED, FAILED
+from dedup.workloads.kinds import CLOSED, FAILED, FENCED
+from dedup.workloads.restart import Identity
 from dedup_runners import admins
 from dedup_runners.admins import transactions as of_admins
 from dedup_runners.admins.transactions import Open, Range, holes_in, open_in, proven, type_of, unproven
@@ -115,6 +116,84 @@ def test_a_client_that_gives_up_is_opened_again_and_its_last_end_is_unknown(
     assert report.transactions is not None and report.transactions.unknown == 1
 
 
+class Fenced(Client):
+    """A client that is refused at its first commit after another one of its name was opened, as brokers do."""
+
+    newest: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, config: ProducerConfig, record: Callable[[Outcomes], None], witnesses: object) -> None:
+        super().__init__(config, record, witnesses)
+        self._name = config.producer_name
+        self.newest[self._name] = self._life
+
+    def end(self, asked: Asked, timeout_s: float) -> Ended:
+        if self.newest[self._name] != self._life:
+            self.failed, self.fenced = "a stand-in is fenced", True
+            return Ended.UNKNOWN
+        return Ended.ABORTED if asked is Asked.ABORT else Ended.COMMITTED
+
+
+@pytest.mark.parametrize("identity", list(Identity))
+def test_the_half_of_a_zombie_was_aborted_by_brokers_unless_it_was_let_in(
+    identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the producer aborts by turns: the fourth is a zombie's, so of 2 and 4 only 2 is aborted."""
+    monkeypatch.setattr(transactions, "make_transactional", Fenced)
+    monkeypatch.setattr(Fenced, "newest", {})
+    folder = tmp_path / "topic"
+    folder.mkdir()
+    produce(told(folder, "nowhere:1", abort={"every": 2}, zombie={"every": 4, "identity": identity}))
+    report = report_of(folder)
+    same = identity is Identity.SAME
+    assert report.complete, report.problems
+    assert [(each.ended, each.replaced) for each in report.sessions] == [
+        (FENCED if same else CLOSED, True), (CLOSED, False)
+    ]  # fmt: skip
+    commit, abort = (Asked.COMMIT, Ended.COMMITTED), (Asked.ABORT, Ended.ABORTED)
+    zombie = (Asked.NOTHING, Ended.ABORTED) if same else commit
+    assert ends(folder) == [(0, 1, *commit), (0, 2, *abort), (0, 3, *commit), (0, 4, *zombie), (1, 5, *commit)]
+    of = {
+        session: [row["value"] for row in rows(folder, "outcomes") if row["session"] == session] for session in (0, 1)
+    }
+    assert (len(of[0]), len(of[1])) == (40, 5), "both send the second half, each outcome is of the session that sent it"
+    (half,) = {(row["begun_ns"], row["asked_ns"]) for row in rows(folder, "transactions") if row["number"] == 4}
+    (other,) = {(row["begun_ns"], row["asked_ns"]) for row in rows(folder, "transactions") if row["number"] == 5}
+    assert half[0] < half[1] < other[1] and (half[1] < other[0]) is same
+
+
+class Slow(Client):
+    """As `Client`, but the second session gives up, and tells no outcome of what it sends before that."""
+
+    def send(self, chunk: Chunk) -> int:
+        if self._life == 1:
+            self._sent += len(chunk.payloads)
+            return len(chunk.payloads)
+        return super().send(chunk)
+
+    def progress(self) -> Progress:
+        return Progress(self._sent, 0 if self._life == 1 else self._sent)
+
+    def end(self, asked: Asked, timeout_s: float) -> Ended:
+        if self._life == 1:
+            self.failed = "a stand-in gives up"
+            return Ended.UNKNOWN
+        return Ended.COMMITTED
+
+
+def test_a_zombies_outcome_is_not_one_of_the_session_that_sent_the_same_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other one was told nothing of is unknown, though a zombie was told of its own send."""
+    monkeypatch.setattr(transactions, "make_transactional", Slow)
+    folder = tmp_path / "topic"
+    folder.mkdir()
+    produce(told(folder, "nowhere:1", zombie={"every": 4, "identity": Identity.NEW}))
+    report = report_of(folder)
+    assert report.complete, report.problems
+    found = sorted((row["session"], row["outcome"]) for row in rows(folder, "outcomes"))
+    assert found == [(0, Outcome.OK)] * 40 + [(1, Outcome.UNKNOWN)] * 5
+
+
 # What of a log holds no message.
 
 
@@ -196,8 +275,8 @@ def test_what_is_no_hole_is_asked_for_again() -> None:
 class Line:
     """A leader's line: three producers, of which one has an open transaction; of partition 1 it leads nothing."""
 
-    def __init__(self, address: tuple[str, int], security: object) -> None:
-        assert address == ("leader", 9092)
+    def __init__(self, address: tuple[str, int], timeout_s: float, security: object) -> None:
+        assert address == ("leader", 9092) and timeout_s == of_admins.ASKED_S
 
     def __enter__(self) -> "Line":
         return self

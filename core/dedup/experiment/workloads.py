@@ -127,10 +127,12 @@ def check_workload(workload: Workload, variants: Sequence[tuple[Variant, Sequenc
                     f"a variant changes what the workload has, and workload.{kind.key} is not there",
                     f"write workload.{kind.key}, or take this out",
                 )
-        wrong = _impossible(workload, workload.of(variant), systems)
+        own_kind, given = workload.of(variant), workload.given
+        unlike = own_kind.unlike(given) if own_kind is not None and given is not None else None
+        wrong = unlike or _impossible(workload, own_kind, systems)
         if wrong is not None:
             key, _, field = wrong.field.partition(".")
-            own = getattr(getattr(variant.workload, key, None), field, None) is not None
+            own = getattr(getattr(variant.workload, key, None), field.partition(".")[0], None) is not None
             where = f"variants[{index}].workload" if own else "workload"
             raise refusal(f"{where}.{wrong.field}", wrong.got, wrong.rule, wrong.todo)
 

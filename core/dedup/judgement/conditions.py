@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from dedup.errors import SpecificationError
-from dedup.experiment.spec import Experiment, System
+from dedup.experiment.spec import Expectation, Experiment, System
 from dedup.judgement.summaries import Summary
 from dedup.wire.manifests import Record
 from dedup.workloads.kinds import subject_of
@@ -55,7 +55,9 @@ class Side(NamedTuple):
     @property
     def subject(self) -> Subject:
         """What its controls must show."""
-        return subject_of(self.result.experiment.spec.workload.given)
+        spec = self.result.experiment.spec
+        controls = (spec.workload.of(each) for each in spec.variants if each.expect is Expectation.DUPLICATES)
+        return subject_of(next(controls, spec.workload.given))
 
     @property
     def versions(self) -> Mapping[str, str]:

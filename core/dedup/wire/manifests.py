@@ -94,6 +94,7 @@ class Session(Record):
     began_ns: int | None = None
     ended_ns: int | None = None
     open_sends: int | None = Field(None, description="sends without an outcome when it ended; None: it does not say")
+    replaced: bool = Field(False, description="another one took its place in the middle of a transaction; it went on")
 
 
 class Transactions(Record):

@@ -127,6 +127,10 @@ class WorkloadKind(WorkloadPart):
         """Whether the audit is given committed messages alone, where there are transactions."""
         return True
 
+    def unlike(self, given: "WorkloadKind") -> Impossible | None:
+        """Why a variant may not change the workload's own kind, `given`, into this one; None if it may."""
+        return None
+
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         """The partition to which each stream's messages are sent again; None: where they were sent at first."""
         return None

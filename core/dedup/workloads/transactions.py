@@ -85,18 +85,44 @@ class Transactions(WorkloadKind):
 
     @property
     def aim(self) -> Aim:
-        """Without zombies, reads of what was aborted; with them, copies by another session, if brokers refuse none."""
-        return super().aim if self.zombie is None else Aim(COPIES_IN_LOG, "copied_by_session", "by another session")
+        """Copies by another session, where zombies have ids of their own; else reads of what was aborted."""
+        if self.zombie is None or self.zombie.identity is Identity.SAME:
+            return super().aim
+        return Aim(COPIES_IN_LOG, "copied_by_session", "by another session")
+
+    def replaces(self, turn: int, messages: int) -> bool:
+        """Whether an instance is replaced in a turn; `messages`: how many are sent in it."""
+        return self.zombie is not None and turn % self.zombie.every == 0 and messages > 1
+
+    def aborts(self, turn: int, messages: int) -> bool:
+        """Whether the producer aborts the transaction of a turn: it never does where an instance is replaced."""
+        return self.abort is not None and turn % self.abort.every == 0 and not self.replaces(turn, messages)
 
     def zombies(self, messages: int) -> int:
         """How many instances are replaced within a transaction, and wake up."""
-        if self.zombie is None:
-            return 0
-        alone = messages % self.size == 1  # the last transaction has no middle then
-        return (-(-messages // self.size) - alone) // self.zombie.every
+        return sum(self.replaces(*each) for each in self._turns(messages))
+
+    def _turns(self, messages: int) -> Iterator[tuple[int, int]]:
+        """The turns, from 1 on, with the number of messages of each; no more than there may be."""
+        firsts = range(0, min(messages, MOST_TRANSACTIONS * self.size), self.size)
+        return ((turn, min(self.size, messages - first)) for turn, first in enumerate(firsts, 1))
+
+    def unlike(self, given: WorkloadKind) -> Impossible | None:
+        """A variant changes whose id the instance has that takes over, not whether and when there is one."""
+        own = given.zombie if isinstance(given, Transactions) else None
+        if self.zombie is None or (own is not None and own.every == self.zombie.every):
+            return None
+        return Impossible(
+            "transactions.zombie.every",
+            str(self.zombie.every),
+            f"workload.transactions has {'no zombie' if own is None else f'a zombie every {own.every}'}, and variants "
+            "differ in its identity alone",
+            "write the same zombie.every in both",
+        )
 
     def impossible(self, shape: Shape) -> Impossible | None:
-        number = -(-shape.messages // self.size)
+        turns = -(-shape.messages // self.size)
+        number = turns + self.zombies(shape.messages)
         most = min(MOST_TRANSACTIONS, MOST_MARKERS // shape.partitions)
         if number > most:
             return Impossible(
@@ -105,8 +131,8 @@ class Transactions(WorkloadKind):
                 f"that makes {number:,} transactions, and with {shape.partitions} partition(s) at most {most:,} can be",
                 "put more messages into a transaction, or send fewer",
             )
-        if number < 2 or (self.abort is not None and self.abort.every > number):
-            rule = f"that makes {number:,} transaction(s); it takes 2, and one that is aborted if that is asked for"
+        if turns < 2 or (self.abort is not None and not self._planned_aborts(shape.messages)):
+            rule = f"that makes {turns:,} transaction(s); it takes 2, and one that is aborted if that is asked for"
             return Impossible("transactions.size", str(self.size), rule, "put fewer messages into a transaction")
         return self._impossible_zombies(shape)
 
@@ -154,27 +180,29 @@ class Transactions(WorkloadKind):
             if end.stable is not None and end.stable < end.entries:
                 yield f"its audit read partition {end.partition} beyond the last stable offset {end.stable:,}"
         ended = [session.ended for session in manifest.producer.sessions]
-        before = (FAILED,) if self.zombie is None else (FAILED, FENCED, CLOSED)
-        if ended[-1:] != [CLOSED] or any(each not in before for each in ended[:-1]):
+        in_order = (
+            each.ended in (FAILED, FENCED) or (each.ended == CLOSED and each.replaced)
+            for each in manifest.producer.sessions[:-1]
+        )
+        if ended[-1:] != [CLOSED] or not all(in_order):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         told = manifest.producer.transactions
         if told is not None and not told.committed:
             yield "no transaction was committed"
-        yield from self._unreplaced(manifest)
-        planned = 0 if told is None or self.abort is None else told.number // self.abort.every
-        if told is not None and self.abort is not None and told.committed + told.unknown == told.number:
+        replaced = [session for session in manifest.producer.sessions if session.replaced]
+        answered = sum(session.ended in (FENCED, CLOSED) for session in replaced)
+        if answered < (planned := self.zombies(manifest.messages)):
+            yield f"of {planned:,} instances to be replaced {answered:,} were, and got an answer when they went on"
+        if told is None:
+            return
+        by_brokers = len(replaced) if self.zombie is not None and self.zombie.identity is Identity.SAME else 0
+        if self.abort is not None and told.aborted <= by_brokers:
             yield "no transaction was aborted"
-        if told is not None and 2 * told.committed < (commits := told.number - planned):
+        commits = told.number - by_brokers - self._planned_aborts(manifest.messages)
+        if 2 * told.committed < commits:
             yield f"of {commits:,} transactions to be committed only {told.committed:,} were, as far as it was told"
 
-    def _unreplaced(self, manifest: Manifest) -> Iterator[str]:
-        """What an instance that was replaced did, and came to; whether brokers let it in is for the counts to say."""
-        if self.zombie is None:
-            return
-        before = [session.ended for session in manifest.producer.sessions[:-1]]
-        if len(before) < (planned := self.zombies(manifest.messages)):
-            yield f"of {planned:,} instances to be replaced {len(before):,} were"
-        if not any(each in (FENCED, CLOSED) for each in before):
-            yield "no instance that was replaced asked for anything that was answered"
+    def _planned_aborts(self, messages: int) -> int:
+        return sum(self.aborts(*each) for each in self._turns(messages))

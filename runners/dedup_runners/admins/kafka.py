@@ -209,10 +209,11 @@ class KafkaAdmin(Closing):
         return persistently(lambda: self._ends(topic, stable=True), ANSWERED_S, f"the last stable offsets of {topic}")
 
     def open_transactions(self, topic: str) -> list[Open]:
-        """The transactions that have begun in its partitions, and have not ended there."""
-        return persistently(
-            lambda: all_open(self._leaders(topic), topic, self._security), ANSWERED_S, f"open transactions of {topic}"
-        )
+        """The transactions that have begun in its partitions, and have not ended there.
+
+        Asked once, after a deadline: OSError, PlatformError if they are not told at once.
+        """
+        return all_open(self._leaders(topic), topic, self._security)
 
     def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
         """All stored batches of a partition below an offset."""

@@ -67,6 +67,10 @@ class Range(NamedTuple):
     last: int
 
 
+ASKED_S: Final = 3.0
+"""How long a leader may take to tell which transactions are open: nothing but a report waits for that."""
+
+
 def all_open(leaders: Mapping[int, tuple[tuple[str, int], int]], topic: str, security: Security) -> list[Open]:
     """Those of all partitions; `leaders`: where each one's leader listens, and its epoch."""
     return [each for number, (at, _) in leaders.items() for each in open_in(at, topic, number, security)]
@@ -75,7 +79,7 @@ def all_open(leaders: Mapping[int, tuple[tuple[str, int], int]], topic: str, sec
 def open_in(leader: tuple[str, int], topic: str, partition: int, security: Security = OPEN) -> list[Open]:
     """The transactions that are open in a partition, by the word of its leader; by their beginning."""
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
-    with Line(leader, security=security) as line:
+    with Line(leader, ASKED_S, security) as line:
         (answer,) = line.ask(DescribeProducersRequest(version=0, topics=[asked])).topics[0].partitions
     if answer.error_code:
         raise PlatformError(

@@ -18,6 +18,8 @@ from dedup_runners.configs import ProducerConfig
 
 ENDS = {"committed": Ended.COMMITTED, "aborted": Ended.ABORTED}
 """What settles a transaction; nothing else that a program can answer does."""
+ANSWERS = {"begin": {"begun"}, "settle": {"settled"}, "commit": {"committed", "aborted"}, "abort": {"aborted"}}
+"""What can be answered to each order, besides `unknown`."""
 
 
 class TransactionalProgram(Producer):
@@ -28,6 +30,7 @@ class TransactionalProgram(Producer):
     ) -> None:
         self.failed, self.fenced = "", False
         self._first, self._calls, self._told = config.life.first, 0, ""
+        self._pending = ""  # the order that waits for its answer
         super().__init__(config, record, witnesses, **more)
 
     def begin(self) -> None:
@@ -54,7 +57,7 @@ class TransactionalProgram(Producer):
     def _call(self, order: str, timeout_s: float) -> str:
         """Give an order, and wait for its answer; empty if the program is gone."""
         with self._changed:
-            calls, self._told = self._calls, ""
+            calls, self._told, self._pending = self._calls, "", order
         self._order(f"{order}\n".encode())
         if not self._await(lambda: self._calls > calls, timeout_s) and not self._over:
             self._give_up(f"no answer to {order} within {timeout_s:g} s")
@@ -66,6 +69,9 @@ class TransactionalProgram(Producer):
             return
         told = wire.called(frame)
         with self._changed:
+            if told.ended not in {*ANSWERS.get(self._pending, ()), *(["unknown"] if self._pending else [])}:
+                raise wire.Garbled(f"the answer {told.ended} to {self._pending or 'no order'}")
+            self._pending = ""
             self._calls, self._told, self.failed = self._calls + 1, told.ended, self.failed or told.failed
             self.fenced = self.fenced or told.fenced
             self._changed.notify_all()

@@ -67,6 +67,9 @@ class Transacting(Successive):
         self._next = 0  # the message that is sent next
         self._by_zombies = 0
         self._has_outcome = np.zeros(config.messages, bool)
+        self._owner = np.full(config.messages, -1, np.int32)  # the session that a message's outcome is asked of
+        self._replaced: set[int] = set()  # sessions
+        self._problem = ""
         super().__init__(config, recorder, observer, marks)
 
     @property
@@ -78,6 +81,10 @@ class Transacting(Successive):
     @property
     def effective_config(self) -> dict[str, str]:
         return self._first.effective_config
+
+    @property
+    def problem(self) -> str:
+        return self._problem or super().problem
 
     def lack(self) -> str:
         left = self._config.messages - (self.sent - self._by_zombies)
@@ -96,31 +103,38 @@ class Transacting(Successive):
     def _record_of(self, session: int, outcomes: Outcomes) -> None:
         """Record what the client of a session says, whichever session is sending now."""
         sending, self._session = self._session, session
-        self._record(outcomes)
-        self._session = sending
+        try:
+            self._record(outcomes)
+        finally:
+            self._session = sending
 
     def _rows(self, outcomes: Outcomes) -> Columns:
-        self._has_outcome[self.messages_of(outcomes)] = True
+        messages = self.messages_of(outcomes)
+        self._has_outcome[messages[self._owner[messages] == self._session]] = True
         return super()._rows(outcomes)
 
     def _send_all(self) -> None:
-        zombie = self._asked_for.zombie
         for turn, first in enumerate(range(0, self._config.messages, self._asked_for.size), 1):
             messages = np.arange(first, min(first + self._asked_for.size, self._config.messages), dtype=np.int64)
-            replaced = zombie is not None and turn % zombie.every == 0 and len(messages) > 1
-            if not (self._replace(messages) if replaced else self._transact(messages)):
+            if self._asked_for.replaces(turn, len(messages)):
+                going = self._replace(messages)
+            else:
+                asked = Asked.ABORT if self._asked_for.aborts(turn, len(messages)) else Asked.COMMIT
+                going = self._transact(messages, asked)
+            if not going:
                 break
         self.client.finish()
         self._note(self._instance, CLOSED)
 
-    def _transact(self, messages: Int64s, before_end: Callable[[], None] = lambda: None) -> bool:
+    def _transact(
+        self, messages: Int64s, asked: Asked = Asked.COMMIT, before_end: Callable[[], None] = lambda: None
+    ) -> bool:
         """Send them in one transaction, and end it; False if nothing more is to be sent."""
         client, this = self._instance.client, self._begin_one()
         sent = self._send_settled(messages)
         before_end()
         going = len(sent) == len(messages) and not self._stopped
-        every = self._asked_for.abort.every if self._asked_for.abort is not None else 0
-        asked = Asked.ABORT if (every and this.number % every == 0) or not going else Asked.COMMIT
+        asked = asked if going else Asked.ABORT
         asked_ns = time.monotonic_ns()
         outcome = client.end(asked, self._config.delivery_timeout_s)
         self._write(this, sent, asked, outcome, asked_ns)
@@ -137,6 +151,8 @@ class Transacting(Successive):
     def _send_settled(self, messages: Int64s) -> Int64s:
         """Send them, and wait for their outcomes; those that were sent."""
         before = self.sent
+        if self._session not in self._replaced:
+            self._owner[messages] = self._session
         self.send_messages(messages)
         self._instance.client.settle()
         sent = messages[: self.sent - before]
@@ -162,32 +178,39 @@ class Transacting(Successive):
         replaced_ns = time.monotonic_ns()
 
         def wake() -> None:
-            ended, asked_ns = self._wake(old, late), time.monotonic_ns()
+            ended, asked_ns = self._wake(old, late)
             if same and ended is not Ended.COMMITTED:  # brokers ended it when they let the other instance in
                 self._write(this, sent, Asked.NOTHING, Ended.ABORTED, replaced_ns)
             else:
                 self._write(this, sent, Asked.COMMIT, ended, asked_ns)
 
+        self._replaced.add(old.session)
         self._stand(new)
-        return self._transact(late, wake)
+        return self._transact(late, before_end=wake)
 
-    def _wake(self, zombie: Instance, messages: Int64s) -> Ended:
-        """The instance goes on with its transaction, and asks for its commit; what its client says became of that."""
+    def _wake(self, zombie: Instance, messages: Int64s) -> tuple[Ended, int]:
+        """The instance goes on with its transaction, and asks for its commit; what its client says became of that.
+
+        And when it asked.
+        """
         with self._as(zombie):
             before = self.sent
             self._send_settled(messages)
             self._by_zombies += self.sent - before
+            asked_ns = time.monotonic_ns()
             ended = zombie.client.end(Asked.COMMIT, self._config.delivery_timeout_s)
         self._note(zombie, CLOSED)
         zombie.client.close()
-        return ended
+        return ended, asked_ns
 
     @contextmanager
     def _as(self, instance: Instance) -> Iterator[None]:
         own = self._instance
         self._stand(instance)
-        yield
-        self._stand(own)
+        try:
+            yield
+        finally:
+            self._stand(own)
 
     def _stand(self, instance: Instance) -> None:
         """It sends from now on; all that was sent by others has its outcome."""
@@ -235,7 +258,11 @@ class Transacting(Successive):
         """Another instance, which brokers have let in."""
         session = self._session + 1
         new = Instance(self._client(session, name), session, name, words)
-        new.client.connect(CONNECT_S)
+        try:
+            new.client.connect(CONNECT_S)
+        except BaseException:
+            new.client.close()
+            raise
         if self._stopped:
             new.client.stop()
         return new
@@ -243,6 +270,9 @@ class Transacting(Successive):
     def _note(self, instance: Instance, ended: str) -> None:
         if instance.client.failed:
             ended = FENCED if instance.client.fenced else FAILED
+        elif instance.client.problem:  # a program that has died, or did not answer
+            ended = ""
+        self._problem = self._problem or instance.client.problem
         self._lives.append(
             Session(
                 identity=instance.identity,
@@ -251,5 +281,6 @@ class Transacting(Successive):
                 began_ns=instance.began_ns,
                 ended_ns=time.monotonic_ns(),
                 open_sends=self.sent - self._ended,
+                replaced=instance.session in self._replaced,
             )
         )
