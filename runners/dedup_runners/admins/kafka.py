@@ -14,14 +14,7 @@ from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 import confluent_kafka
-from confluent_kafka import (
-    Consumer,
-    ElectionType,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 from kafka.record.default_records import DefaultRecordBatch
 
