@@ -57,7 +57,7 @@ def test_it_deletes_the_leaders_pod_and_is_witnessed(
     (fault,) = [each for each in counted.faults if not each.whole_run]
     assert (vacuous(fault), fault.problems, fault.heal_proven) == (None, (), True)
     assert fault.target_witness["probe"] == "the-leaders-pod-is-ready"
-    assert fault.target_witness["lives"], "a broker's pod has ended"
+    assert fault.target_witness["ended"] == 1, "a broker's pod has ended"
     assert fault.injector["sha256"] == hashlib.sha256(TEXT.encode()).hexdigest()
     counts = of(status, "kafka", "dedup")["counts"]
     assert (counts["valuesWithDuplicates"], counts["notReceived"]) == (0, 0)
