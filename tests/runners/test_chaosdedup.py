@@ -103,7 +103,7 @@ def test_a_process_is_killed_and_is_gone(process: "subprocess.Popen[bytes]") -> 
     assert probes.process_status(process.pid) == "gone"
 
 
-@pytest.mark.parametrize("pid", [1, 0, -1, os.getpid(), os.getppid()])
+@pytest.mark.parametrize("pid", [1, 0, -1, os.getpid(), os.getppid()], ids=["init", "0", "-1", "own", "parent"])
 def test_what_chaos_toolkit_lives_by_is_not_struck(pid: int) -> None:
     for action in (actions.kill_process, actions.pause_process):
         with pytest.raises(ActivityFailed, match=rf"pid: got {pid}; "):
