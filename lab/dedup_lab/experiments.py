@@ -88,12 +88,12 @@ def run(
     """Run (or finish) the experiment; returns the exit code of its verdict. `secrets`: the folders of its Secrets."""
     access = logins.access(experiment, secrets)
     check(experiment, _told(console))
-    if needs_java(experiment):
-        java.find()
     caches.check()
     if experiment.spec.own_networks:
-        isolation.enter(experiment, _told(console))
+        isolation.enter(experiment, _told(console))  # where all of this is done again
     warn(experiment, console)
+    if needs_java(experiment):
+        java.find()
     with machines.at(f"results folder {out or 'results'}"):
         folder = _open(experiment, out, resume)
     labs.sweep()
