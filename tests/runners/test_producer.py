@@ -196,7 +196,7 @@ def test_a_fault_at_a_time_is_pushed_by_the_clock_and_the_next_after_its_effect(
     first_ns, struck_ns = marks["start", None].monotonic_ns, marks["injected", "cut"].monotonic_ns
     assert pushed["cut"].monotonic_ns - first_ns >= 0.3e9
     assert pushed["next"].monotonic_ns - struck_ns >= 0.2e9
-    assert 0 < pushed["cut"].actual < pushed["next"].actual < 20_000
+    assert 0 < pushed["cut"].actual <= pushed["next"].actual < 20_000, "a slow machine may have sent none meanwhile"
     assert [key for key in marks if key[0] == "message"] == [("message", "cut"), ("message", "next")]
 
 
