@@ -742,7 +742,7 @@ MODELS_ONLY: Final = (
         "must not differ by chance",
     ),
 )
-"""What CEL cannot say, or does not: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
+"""What CEL does not say: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
 
 ACROSS: Final = (
     Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), "a system is exactly one of kafka and pulsar"),
