@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dedup_lab import cli
+from dedup_lab import cli, isolation
 
 
 class Said(NamedTuple):
@@ -37,6 +37,13 @@ def dedup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """A machine that lets us have networks of our own. It is tried when the first test asks, not at collection."""
+    if (why := isolation.lack()) is not None:
+        pytest.skip(f"no namespaces: {why}")
 
 
 def one_line(said: Said) -> str:

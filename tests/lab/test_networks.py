@@ -14,8 +14,7 @@ from dedup.experiment.spec import Experiment, parse
 from dedup_lab import experiments, isolation
 from dedup_lab.systems import own_network
 
-LACK: Final = isolation.lack()
-here = pytest.mark.skipif(LACK is not None, reason=f"no namespaces: {LACK}")
+here = pytest.mark.usefixtures("namespaces")
 BOUND_S: Final = 120
 LASTS_S: Final = 8.0
 FORM: Final[dict[str, Any]] = {

@@ -15,18 +15,10 @@ from dedup.history.histories import read_manifest
 from dedup.judgement.verdicts import Verdict
 from dedup.wire.faults import Detail
 from dedup.wire.manifests import FaultRecord
-from dedup_lab import isolation
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.usefixtures("namespaces"), pytest.mark.live, pytest.mark.timeout(1200)]
 
-WHY: Final = isolation.lack()
 TRIES: Final = 4
-
-
-@pytest.fixture(autouse=True)
-def _namespaces() -> None:
-    if WHY is not None:
-        pytest.skip(WHY)
 
 
 def document(system: str, *, runs: int = 1, **partition: Any) -> dict[str, Any]:
