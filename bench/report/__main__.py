@@ -43,7 +43,7 @@ MOST_LOAD_S: Final = 3.0
 LOADS: Final = 5
 """The best of at most so many counts, since other work may be in the way of one."""
 WIDTH_PX: Final = 1280
-EDITION: Final = 2
+EDITION: Final = 3
 VARIANTS: Final = 4
 PORTION: Final = 20
 SECOND: Final = 1_000_000_000
@@ -150,9 +150,12 @@ def _history(path: Path, experiment: Experiment, run: Run) -> Path:
     segment = _clock(path, messages, run.seed)
     files = tuple(each for each in written.files if each.path != segment["path"])
     clock = next(each for each in written.files if each.path == segment["path"]).model_copy(update=segment)
+    library = next(each for each in experiment.spec.systems if each.name == run.system).library
     told = Manifest.model_validate(
         {
             **written.model_dump(),
+            "producer": {**written.producer.model_dump(), "library": library},
+            "consumer": {**written.consumer.model_dump(), "library": library},
             "experiment": experiment.name,
             "spec_digest": experiment.digest(),
             "run_id": run.run_id,
