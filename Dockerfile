@@ -1,5 +1,5 @@
-# One file, three images: `operator` watches experiments, `runner` is what produces, consumes and injects faults in pods,
-# `spark` verifies. docs/images.md says how to build them.
+# One file, four images: `operator` watches experiments, `runner` is what produces, consumes and injects faults in pods,
+# `clients` is what produces where the client under test is a program, `spark` verifies. docs/images.md says how to build them.
 #
 # Each target is a tower of layers, the slowest to change at the bottom: a Python (BASE), Debian packages, the locked Python
 # packages of that image's extra, programs that no Debian or Python package brings (`make image-parts` puts them under
@@ -71,6 +71,34 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends default-jre-headless \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log
 ENV JAVA_HOME=/usr/lib/jvm/default-java
+
+# A runner with all clients that are programs: a folder for each version, with what starts it (docs/decisions/112). Of a client for
+# Python the library is installed here, by its lock; WITHOUT names those that the base's Python has no wheel of.
+FROM java AS clients
+LABEL org.opencontainers.image.title="dedup-clients" \
+      org.opencontainers.image.description="Producers of dedup experiments whose client is a program" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ARG WITHOUT=""
+COPY requirements-runner.lock /usr/local/dedup/requirements.lock
+COPY lab/dedup_lab/clients/locks /usr/local/dedup/locks
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /tmp/pip \
+ && export PIP_CONFIG_FILE=/run/secrets/pip.conf \
+ && /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
+        install --require-hashes --requirement /usr/local/dedup/requirements.lock \
+ && for lock in /usr/local/dedup/locks/*.txt; do \
+        name=$(basename "$lock" .txt); \
+        case " $WITHOUT " in *" $name "*) continue ;; esac; \
+        /tmp/pip/bin/pip --python /usr/local/dedup/bin/python install --no-compile --require-hashes --no-deps \
+            --only-binary :all: --target "/usr/local/dedup/clients/$name/site" --requirement "$lock" || exit 1; \
+    done \
+ && rm -rf /tmp/pip
+COPY build/parts/clients /usr/local/dedup/clients
+COPY core/dedup /usr/local/dedup/code/dedup
+COPY runners/dedup_runners /usr/local/dedup/code/dedup_runners
+ENV PYTHONSAFEPATH=1
+USER 1000:1000
+CMD ["python"]
 
 # PySpark's home becomes /opt/spark, where Spark's users and its operator look for it. What verification never uses stays
 # out: streaming state on disk (RocksDB), Hive, Spark Connect, machine learning, and native code for other systems. Of

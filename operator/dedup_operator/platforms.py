@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.clients import is_program, speaking
+from dedup.experiment.clients import is_program, libraries
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, Spec, System
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, current, finished
@@ -331,25 +331,21 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 
 def _check_client(system: System) -> None:
-    """PlatformError if the client is a program: there is no image of it yet, and no list of images that may be used."""
+    """PlatformError if the client is a program of the user's own: there is no list of images that may be used."""
     if system.client.command is not None:
         raise PlatformError(
             where=f"system {system.name}: client.command",
             got=f"{short(system.client.command[0])}, a program of your own",
-            rule="only `dedup run` starts it, on your machine; pods have no images of programs yet",
-            todo=f"write client.library: {_in_pods(system)}, or use `dedup run` on one machine",
+            rule="only `dedup run` starts it, on your machine; pods have the programs that dedup knows",
+            todo=f"write client.library: {libraries(system.protocol)}, or use `dedup run` on one machine",
         )
-    if is_program(system.library, system.client_version):
+    if is_program(system.library, system.client_version) and system.existing is not None and system.existing.secrets:
         raise PlatformError(
             where=f"system {system.name}: client.library",
             got=f"{system.library} {system.client_version}, a program",
-            rule="only `dedup run` can start it; there is no image of it for pods yet",
-            todo=f"write {_in_pods(system)} without a version, or use `dedup run` on one machine",
+            rule="a program is given no password and no token, and in a cluster it speaks no TLS",
+            todo="write the installed client, or name a listener that asks for none",
         )
-
-
-def _in_pods(system: System) -> str:
-    return ", ".join(each.library for each in speaking(system.protocol) if each.is_installed)
 
 
 def _check_faults(spec: Spec) -> None:

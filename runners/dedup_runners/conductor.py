@@ -35,6 +35,7 @@ from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites.protocol import Site
+from dedup_runners.configs import Program
 
 REPORT_EVERY_S: Final = 5.0
 ENDED_TOGETHER_S: Final = 2.0
@@ -107,6 +108,7 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable
             dead=lambda: None,  # a broker that dies is one of the site's exits
             report=Told(),
             watchdog=assignment.watchdog,
+            program=_program(assignment),
         )
     )
     stages: list[tuple[Stage, Callable[[], None]]] = [
@@ -119,6 +121,10 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable
         _do(stage, work, assignment.folder)
     begins(Stage.CONSUME)
     return _do(Stage.CONSUME, course.consume, assignment.folder)
+
+
+def _program(assignment: Assignment) -> Program | None:
+    return None if assignment.program is None else Program(argv=(str(assignment.program),))
 
 
 def _do(stage: Stage, work: Callable[[], Done], folder: Path) -> Done:

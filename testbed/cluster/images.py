@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from dedup.errors import DedupError, EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
+from testbed.cluster import client_programs
 from testbed.cluster.binaries import HELM, TOXIPROXY, alone
 from testbed.cluster.buildah import Buildah
 from testbed.cluster.oci_archives import keep
@@ -88,6 +89,12 @@ RUNNER: Final = _ours(
     Tree("requirements-runner.lock"),
     GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
 )
+CLIENTS: Final = _ours(
+    "clients",
+    Tree("runners/dedup_runners"),
+    Tree("requirements-runner.lock"),
+    *client_programs.parts(),
+)
 SPARK: Final = _ours(
     "spark",
     Tree("report/dedup_report"),
@@ -95,7 +102,7 @@ SPARK: Final = _ours(
     Tree("spark/entrypoint.sh"),
     Tree("requirements-spark.lock"),
 )
-PUBLISHED: Final = (OPERATOR, RUNNER, SPARK)
+PUBLISHED: Final = (OPERATOR, RUNNER, CLIENTS, SPARK)
 ALL: Final = (PAUSE, KAFKA, PULSAR, *PUBLISHED)
 
 

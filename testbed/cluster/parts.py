@@ -67,7 +67,7 @@ class Tree:
     def put(self, target: Path, progress: Progress) -> None:
         source = CHECKOUT / self.source
         for path in _files(source):
-            _link(path, target / path.relative_to(source), copy=True)
+            link(path, target / path.relative_to(source), copy=True)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class GoProgram:
         return f"{self.place} {self.program.path.parent.name}"
 
     def put(self, target: Path, progress: Progress) -> None:
-        _link(binaries.find(self.program, progress), target)
+        link(binaries.find(self.program, progress), target)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Jars:
         paths = [Path(each) for each in jars.classpath(self.system, self.version, progress=progress).split(os.pathsep)]
         assert len({path.name for path in paths}) == len(paths), f"two jars of {self.system} have one name"
         for path in paths:
-            _link(path, target / path.name)
+            link(path, target / path.name)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _files(source: Path) -> list[Path]:
     return sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-def _link(source: Path, target: Path, *, copy: bool = False) -> None:
+def link(source: Path, target: Path, *, copy: bool = False) -> None:
     """The file at a second place: linked where the disk allows it, so that gigabytes cost nothing."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)  # never write into a file that may be the cache's

@@ -12,7 +12,7 @@ from testbed.cluster.binaries import TOXIPROXY
 from testbed.cluster.buildah import pip_settings
 from testbed.cluster.images import Image
 from testbed.cluster.oci_archives import KEPT_ARCHIVES
-from testbed.cluster.parts import GoProgram, Tree
+from testbed.cluster.parts import Tree
 from testbed.cluster.processes import CHECKOUT
 
 from dedup.errors import EnvironmentError_
@@ -152,7 +152,7 @@ def test_whatever_an_image_copies_is_one_of_its_parts_and_docker_sees_it(image: 
     (stage,) = (each for each in stages if each.startswith(f"{image.target}\n"))
     copied = re.findall(r"^COPY (\S+) ", stage, re.MULTILINE)
     assert len(copied) >= 4
-    parts = [part.place for part in image.parts if isinstance(part, Tree | GoProgram)]
+    parts = [part.place for part in image.parts]
     assert [each for each in copied if not any(f"{part}/".startswith(f"{each}/") for part in parts)] == []
     ignored = (CHECKOUT / ".dockerignore").read_text()
     seen = [line.partition("*")[0] for line in re.findall(r"^!(.+)$", ignored, re.MULTILINE)]

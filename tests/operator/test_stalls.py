@@ -30,7 +30,6 @@ from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
-PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"library": "kafka-java"}}])
 TRANSACTIONS: Final = (
     ("spec/systems", [{"name": "kafka", "kafka": {}}]),
     ("spec/variants", [{"name": "dedup", "deduplication": "Enabled", "expect": "CommittedOnce"}]),
@@ -117,6 +116,10 @@ def no_key() -> World:
     world = allowed(on_existing())
     secret(world, "login", keys=("username",))
     return looked(world)
+
+
+def by_program() -> World:
+    return on_existing(system={"client": {"library": "kafka-java"}})
 
 
 def slowly() -> World:
@@ -238,7 +241,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
-    ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
+    ("system …: client.library: got …, a program", lambda: looked(allowed(by_program()))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),

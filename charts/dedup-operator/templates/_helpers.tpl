@@ -33,9 +33,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "operator.settings" -}}
 allowPrivilegedFaults: {{ .Values.allowPrivilegedFaults }}
 allowLoginsToAnyHost: {{ .Values.allowLoginsToAnyHost | default false }}
-{{- range $name := list "runnerImage" "sparkImage" }}
-{{- $image := index $.Values.settings $name }}
+{{- range $name := list "runnerImage" "clientsImage" "sparkImage" }}
+{{- with $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
+{{- end }}
 {{- end }}
 {{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "chaosImages" "charts" }}
 {{- with index $.Values.settings $name }}

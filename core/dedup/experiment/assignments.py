@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from dedup.errors import SpecificationError
+from dedup.experiment.clients import Library, is_program
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Experiment, System, Variant
@@ -20,6 +21,8 @@ from dedup.wire.manifests import Record
 FILE: Final = "run.json"
 FOLDER: Final = Path("/history")
 SHARED: Final = Path("/shared")
+PROGRAMS: Final = Path("/usr/local/dedup/clients")
+"""Where the image of clients that are programs has a folder for each, with what starts it (docs/decisions/112)."""
 GRACE_S: Final = 600
 """How long a run's pod may take to end after its programs: the uploader must upload the rest, with retries."""
 EXIT_CLAIMED: Final = 5
@@ -29,6 +32,11 @@ LAST_WORD: Final = Path("/dev/termination-log")
 """The file whose text Kubernetes copies into the pod's status when the container ends."""
 MISSED: Final = "missed: "
 """The prefix of a conductor's termination message if the faults of a finished run missed; the reason follows."""
+
+
+def start_of(library: Library, version: str) -> Path:
+    """What starts that version of a client in the image of programs; it takes the arguments that the program takes."""
+    return PROGRAMS / f"{library}-{version}" / "start"
 
 
 class Assignment(Record):
@@ -58,6 +66,14 @@ class Assignment(Record):
     @property
     def variant(self) -> Variant:
         return next(variant for variant in self.experiment.spec.variants if variant.name == self.run.variant)
+
+    @property
+    def program(self) -> Path | None:
+        """What starts the client, in the image of programs; None if the client is none of these."""
+        system = self.system.of(self.variant)
+        if system.client.command is not None or not is_program(system.library, system.client_version):
+            return None
+        return start_of(system.library, system.client_version)
 
     @property
     def faults(self) -> dict[str, Fault | None]:

@@ -190,7 +190,12 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
             mounts={**trusted, **store},
             env=[*in_pod, *store_environment(settings.artifacts)],
         ),
-        program("producer", str(FOLDER / "config" / "producer.json"), mounts=speaking),
+        program(
+            "producer",
+            str(FOLDER / "config" / "producer.json"),
+            mounts=speaking,
+            image=image if told.program is None else settings.clients_image,
+        ),
         program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
         *(
             program(

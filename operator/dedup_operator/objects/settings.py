@@ -194,6 +194,10 @@ class Defaults(Part):
     artifacts: Artifacts | None = None
     runner_image: Image = Image(repository="localhost/dedup-runner", tag="dev")
     spark_image: Image = Image(repository="localhost/dedup-spark", tag="dev")
+    clients_image: Image = Field(
+        Image(repository="localhost/dedup-clients", tag="dev"),
+        description="of producers whose client is a program: kafka-java, franz-go, pulsar-java, or one with a version",
+    )
     runner: Runner = Runner()
     spark: Spark = Spark()
     verifier: Verifier = Verifier()
