@@ -23,7 +23,6 @@ from dedup.experiment.stages import Observation, Stage, State, Status, Task, cur
 from dedup.faults.kinds import Need, Platform
 from dedup.faults.registry import possible_on_existing
 from dedup.refusals import short
-from dedup.workloads.registry import PARTS
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
@@ -138,7 +137,6 @@ class KubernetesPlatform:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))
             _check_existing(system, self._experiment.spec)
-        _check_workload(self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
         check_own_experiments(self._experiment.spec, self._settings.chaos_images)
@@ -387,18 +385,6 @@ def _check_existing(system: System, spec: Spec) -> None:
             "off or delay them; only `dedup run` leads them through one",
             todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
         )
-
-
-def _check_workload(spec: Spec) -> None:
-    """PlatformError if the workload has a part that producers in pods do not do."""
-    for part in PARTS:
-        if part.of_pods and getattr(spec.workload, part.key) is not None:
-            raise PlatformError(
-                where=f"spec.workload.{part.key}",
-                got=f"a workload with {part.key}",
-                rule=f"only `dedup run` can do it; producers in pods {part.of_pods}",
-                todo="take it out, or use `dedup run` on one machine",
-            )
 
 
 def _check_memory(spec: Spec, memory: str) -> None:

@@ -16,7 +16,16 @@ from tests.lab import harness
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-NAMES: Final = ("kafka-restart", "pulsar-restart", "kafka-resend", "keys", "large-messages", "kafka-consumer-restart")
+NAMES: Final = (
+    "kafka-restart",
+    "pulsar-restart",
+    "kafka-resend",
+    "keys",
+    "large-messages",
+    "kafka-consumer-restart",
+    "kafka-transactions",
+    "kafka-zombies",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,11 +30,6 @@ from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
 from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
 
-TRANSACTIONS: Final = (
-    ("spec/systems", [{"name": "kafka", "kafka": {}}]),
-    ("spec/variants", [{"name": "dedup", "deduplication": "Enabled", "expect": "CommittedOnce"}]),
-    ("spec/workload/transactions", {"size": 100}),
-)
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
 OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": OWN_TEXT}
@@ -243,7 +238,6 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(allowed(by_program()))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
-    ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),

@@ -34,7 +34,7 @@ class Client(NamedTuple):
     reader: str = ""
     """The library that reads what was sent, if the client is always a *program*; empty: it is installed.
 
-    A program is a process of its own, and speaks the protocol of docs/write-a-client.md. Pods have it from an image of its own.
+    A program is a process of its own, and speaks the protocol of docs/write-a-client.md. Pods have an image of all.
     A library that is installed (for Python) is a program only if the experiment chooses a version.
     """
 

@@ -67,8 +67,6 @@ class WorkloadPart(Part):
     """The description of that key, in a phrase."""
     of_programs: ClassVar[str]
     """What a client that is a program does instead, after "which"."""
-    of_pods: ClassVar[str] = ""
-    """What producers in pods do instead, so that the operator refuses it; empty: they do it."""
     varies: ClassVar[tuple[str, ...]] = ()
     """The settings that a variant may change, so that control and treatment differ in them."""
     cause: ClassVar[str] = ""

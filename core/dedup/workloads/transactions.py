@@ -81,7 +81,6 @@ class Transactions(WorkloadKind):
     cause = ABORTED_READS.count
     in_transactions = True
     of_programs = "sends each message by itself, in no transaction"
-    of_pods = "send each message by itself, in no transaction"
 
     @property
     def aim(self) -> Aim:
