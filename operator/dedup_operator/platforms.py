@@ -373,24 +373,18 @@ def _check_faults(spec: Spec) -> None:
 
 
 def _check_existing(system: System, spec: Spec) -> None:
-    """PlatformError if connections are to be disturbed of clients that go straight to a system's brokers."""
+    """PlatformError if a fault is for systems of others only where it is not a pod's."""
     if system.existing is None:
         return
-    local = [
-        (f"spec.{at}.{fault.kind}", f"fault {fault.name}")
-        for at, fault in spec.written_faults
-        if Platform.PODS not in fault.given.on_existing
-    ]
-    if system.network.latency_s:
-        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g} s"))
-    for where, got in local[:1]:
-        raise PlatformError(
-            where=where,
-            got=f"{got}, of a system that is there already",
-            rule=f"in a cluster the clients of {system.name} go straight to its brokers, where no proxy can cut them "
-            "off or delay them; only `dedup run` leads them through one",
-            todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
-        )
+    for at, fault in spec.written_faults:
+        if Platform.PODS not in fault.given.on_existing:
+            raise PlatformError(
+                where=f"spec.{at}.{fault.kind}",
+                got=f"fault {fault.name}, of a system that is there already",
+                rule="in a cluster it acts on brokers that are pods of the experiment's own, and those of "
+                f"{system.name} are not; only `dedup run` can do it there",
+                todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
+            )
 
 
 def _check_workload(spec: Spec) -> None:
