@@ -8,9 +8,9 @@ In a pod the proxy is another container's process, which cannot be seen from her
 kernel's table tells whose user a connection is.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
+from os import getuid
 from urllib.parse import urlsplit
 
 from dedup.experiment.endpoints import Endpoints
@@ -66,5 +66,5 @@ class Interposed(Outside):
         port = urlsplit(url).port or 0
         if (process := sockets.listener_at(port)) is not None:
             self._held = partial(sockets.of, process)
-        elif (user := sockets.user_at(port)) not in (None, os.getuid()):
+        elif (user := sockets.user_at(port)) not in (None, getuid()):
             self._held = partial(sockets.of_user, user)
