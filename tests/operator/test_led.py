@@ -1,4 +1,4 @@
-"""Faults of the connections to a system that is there already: what the pod of a run has that leads clients through them.
+"""Faults of the connections to a system that is there already: what a run's pod has that leads clients through them.
 
 The twin of each: a fault that acts on no connection, of which test_existing.py tells. There clients go straight.
 """
@@ -13,7 +13,6 @@ from tests.operator.wrong_specs import OVER_TLS, REF, kafka, pulsar
 from dedup.experiment.spec import Experiment
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.brokers import PROXY_USER, TOXIPROXY_URL
-from dedup_operator.objects.pods import USER
 from dedup_operator.objects.readiness import readiness
 
 CUT: Final = {"name": "cut", "at": {"message": 1}, "killTCP": {"duration": "1s"}}
@@ -52,7 +51,8 @@ def test_a_fault_of_connections_has_a_toxiproxy_with_a_user_of_its_own(fault: di
     of = led(fault)
     pod = job(of)
     proxy = proxy_of(pod)
-    assert proxy is not None and proxy["securityContext"]["runAsUser"] == PROXY_USER != USER
+    assert proxy is not None
+    assert proxy["securityContext"]["runAsUser"] == PROXY_USER != pod["securityContext"]["runAsUser"]
     assert not any("-config" in word for word in proxy["command"])
     others = [each for each in [*pod["initContainers"], *pod["containers"]] if each is not proxy]
     assert not any("runAsUser" in each["securityContext"] for each in others)
@@ -88,11 +88,12 @@ def test_a_latency_is_enough_to_need_one() -> None:
 
 def test_who_leads_and_who_strikes_see_all_credentials_and_the_led_their_log_in_alone() -> None:
     """Who speaks TLS for clients trusts authorities for them, too. Toxiproxy sees bytes that it cannot read."""
-    assert mounts(job(led(CUT))) == {
-        **dict.fromkeys(("toxiproxy", "watchdog", "courier"), set()),
-        **dict.fromkeys(("conductor", "chaos-cut"), ALL),
-        **dict.fromkeys(("producer", "consumer"), {"/credentials/sasl"}),
+    told_apart = {
+        "toxiproxy watchdog courier": set[str](),
+        "conductor chaos-cut": ALL,
+        "producer consumer": {"/credentials/sasl"},
     }
+    assert mounts(job(led(CUT))) == {name: seen for names, seen in told_apart.items() for name in names.split()}
 
 
 def test_clients_that_go_straight_see_what_they_need_for_tls() -> None:
