@@ -329,7 +329,7 @@ def needs_verification(tasks: tuple[Task, ...], state: State) -> bool:
 
 
 def _check_client(system: System) -> None:
-    """PlatformError if the client is a program of the user's own: there is no list of images that may be used."""
+    """PlatformError if the client is a program of the user's own, or one that would need a Secret."""
     if system.client.command is not None:
         raise PlatformError(
             where=f"system {system.name}: client.command",
@@ -341,7 +341,7 @@ def _check_client(system: System) -> None:
         raise PlatformError(
             where=f"system {system.name}: client.library",
             got=f"{system.library} {system.client_version}, a program",
-            rule="a program is given no password and no token, and in a cluster it speaks no TLS",
+            rule="in a cluster a program is given no password, no token and no certificate",
             todo="write the installed client, or name a listener that asks for none",
         )
 
@@ -367,24 +367,18 @@ def _check_faults(spec: Spec) -> None:
 
 
 def _check_existing(system: System, spec: Spec) -> None:
-    """PlatformError if connections are to be disturbed of clients that go straight to a system's brokers."""
+    """PlatformError if a fault is for systems of others only where it is not a pod's."""
     if system.existing is None:
         return
-    local = [
-        (f"spec.{at}.{fault.kind}", f"fault {fault.name}")
-        for at, fault in spec.written_faults
-        if Platform.PODS not in fault.given.on_existing
-    ]
-    if system.network.latency_s:
-        local.append((f"system {system.name}: network.latency", f"{system.network.latency_s:g} s"))
-    for where, got in local[:1]:
-        raise PlatformError(
-            where=where,
-            got=f"{got}, of a system that is there already",
-            rule=f"in a cluster the clients of {system.name} go straight to its brokers, where no proxy can cut them "
-            "off or delay them; only `dedup run` leads them through one",
-            todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
-        )
+    for at, fault in spec.written_faults:
+        if Platform.PODS not in fault.given.on_existing:
+            raise PlatformError(
+                where=f"spec.{at}.{fault.kind}",
+                got=f"fault {fault.name}, of a system that is there already",
+                rule="in a cluster it acts on brokers that are pods of the experiment's own, and those of "
+                f"{system.name} are not; only `dedup run` can do it there",
+                todo=f"write {possible_on_existing(Platform.PODS)}, or use `dedup run` on one machine",
+            )
 
 
 def _check_memory(spec: Spec, memory: str) -> None:

@@ -27,14 +27,13 @@ from dedup.history.attempts import note_ending
 from dedup.judgement.endings import Kind
 from dedup.wire.files import Failure
 from dedup.wire.manifests import Manifest
-from dedup_runners import admins, claims, lifelines, programs
-from dedup_runners.admins import Admin
+from dedup_runners import claims, lifelines, programs
 from dedup_runners.admins.discoveries import discovered
+from dedup_runners.attempt import surroundings
 from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress
-from dedup_runners.chaos import sites
-from dedup_runners.chaos.sites.protocol import Site
+from dedup_runners.attempt.surroundings import Surroundings
 from dedup_runners.configs import Program
 
 REPORT_EVERY_S: Final = 5.0
@@ -83,15 +82,16 @@ def conduct(assignment: Assignment, begins: Callable[[Stage], None]) -> Manifest
     assignment.folder.mkdir(parents=True, exist_ok=True)
     try:
         endpoints = discovered(assignment.endpoints)
-        with sites.connect(endpoints) as site, admins.connect(endpoints) as admin:
-            site.warm_up()
-            return carry_out(assignment.model_copy(update={"endpoints": endpoints}), site, admin, begins)
+        leads = assignment.experiment.spec.leads(assignment.system)
+        with (surroundings.led if leads else surroundings.straight)(endpoints) as around:
+            around.site.warm_up()
+            return carry_out(assignment, around, begins)
     except Exception as error:
         _note(assignment.folder, Stage.PREPARE, error)
         raise
 
 
-def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable[[Stage], None]) -> Manifest:
+def carry_out(assignment: Assignment, around: Surroundings, begins: Callable[[Stage], None]) -> Manifest:
     """Do the four stages of a claimed attempt; whatever ends one of them is noted beside the history, and raised."""
     course = Course(
         Situation(
@@ -101,11 +101,11 @@ def carry_out(assignment: Assignment, site: Site, admin: Admin, begins: Callable
             run=assignment.run,
             attempt=assignment.attempt,
             folder=assignment.folder,
-            endpoints=assignment.endpoints,
-            admin=admin,
-            site=site,
+            endpoints=around.endpoints,
+            admin=around.admin,
+            site=around.site,
             companions=Neighbours(assignment.shared),
-            dead=lambda: None,  # a broker that dies is one of the site's exits
+            dead=around.dead,
             report=Told(),
             watchdog=assignment.watchdog,
             program=_program(assignment),

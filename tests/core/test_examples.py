@@ -40,6 +40,7 @@ SMALL: Final = {"kafka-lost-reply": ["kafka"], "pulsar-lost-reply": ["pulsar"]}
 """Those with ten messages and a fault on one of them."""
 OF_S0: Final = [path for path in EXAMPLES if path.stem not in SMALL]
 PRIVILEGED: Final = {"spec/allowPrivilegedFaults", "spec/replacements"}
+TEN_MESSAGES: Final = {f"spec/{each}" for each in ("workload", "runs", "replacements", "verification", "faults")}
 LATENCY_S: Final = {"kafka": 0.02, "pulsar": 0.1}
 
 
@@ -85,13 +86,16 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
     name = "metadata/name"
     assert differ == {
         "kafka-existing": {name, "spec/systems", "spec/variants", "spec/faults"},
+        "kafka-existing-kill-tcp": {name, "spec/systems"},
+        "kafka-existing-lost-reply": {name, "spec/systems", *TEN_MESSAGES},
         "kafka-faults": {name, "spec/systems", "spec/workload", "spec/variants", "spec/faults", *PRIVILEGED},
         "kafka-on-a-volume": {name, "spec/artifacts"},
         "kafka-strimzi": {name, "spec/systems"},
     }
     deployed = {path.stem: load(path).spec.systems[0] for path in MORE}
-    existing, strimzi = deployed["kafka-existing"], deployed["kafka-strimzi"]
-    assert existing.existing is not None and existing.existing.tls and existing.existing.sasl
+    strimzi, existing = deployed["kafka-strimzi"], [each for name, each in deployed.items() if "existing" in name]
+    assert all(each.existing is not None and each.existing.tls and each.existing.sasl for each in existing)
+    assert len({each.existing for each in existing}) == 1, "the same Kafka, and the same Secrets"
     assert (strimzi.existing, strimzi.chart) == (None, "strimzi-kafka")
 
 

@@ -9,7 +9,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import OPEN, Broker, Endpoints, Security
 from dedup.experiment.spec import System
 from dedup_lab.systems import existing
-from dedup_runners import admins
+from dedup_runners import admins, doors
 from dedup_runners.admins import removals
 from dedup_runners.interposer.protocols import Address
 
@@ -49,7 +49,7 @@ def endpoints(protocol: str, bootstrap: str, brokers: list[Broker]) -> Endpoints
 
 def test_a_kafkas_clients_ask_every_broker_by_the_address_that_it_gives() -> None:
     brokers = [Broker(id="1", host="a", client_port=1), Broker(id="2", host="b", client_port=2)]
-    assert existing.entrances(endpoints("kafka", "elsewhere:9", brokers), brokers) == [Address("a", 1), Address("b", 2)]
+    assert doors.entrances(endpoints("kafka", "elsewhere:9", brokers), brokers) == [Address("a", 1), Address("b", 2)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_kafkas_clients_ask_every_broker_by_the_address_that_it_gives() -> Non
 )
 def test_a_pulsars_clients_ask_whom_they_are_given_by_the_name_that_it_gives_itself(given: str, first: Address) -> None:
     brokers = [Broker(id="b:8080", host="127.0.0.1", client_port=6651)]
-    assert existing.entrances(endpoints("pulsar", given, brokers), brokers) == [first]
+    assert doors.entrances(endpoints("pulsar", given, brokers), brokers) == [first]
 
 
 # --- the end -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_what_the_interposer_could_not_do_is_a_death(
 ) -> None:
     found, _, _ = there
     assert found.dead() is None
-    monkeypatch.setattr(found, "_interposer", Mock(problems=["a frame that is no Kafka"]))
+    monkeypatch.setattr(found, "_doors", Mock(problems=["a frame that is no Kafka"]))
     assert found.dead() == "the interposer: a frame that is no Kafka"
 
 
@@ -130,6 +130,6 @@ def test_brokers_of_one_address_cannot_be_told_apart(shared: bool, monkeypatch: 
     monkeypatch.setattr("dedup_runners.admins.rest.client_url", lambda endpoints, topic: next(owners))
     if shared:
         with pytest.raises(PlatformError, match="each broker gives clients an address of its own"):
-            existing.advertised(asked)
+            doors.advertised(asked)
     else:
-        assert [each.host for each in existing.advertised(asked)] == ["a", "b"]
+        assert [each.host for each in doors.advertised(asked)] == ["a", "b"]

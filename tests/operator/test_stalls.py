@@ -38,7 +38,6 @@ OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": 
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
 STORE: Final = ("spec/artifacts", {"s3": {"bucket": "bucket", "secretRef": {"name": "keys"}}})
-CUT: Final = {"name": "cut", "at": {"message": 1}, "killTCP": {"duration": "1s"}}
 PRIVILEGED: Final = (("spec/faults", [NET_FILTER]), ("spec/allowPrivilegedFaults", True))
 
 
@@ -115,10 +114,6 @@ def no_key() -> World:
 
 def by_program() -> World:
     return on_existing(system={"client": {"library": "kafka-java"}})
-
-
-def slowly() -> World:
-    return on_existing(system={"network": {"latency": "20ms"}})
 
 
 def shown_elsewhere() -> World:
@@ -242,8 +237,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("spec.faults[…].chaos.document: got …", own_without_its_text),
-    ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=CUT)))),
-    ("system …: network.latency: got …, of a system that is there already", lambda: looked(allowed(slowly()))),
+    ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=OWN)))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -15,6 +15,7 @@ from dedup.experiment.assignments import Assignment
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import Deduplication
 from dedup_runners import claims, lifelines
+from dedup_runners.attempt.surroundings import Surroundings, nothing_else
 from dedup_runners.conductor import carry_out
 
 STREAMS: Final = 4  # the mock cluster's topics have four partitions
@@ -73,6 +74,7 @@ def workload(messages: int) -> dict[str, Any]:
 def conduct(assignment: Assignment) -> None:
     """What the conductor does, claim and all, with brokers that are always well."""
     stand_in: Any = StandIn()
+    around = Surroundings(assignment.endpoints, stand_in, stand_in, nothing_else)
     with lifelines.held(lifelines.CONDUCTOR, assignment.shared):
         claims.claim(assignment)
-        carry_out(assignment, stand_in, stand_in, lambda _stage: None)
+        carry_out(assignment, around, lambda _stage: None)

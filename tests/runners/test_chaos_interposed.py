@@ -1,5 +1,6 @@
 """Clients that reach a system of others through an interposer and a proxy: only the proxy's connections are theirs."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from contextlib import contextmanager
 import pytest
 
 from dedup.experiment.endpoints import Broker, Endpoints
-from dedup_runners.chaos import sites
+from dedup_runners.chaos import sites, sockets
+from dedup_runners.chaos.sites import interposed
 from dedup_runners.chaos.sites.interposed import Interposed
 from dedup_runners.waiting import until
 
 BOUND_S = 15.0
+ON_LINUX = pytest.mark.skipif(not sockets.TABLES[0].exists(), reason="pods run on Linux, whose kernel has the table")
 PROXY = """
 import http.server, json, socket, sys
 port = int(sys.argv[1])
@@ -67,6 +70,62 @@ def test_only_what_the_proxy_holds_is_a_clients_connection(broker: socket.socket
         proxy.kill()
         proxy.wait(BOUND_S)
         until(lambda: site.connections() == {"0": set()}, BOUND_S, "the connection to be gone")
+
+
+# --- a proxy in another container, whose process cannot be seen ---------------------------------------------------
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a pod: processes of other containers are not there."""
+    monkeypatch.setattr(sockets, "listener_at", lambda port: None)
+
+
+def of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy is of another user than ours, as far as its `Site` can tell."""
+    monkeypatch.setattr(interposed, "getuid", lambda: os.getuid() + 1)
+
+
+@ON_LINUX
+@pytest.mark.usefixtures("hidden")
+def test_what_the_proxys_user_holds_is_a_clients_connection(
+    broker: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_another_user(monkeypatch)
+    with proxied(broker) as (told, proxy, held):
+        site = Interposed(told)
+        site.warm_up()
+        assert not site.idle()
+        (seen,) = site.connections()["0"]
+        assert (seen.here, seen.there) == (held, broker.getsockname())
+        accepted, _ = broker.accept()
+        proxy.kill()
+        proxy.wait(BOUND_S)
+        until(lambda: site.connections() == {"0": set()}, BOUND_S, "the connection to be gone")
+        assert not site.idle(), "the broker has not closed what the proxy has closed"
+        accepted.close()
+        until(site.idle, BOUND_S, "nothing to be left")
+
+
+@ON_LINUX
+def test_what_a_user_does_not_hold_is_not_that_users(broker: socket.socket) -> None:
+    """Conductor and faults have connections to the same broker: another user's."""
+    with proxied(broker) as (_, _proxy, held):
+        assert held in {each.here for each in sockets.of_user(os.getuid())}
+        assert held not in {each.here for each in sockets.of_user(os.getuid() + 1)}
+        assert sockets.user_at(broker.getsockname()[1]) == os.getuid()
+
+
+@pytest.mark.usefixtures("hidden")
+def test_a_proxy_of_our_own_user_is_not_told_from_ourselves(broker: socket.socket) -> None:
+    """Nothing is seen, so nothing counts as gone; and nothing counts as over while anybody is connected."""
+    with proxied(broker) as (told, proxy, _):
+        site = Interposed(told)
+        site.warm_up()
+        assert site.connections() == {} and not site.idle()
+        proxy.kill()
+        proxy.wait(BOUND_S)
+        assert site.connections() == {}
 
 
 def test_it_is_idle_when_interposer_and_proxy_hold_nothing_and_the_broker_has_closed(broker: socket.socket) -> None:

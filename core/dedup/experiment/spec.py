@@ -229,6 +229,11 @@ class Spec(Part):
         """Whether a proxy must stand between clients and the brokers of one of the systems."""
         return bool(system.network.latency_s) or any(fault.given.through_proxy for fault in self.all_faults)
 
+    def leads(self, system: System) -> bool:
+        """Whether a pod must lead clients to the brokers of a system that is there already; else they go straight."""
+        struck = self.proxied(system) or any(fault.given.on_frames for fault in self.all_faults)
+        return system.existing is not None and struck
+
     @property
     def own_networks(self) -> bool:
         """Whether each broker must have a network of its own, where brokers are processes of one machine."""

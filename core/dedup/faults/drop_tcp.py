@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind, Platform
+from dedup.faults.kinds import EVERYWHERE, Docs, FaultKind
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 
@@ -32,7 +32,7 @@ class DropTCP(FaultKind):
     summary = "lose bytes on the clients' connections, without a reset"
     lasting = "duration_s"
     through_proxy = True
-    on_existing = (Platform.PROCESSES,)
+    on_existing = EVERYWHERE
     of_one_broker = False
     must_last = True
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})

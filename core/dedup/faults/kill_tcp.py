@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dedup.faults.kinds import Docs, FaultKind, Platform
+from dedup.faults.kinds import EVERYWHERE, Docs, FaultKind
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
@@ -20,7 +20,7 @@ class KillTCP(FaultKind):
     summary = "reset the clients' connections"
     lasting = "duration_s"
     through_proxy = True
-    on_existing = (Platform.PROCESSES,)
+    on_existing = EVERYWHERE
     in_every_digest = True
     of_one_broker = False
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY})

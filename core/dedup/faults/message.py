@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from dedup.faults.kinds import Choice, Docs, FaultKind, Need, OnlyWith, Platform
+from dedup.faults.kinds import EVERYWHERE, Choice, Docs, FaultKind, Need, OnlyWith
 from dedup.quantities import Seconds
 from dedup.wire.clients import Noticed
 from dedup.wire.faults import Detail
@@ -98,7 +98,7 @@ class Message(FaultKind):
     summary = "lose or hold back one request or reply"
     lasting = "deadline_s"
     on_frames = True
-    on_existing = (Platform.PROCESSES,)
+    on_existing = EVERYWHERE
     single = "one interposer stands between the producer and its brokers, and has one rule"
     only_with = (
         OnlyWith("deadline_s", "action", Action.STALL, True, OF_STALLS),

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from dedup.faults.kinds import Docs, FaultKind, Platform
+from dedup.faults.kinds import EVERYWHERE, Docs, FaultKind
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import refusal
 from dedup.wire.clients import Noticed
@@ -29,7 +29,7 @@ class ThrottleTCP(FaultKind):
     must_last, effect = True, "slow"
     lasting = "duration_s"
     through_proxy = True
-    on_existing = (Platform.PROCESSES,)
+    on_existing = EVERYWHERE
     of_one_broker = False
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})
     docs = Docs(

@@ -5,6 +5,8 @@ from typing import Final
 CONTAINER: Final = "broker"
 HOLD: Final = "/hold"
 TOXIPROXY_URL: Final = "http://127.0.0.1:8474"
+PROXY_USER: Final = 1001
+"""As whom a Toxiproxy before brokers of others runs: by that the kernel's table tells its connections from ours."""
 
 
 def through_proxies(first_port: int, brokers: int) -> str:

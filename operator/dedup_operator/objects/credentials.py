@@ -101,9 +101,19 @@ def credential_volumes(system: System) -> list[Object]:
     ]
 
 
-def credential_mounts(system: System) -> dict[str, str]:
-    """Where a container that speaks to the system mounts them."""
-    return {f"credentials-{use}": f"{MOUNT}/{use}" for use in _of(system)}
+def credential_mounts(system: System, *, behind_tls: bool = False) -> dict[str, str]:
+    """Where a container that speaks to the system mounts them.
+
+    `behind_tls`: another one speaks TLS for it, and shows the certificate; it has to log in, and no more.
+    """
+    uses = [use for use in _of(system) if not behind_tls or use in _logs_in(system)]
+    return {f"credentials-{use}": f"{MOUNT}/{use}" for use in uses}
+
+
+def _logs_in(system: System) -> tuple[str, ...]:
+    """By what a client of whose TLS a proxy takes care says who it is. A Pulsar's greeting names the certificate."""
+    by_certificate = system.protocol == "pulsar" and "token" not in _of(system)
+    return ("sasl", "token", *(["client"] if by_certificate else []))
 
 
 def _hosts(system: System) -> tuple[str, ...]:

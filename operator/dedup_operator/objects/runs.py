@@ -7,7 +7,9 @@ and /shared, in which each shows that it lives. Nobody needs a right at the API 
 Three helpers are there before the programs and outlive them, as sidecars that Kubernetes starts first and ends last:
 Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
 history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
-Where a system is there already, no proxy stands in the clients' path, and whoever speaks to it sees its credentials.
+Where a system is there already, whoever speaks to it sees its credentials. Clients go straight to it, unless something
+is to act on their connections: then the conductor leads them, through a Toxiproxy that it tells what to do and that has
+a user of its own. It speaks TLS for them, so they see no more than their log-in.
 
 A fault by NetworkPolicy outlives its pod, so a second Job removes what is past its deadline.
 
@@ -22,11 +24,13 @@ from dedup.experiment.plans import Run
 from dedup.experiment.spec import Experiment
 from dedup.faults.registry import Fault
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
+from dedup_operator.objects.brokers import PROXY_USER, TOXIPROXY_URL
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.own_experiments import image_of
 from dedup_operator.objects.pods import (
     CONFIG,
+    CONTAINER_SECURITY,
     TOKEN_MOUNT,
     Object,
     container,
@@ -49,17 +53,21 @@ STAGES: Final = 4
 START_S: Final = 600
 """What a pod may take to be scheduled and to get its images, beside its four stages."""
 HELPER_MEMORY: Final = "256Mi"
+SIDECAR: Final[dict[str, Any]] = {"restartPolicy": "Always", "memory": HELPER_MEMORY}
 COURIER_MEMORY: Final = "512Mi"
 
 
 def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Assignment:
     """What the programs of the pod are told."""
     system = next(each for each in experiment.spec.systems if each.name == run.system)
+    found = endpoints(system, release_of(owner, system), owner.namespace)
+    if system.existing is not None and experiment.spec.proxied(system):
+        found = found.model_copy(update={"toxiproxy_url": TOXIPROXY_URL})
     return Assignment(
         experiment=experiment,
         run_id=run.run_id,
         attempt=attempt,
-        endpoints=endpoints(system, release_of(owner, system), owner.namespace),
+        endpoints=found,
         folder=FOLDER,
         shared=SHARED,
         artifacts=settings.artifacts.root(owner.folder),
@@ -126,11 +134,11 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
 
 
 def _pod(told: Assignment, config: str, owner: Owner, settings: Settings) -> Object:
-    proxied = told.endpoints.toxiproxy_url is not None
+    proxied, charted = told.endpoints.toxiproxy_url is not None, told.system.existing is None
     proxies = {"name": "toxiproxy", "configMap": {"name": proxies_of(release_of(owner, told.system))}}
     volumes: list[Object] = [
         {"name": "config", "configMap": {"name": config}},
-        *([proxies] if proxied else []),
+        *([proxies] if proxied and charted else []),
         {"name": "history", "emptyDir": {"sizeLimit": settings.runner.history}},
         {"name": "shared", "emptyDir": {"sizeLimit": "16Mi"}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
@@ -145,26 +153,33 @@ def _pod(told: Assignment, config: str, owner: Owner, settings: Settings) -> Obj
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
-        "initContainers": _sidecars(settings, proxied=proxied),
+        "initContainers": [*([_proxy(settings, charted=charted)] if proxied else []), *_sidecars(settings)],
         "containers": _programs(told, settings),
         "volumes": volumes,
     }
 
 
-def _sidecars(settings: Settings, *, proxied: bool) -> list[Object]:
+def _proxy(settings: Settings, *, charted: bool) -> Object:
+    """Toxiproxy, the first of the sidecars: with the proxies of the system's chart, or with none yet."""
+    proxying = ["toxiproxy-server", "-host=127.0.0.1"]
+    mounts = {"tmp": "/tmp"}
+    more: dict[str, Any] = {"securityContext": {**CONTAINER_SECURITY, "runAsUser": PROXY_USER}}
+    if charted:
+        proxying.append(f"-config={PROXIES}/toxiproxy.json")
+        mounts, more = {"toxiproxy": PROXIES, **mounts}, {}
+    return container("toxiproxy", settings.runner_image, proxying, mounts=mounts, **SIDECAR, **more)
+
+
+def _sidecars(settings: Settings) -> list[Object]:
     """In the order in which they start; they end the other way round, the courier first."""
     image = settings.runner_image
-    always: dict[str, Any] = {"restartPolicy": "Always", "memory": HELPER_MEMORY}
-    courier = {**always, "memory": COURIER_MEMORY, "env": store_environment(settings.artifacts)}
-    proxying = ["toxiproxy-server", "-host=127.0.0.1", f"-config={PROXIES}/toxiproxy.json"]
+    courier = {**SIDECAR, "memory": COURIER_MEMORY, "env": store_environment(settings.artifacts)}
     watching = ["python", "-I", "-S", WATCHDOG_PROGRAM, "--serve", str(WATCHDOG)]
     carrying = ["python", "-m", "dedup_runners.courier", f"{CONFIG}/{FILE}"]
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
-    proxy = container("toxiproxy", image, proxying, mounts={"toxiproxy": PROXIES, "tmp": "/tmp"}, **always)
     return [
-        *([proxy] if proxied else []),
-        container("watchdog", image, watching, mounts=shared, **always),
+        container("watchdog", image, watching, mounts=shared, **SIDECAR),
         container("courier", image, carrying, mounts={**shared, **store}, **courier),
     ]
 
@@ -172,8 +187,9 @@ def _sidecars(settings: Settings, *, proxied: bool) -> list[Object]:
 def _programs(told: Assignment, settings: Settings) -> list[Object]:
     image, memory = settings.runner_image, settings.runner.memory
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
-    speaking = {**shared, **credential_mounts(told.system)}
-    trusted = {**speaking, "token": TOKEN_MOUNT}
+    led = told.experiment.spec.leads(told.system)
+    speaking = {**shared, **credential_mounts(told.system, behind_tls=led)}
+    trusted = {**shared, **credential_mounts(told.system), "token": TOKEN_MOUNT}
     in_pod = [{"name": "DEDUP_SHARED", "value": str(SHARED)}]
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
 

@@ -29,6 +29,7 @@ AT_BROKER: Final = frozenset({"01", "03", "08"})
 """States of the broker's end in which it may still read: ESTABLISHED, SYN_RECV, CLOSE_WAIT (net/tcp_states.h)."""
 AT_CLIENT: Final = frozenset({"01", "02", "04", "05"})
 """States of our end in which the broker has not closed its own: ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2."""
+LISTENING: Final = frozenset({"0A"})
 UID: Final = 7
 """The column of the table that has the user's number."""
 NOBODYS: Final = "0"
@@ -98,8 +99,30 @@ def of_our_user(client: tuple[str, int], server: tuple[str, int]) -> bool:
     for row in _rows():
         found = parse(row, AT_CLIENT)
         if found is not None and found[0] == wanted and found[1] != NOBODYS:
-            return int(row.split()[UID]) == os.getuid()
+            return _user(row) == os.getuid()
     return False
+
+
+def of_user(uid: int, states: frozenset[str] = ESTABLISHED, *, closed: bool = False) -> set[Connection]:
+    """The connections that processes of a user hold, from their end, in these states, as the kernel's table tells.
+
+    For processes that cannot be seen, such as another container's of our pod. `closed`: as in `of`.
+    """
+    found = set()
+    for row in _rows():
+        parsed = parse(row, states)
+        if parsed is not None and (_user(row) == uid or (closed and parsed[1] == NOBODYS)):
+            found.add(parsed[0])
+    return found
+
+
+def user_at(port: int) -> int | None:
+    """The user whose process listens at `port`; None if nobody does, or there is no table."""
+    for row in _rows():
+        found = parse(row, LISTENING)
+        if found is not None and found[0].here[1] == port:
+            return _user(row)
+    return None
 
 
 def listener_at(port: int) -> int | None:
@@ -123,6 +146,10 @@ def parse(row: str, states: frozenset[str] = ESTABLISHED) -> tuple[Connection, s
 def connections(rows: Iterable[str], states: frozenset[str] = ESTABLISHED) -> list[tuple[Connection, str]]:
     """The connections in these states among the rows of a table, with their inodes."""
     return [found for row in rows if (found := parse(row, states)) is not None]
+
+
+def _user(row: str) -> int:
+    return int(row.split()[UID])
 
 
 def _by_table(brokers: Mapping[int, int], proxy_pid: int | None) -> dict[int, set[Connection]]:

@@ -90,6 +90,8 @@ def test_an_example_for_a_cluster_has_all_that_its_objects_need(path: Path) -> N
     ("name", "words"),
     [
         ("kafka-existing", ["secretName: kafka-authority", "secretName: kafka-login", "kafka-0.kafka.prod.svc:9093"]),
+        ("kafka-existing-kill-tcp", ["secretName: kafka-authority", "http://127.0.0.1:8474", "name: chaos-latency"]),
+        ("kafka-existing-lost-reply", ["secretName: kafka-login", "name: chaos-lost-reply"]),
         ("kafka-on-a-volume", ["claimName: histories"]),
         ("kafka-strimzi", ["name: store"]),
     ],
