@@ -17,6 +17,7 @@ import confluent_kafka as ck
 
 from dedup.payloads import Message, packed
 from dedup.workloads.consumer import Commit
+from dedup.workloads.restart import End
 from dedup_runners import credentials
 from dedup_runners.clients.confluent_kafka import DEFAULTS
 from dedup_runners.clients.processing import Life, Taken, Task, say
@@ -112,7 +113,9 @@ class WritingLife(Life):
     def _most(self) -> int:
         """A life that is to be killed ends a batch with its last message."""
         most = super()._most()
-        return most if self._task.until is None else min(most, self._task.until - self._done)
+        if self._task.until is None or self._task.asked.end is not End.KILL:
+            return most
+        return min(most, self._task.until - self._done)
 
     def _do(self, batch: Sequence[Taken]) -> None:
         attempt = 0
