@@ -396,11 +396,12 @@ def _check_existing(system: System, spec: Spec) -> None:
 def _check_workload(spec: Spec) -> None:
     """PlatformError if the workload has a part that producers in pods do not do."""
     for part in PARTS:
-        if part.of_pods and getattr(spec.workload, part.key) is not None:
+        given = getattr(spec.workload, part.key)
+        if given is not None and (instead := given.instead_in_pods()):
             raise PlatformError(
                 where=f"spec.workload.{part.key}",
                 got=f"a workload with {part.key}",
-                rule=f"only `dedup run` can do it; producers in pods {part.of_pods}",
+                rule=f"only `dedup run` can do it; {instead}",
                 todo="take it out, or use `dedup run` on one machine",
             )
 

@@ -153,6 +153,9 @@ class Consumer(WorkloadKind):
         """Whether to process a message is to write another one, in a transaction."""
         return self.output is Output.TRANSACTIONS
 
+    def instead_in_pods(self) -> str:
+        return "an application in a pod writes down what it processes, and writes to no topic" if self.writes else ""
+
     def _impossible_output(self) -> Impossible | None:
         """What is given of outputs and commits that cannot be together."""
         if self.commit is Commit.IN_TRANSACTION and not self.writes:

@@ -74,6 +74,10 @@ class WorkloadPart(Part):
     cause: ClassVar[str] = ""
     """The count of what it can cause of its subject: only this shows that a control of this kind is convincing."""
 
+    def instead_in_pods(self) -> str:
+        """What runs in pods do instead of it, with these settings, in words; empty: they do it."""
+        return f"producers in pods {self.of_pods}" if self.of_pods else ""
+
     def streams(self, partitions: int) -> int:
         """How many rising sequences there are: without it, one a partition."""
         return partitions
