@@ -34,7 +34,7 @@ def wrote(
     end: EndPosition | None = READ,
     reached_end: bool = True,
 ) -> Application:
-    """Its first life: how many outputs it wrote, how many were committed, and how many positions. No `end`: no topic."""
+    """Its first life: so many outputs written, and committed, and so many positions. No `end`: no topic."""
     numbers = ((ended, *first), ("closed", second, second, second))
     lives = tuple(
         Life(began="at 0", ended=how, written=written, processed=done, committed=sure)

@@ -36,6 +36,10 @@ TRANSACTIONS: Final = (
     ("spec/variants", [{"name": "dedup", "deduplication": "Enabled", "expect": "CommittedOnce"}]),
     ("spec/workload/transactions", {"size": 100}),
 )
+OUTPUTS: Final = (
+    ("spec/systems", [{"name": "kafka", "kafka": {}}]),
+    ("spec/workload/consumer", {"at": {"message": 1}, "end": "Kill", "output": "Transactions"}),
+)
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
 OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": OWN_TEXT}
@@ -241,6 +245,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.library: got …, a program", lambda: looked(applied(PROGRAM))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload.…: got a workload with …", lambda: looked(applied(*TRANSACTIONS))),
+    ("spec.workload.…: got a workload with …", lambda: looked(applied(*OUTPUTS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),

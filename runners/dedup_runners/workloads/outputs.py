@@ -23,7 +23,7 @@ from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Columns, Recorder
 from dedup_runners.workloads.consumer import Lives
 
-COMMITTED: Final = Transactions(size=1)
+AS_COMMITTED: Final = Transactions(size=1)
 """Read what was committed; the size says nothing to a reader."""
 
 
@@ -54,7 +54,7 @@ class Writing:
 
         self._lives, self._admin, self._recorder, self._observer = lives, admin, recorder, observer
         more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
-        self._config = config.model_copy(update={**more, "consumer": None, "transactions": COMMITTED})
+        self._config = config.model_copy(update={**more, "consumer": None, "transactions": AS_COMMITTED})
         self._reading: Consumption | None = None
         self._stopped = False
 
@@ -69,7 +69,7 @@ class Writing:
         deadline = time.monotonic() + timeout_s
         self._admin.create_topic(self._config.topic, partitions=self._config.topic_partitions, deduplication=True)
         lived = self._lives.run(timeout_s)
-        found = _Found(self._recorder)
+        found = Committed(self._recorder)
         config = self._config.model_copy(update={"timeout_s": max(deadline - time.monotonic(), 1.0)})
         client = make_consumer(config, self._observer)
         try:
@@ -96,7 +96,7 @@ class Writing:
         )
 
 
-class _Found:
+class Committed:
     """Takes down each output that was read as what a life has done to its input."""
 
     def __init__(self, recorder: Recorder) -> None:
