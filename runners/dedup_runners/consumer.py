@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dedup_runners.configs import ConsumerConfig
 from dedup_runners.metrics import served
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.journals import Observer, save_report, usage
-from dedup_runners.recording.recorders import Recorder
+from dedup_runners.recording.recorders import Columns, Recorder
 
 READ_S: Final = 0.2
 MAX_PROBLEMS: Final = 10
@@ -46,10 +46,16 @@ Place = tuple[int, int]
 """A ledger and an entry in it."""
 
 
+class Takes(Protocol):
+    """What takes down the rows that were read."""
+
+    def write(self, table: str, columns: Columns) -> None: ...
+
+
 class Consumption:
     """One run's reading."""
 
-    def __init__(self, config: ConsumerConfig, client: ConsumerClient, admin: admins.Admin, recorder: Recorder) -> None:
+    def __init__(self, config: ConsumerConfig, client: ConsumerClient, admin: admins.Admin, recorder: Takes) -> None:
         self.received = 0
         self.end: tuple[EndPosition, ...] = ()
         self.client = client
@@ -88,13 +94,13 @@ class Consumption:
 
     def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
         """Let the application process what lies below the end."""
-        from dedup_runners.workloads.consumer import Lives  # few runs have one
+        from dedup_runners.workloads import outputs  # few runs have an application
 
-        lives = Lives(self._config, self.end, recorder, observer.log)
-        self._stop_application = lives.stop
+        application = outputs.application(self._config, self.end, self._admin, recorder, observer)
+        self._stop_application = application.stop
         if self._stopped:
-            lives.stop()
-        return lives.run(timeout_s)
+            application.stop()
+        return application.run(timeout_s)
 
     def stop(self) -> None:
         self._stopped = True

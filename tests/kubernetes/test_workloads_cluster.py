@@ -25,6 +25,7 @@ NAMES: Final = (
     "kafka-consumer-restart",
     "kafka-transactions",
     "kafka-zombies",
+    "kafka-consume-process-produce",
 )
 
 

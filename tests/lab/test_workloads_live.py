@@ -35,6 +35,12 @@ EXPECTED: Final[Mapping[str, Mapping[str, Set[str]]]] = {
 }
 PROCESSED: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
     "kafka-consumer-restart": {"after": (1, 30, 0), "before": (1, 0, 70), "closed": (1, 0, 0)},
+    "kafka-consume-process-produce": {
+        "after": (1, 30, 0),
+        "before": (1, 0, 30),
+        "in-transaction": (1, 0, 0),
+        "closed": (1, 0, 0),
+    },
     "pulsar-consumer-restart": {
         "after": (1, 30, 0),
         "single": (1, 30, 0),

@@ -19,7 +19,7 @@ from tests.runners.mock_brokers import STREAMS, mock_cluster
 from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import PROCESSINGS
 from dedup.wire.manifests import Application, EndPosition
-from dedup.workloads.consumer import Commit, Consumer, Position
+from dedup.workloads.consumer import Commit, Consumer, Output, Position
 from dedup.workloads.restart import End, RestartAt
 from dedup_runners.clients import chunk_of
 from dedup_runners.configs import ConsumerConfig, Program
@@ -50,6 +50,7 @@ def lives_in(
     endpoints: Endpoints = assigned.NOWHERE,
     program: Program = PROGRAM,
     topic: str = "t",
+    output: Output = Output.NONE,
 ) -> tuple[Lives, Recorder]:
     """An application that is to end at message 530, and what records it."""
     config = ConsumerConfig(
@@ -59,7 +60,7 @@ def lives_in(
         topic=topic,
         library="confluent-kafka",
         streams=STREAMS,
-        consumer=Consumer(at=RestartAt(message=530), end=end, commit=commit, position=position),
+        consumer=Consumer(at=RestartAt(message=530), end=end, commit=commit, position=position, output=output),
     )
     recorder = Recorder(folder)
     ends = tuple(EndPosition(partition=each, extents=((0, MESSAGES // STREAMS),)) for each in range(STREAMS))

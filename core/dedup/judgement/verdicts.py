@@ -290,7 +290,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
         Basis.TRANSACTIONS: whole["transactions"],
-        Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.reached_end,
+        Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.whole,
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
         Basis.ONCE: not _sent_again(manifest, answer),
@@ -379,6 +379,8 @@ def _application_errors(application: Application) -> Iterator[Reason]:
         yield _error(Code.PROBLEM, f"the application reports: {_listed(application.problems)}")
     if not application.reached_end:
         yield _error(Code.END_NOT_REACHED, "the application did not come to the end of what it had to process")
+    elif application.output is not None and (unread := list(application.output.unread())):
+        yield _error(Code.END_NOT_REACHED, f"what the application has not written is not known: {_listed(unread)}")
     if not application.processed:
         yield _error(Code.END_NOT_REACHED, "the application processed nothing")
 

@@ -4,6 +4,7 @@ A runner writes its report last; the platform writes the manifest after both. So
 everything before it is complete, and its checksums say that it still is what was recorded.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
@@ -166,6 +167,34 @@ class Life(Record):
     )
     began_ns: int | None = None
     ended_ns: int | None = None
+    written: int | None = Field(
+        None,
+        description="outputs that brokers acknowledged, committed or not; None: it writes none. Then `processed` "
+        "counts those that were committed",
+    )
+
+    @property
+    def settled(self) -> bool:
+        """Whether it had committed what it had processed, and nothing else."""
+        done = {self.processed, self.committed} | ({self.written} if self.written is not None else set())
+        return len(done) == 1
+
+
+class Outputs(Record):
+    """The topic to which an application writes, as it was read for committed messages when its last life had ended."""
+
+    topic: str
+    end: tuple[EndPosition, ...] = Field(description="how far each partition was read; every hole has its proof")
+    reached_end: bool
+
+    def unread(self) -> Iterator[str]:
+        """Why what is not among the outputs may be one all the same, in words."""
+        if not self.reached_end:
+            yield "the outputs were not read to their end"
+        for end in self.end:
+            if end.stable is None or end.stable < end.entries:
+                told = "is not known" if end.stable is None else f"is {end.stable:,}"
+                yield f"of the outputs, the last stable offset of partition {end.partition} {told}, of {end.entries:,}"
 
 
 class Application(Record):
@@ -181,6 +210,12 @@ class Application(Record):
     lives: tuple[Life, ...]
     processed: int = Field(description="rows of `processed`")
     problems: tuple[str, ...] = ()
+    output: Outputs | None = Field(None, description="None: what it did to a message it wrote down, and nowhere else")
+
+    @property
+    def whole(self) -> bool:
+        """Whether what it has not done is known: it came to the end, and so did the reader of its outputs."""
+        return self.reached_end and (self.output is None or not any(self.output.unread()))
 
 
 class ConsumerReport(Record):

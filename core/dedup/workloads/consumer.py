@@ -5,6 +5,10 @@ application commits after it has processed, and dies between the two, it process
 it commits before it processes, it loses that instead. If it stores its position itself, in one step with what it does
 to a message, neither happens. So here the subject is not the copies in the log.
 
+Where processing a message means to write another one, Kafka can do both in one step: the outputs of a batch are a
+transaction, and the positions of the batch are committed in it. Then an application that is killed has done neither, or
+both. Committed outside of the transaction, before it or after it, positions and outputs can part.
+
 Kafka's brokers keep the offset that a group committed. Pulsar's keep which messages of a durable subscription were
 acknowledged, one by one or all up to one. Neither need be asked: an offset can be assigned, and a Reader begins at a
 message id.
@@ -26,6 +30,14 @@ class Commit(StrEnum):
 
     AFTER = "AfterProcessing"
     BEFORE = "BeforeProcessing"
+    IN_TRANSACTION = "InTransaction"
+
+
+class Output(StrEnum):
+    """What it is to process a message."""
+
+    NONE = "None"
+    TRANSACTIONS = "Transactions"
 
 
 class Position(StrEnum):
@@ -49,7 +61,10 @@ class Consumer(WorkloadKind):
     end: End = Field(
         description="Kill is SIGKILL at that message, Close ends in order: the batch is finished and committed first"
     )
-    commit: Commit = Field(Commit.AFTER, description="when the positions of a batch are committed")
+    commit: Commit = Field(
+        Commit.AFTER,
+        description="when the positions of a batch are committed. InTransaction: with its outputs, in one transaction",
+    )
     batch: int = Field(100, ge=1, le=10_000, description="how many messages it takes, and commits, at a time")
     position: Position = Field(
         Position.COMMITTED,
@@ -60,11 +75,16 @@ class Consumer(WorkloadKind):
         None,
         description="Pulsar: how a batch is acknowledged, up to its last message or one by one; Cumulative if left out",
     )
+    output: Output = Field(
+        Output.NONE,
+        description="Transactions (Kafka): to process a message is to write one to another topic; the outputs of a "
+        "batch are one transaction. None: to write it down",
+    )
 
     key = "consumer"
     summary = "an application that processes the topic ends at a message and comes back"
     varies = ("end", "commit", "position", "acknowledgement")
-    newer = ("position", "acknowledgement")
+    newer = ("position", "acknowledgement", "output")
     subject = REPEATED_PROCESSING
     cause = REPEATED_PROCESSING.count
     names_sends = False
@@ -80,6 +100,10 @@ class Consumer(WorkloadKind):
             )
         if self.position is Position.STORED and (wrong := self._committing()) is not None:
             return wrong
+        if (wrong := self._impossible_output()) is not None:
+            return wrong
+        if self.writes and self.end is End.KILL:
+            return None  # its last batch ends with that message
         whole = self.end is End.CLOSE or self.commit is Commit.BEFORE
         if whole and (last := -(-self.at.message // self.batch) * self.batch) >= shape.messages:
             return Impossible(
@@ -107,6 +131,13 @@ class Consumer(WorkloadKind):
                 "Kafka's groups commit offsets, and do not acknowledge single messages",
                 "take it out, or test the Pulsar by itself",
             )
+        if protocol != "kafka" and self.writes:
+            return Impossible(
+                "consumer.output",
+                Output.TRANSACTIONS,
+                "only Kafka's transactions are known here",
+                "test the Kafka by itself, or take output out",
+            )
         batches = properties.get("batching_enabled", "true").lower() != "false"
         if protocol == "pulsar" and self.position is Position.COMMITTED and batches:
             return Impossible(
@@ -117,10 +148,33 @@ class Consumer(WorkloadKind):
             )
         return super().impossible_with(protocol, library, properties, is_program=is_program)
 
+    @property
+    def writes(self) -> bool:
+        """Whether to process a message is to write another one, in a transaction."""
+        return self.output is Output.TRANSACTIONS
+
+    def _impossible_output(self) -> Impossible | None:
+        """What is given of outputs and commits that cannot be together."""
+        if self.commit is Commit.IN_TRANSACTION and not self.writes:
+            return Impossible(
+                "consumer.commit",
+                Commit.IN_TRANSACTION,
+                "it is the transaction of the outputs, and there are none",
+                "write output: Transactions, or another commit",
+            )
+        if self.writes and self.position is Position.STORED:
+            return Impossible(
+                "consumer.position",
+                Position.STORED,
+                "with output: Transactions brokers keep the position",
+                "write Committed, or take output out",
+            )
+        return None
+
     def _committing(self) -> Impossible | None:
         """What is given of commits, where there are none."""
         given = {
-            "commit": self.commit if self.commit is Commit.BEFORE else None,
+            "commit": self.commit if self.commit is not Commit.AFTER else None,
             "acknowledgement": self.acknowledgement,
         }
         for key, value in given.items():
@@ -143,8 +197,14 @@ class Consumer(WorkloadKind):
         if found != planned:
             told = ", ".join(each or "it does not say" for each in found) or "none"
             yield f"the application's lives ended: {told}; planned: {', '.join(planned)}"
-        elif (done := application.lives[0].processed) < self.at.message:
-            yield f"the application's first life processed {done:,} messages; planned: {self.at.message:,}"
+            return
+        if (application.output is not None) != self.writes:
+            yield f"the application wrote outputs: {application.output is not None}; planned: {self.writes}"
+            return
+        first = application.lives[0]
+        done, did = (first.processed, "processed") if not self.writes else (first.written or 0, "wrote outputs of")
+        if done < self.at.message:
+            yield f"the application's first life {did} {done:,} messages; planned: {self.at.message:,}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         yield from idle_lives(manifest)

@@ -165,7 +165,7 @@ def idle_kills(manifest: Manifest) -> Iterator[str]:
 def idle_lives(manifest: Manifest) -> Iterator[str]:
     """An application that is killed with nothing between processing and commit has nothing to repeat, or to lose."""
     lives = manifest.consumer.application.lives if manifest.consumer.application is not None else ()
-    if any(life.ended == KILLED and life.processed == life.committed for life in lives):
+    if any(life.ended == KILLED and life.settled for life in lives):
         yield "the application was killed when it had committed what it had processed, and nothing else"
     if len(lives) > 1 and not lives[-1].processed:
         yield "the last life of the application processed nothing, so it could repeat nothing"

@@ -67,7 +67,7 @@ def leave_unset_out(changes: dict[str, Any]) -> None:
     for kind in KINDS:
         if not kind.in_every_digest and changes.get(kind.key, ...) is None:
             del changes[kind.key]
-        for name in kind.newer if changes.get(kind.key) else ():
+        for name in set(kind.newer) & set(kind.varies) if changes.get(kind.key) else ():
             _leave_out(changes[kind.key], name, None)
 
 

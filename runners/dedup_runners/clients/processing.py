@@ -7,6 +7,7 @@ together. Each line is a word and more:
 
     began partition 0 at 120  where it begins, and by whose word
     did 0 0 120 0 0 121       processed: partition, ledger, entry, batch index, stream, value
+    wrote 200                 so many outputs this life has written, and the brokers have acknowledged them
     committed 200             so many messages this life has committed, and the brokers have acknowledged it
     waits                     it is at its last message, at this place of its code, until it is killed
     ended                     it came to its end in order, and has closed its client
@@ -70,6 +71,7 @@ class Task(BaseModel):
     end: tuple[EndPosition, ...]
     until: int | None = Field(None, ge=1)
     timeout_s: float = Field(gt=0)
+    life: int = Field(0, ge=0, description="its number")
     stored: tuple[Place, ...] = ()
 
     @property
@@ -115,37 +117,53 @@ class Life:
 
     def live(self) -> None:
         """Process and commit, batch by batch; it returns when the topic, or this life, has come to its end."""
-        commit = None if self._task.keeps_positions else self._task.asked.commit
         while not self._over() and (batch := self._take()):
-            if commit is Commit.BEFORE:
-                say("committed", self._source.commit(batch))
-            for message in batch:
-                self._process(message)
-            if commit is Commit.AFTER:
-                say("committed", self._source.commit(batch))
+            self._do(batch)
         self._source.close()
         say("ended")
+
+    def _do(self, batch: Sequence[Taken]) -> None:
+        """Process a batch, and commit it."""
+        commit = None if self._task.keeps_positions else self._task.asked.commit
+        if commit is Commit.BEFORE:
+            say("committed", self._source.commit(batch))
+        for message in batch:
+            self._process(message)
+        if commit is Commit.AFTER:
+            say("committed", self._source.commit(batch))
 
     def _over(self) -> bool:
         return self._task.until is not None and self._done >= self._task.until
 
     def _take(self) -> list[Taken]:
         """The next batch; a smaller one only where the topic ends."""
-        batch: list[Taken] = []
-        while len(batch) < self._task.asked.batch and not self._source.at_end():
+        batch, most = list[Taken](), self._most()
+        while len(batch) < most and not self._source.at_end():
             if time.monotonic() > self._deadline:
                 last = f" (its client said last: {self._source.problem})" if self._source.problem else ""
                 raise TimeoutError(f"not at the end within {self._task.timeout_s:g} s{last}: {self._source.lacking()}")
-            batch += self._source.take(self._task.asked.batch - len(batch))
+            batch += self._source.take(most - len(batch))
         return batch
 
+    def _most(self) -> int:
+        """How many messages the next batch may have."""
+        return self._task.asked.batch
+
     def _process(self, message: Taken) -> None:
+        say("did", *message.place, *self._identity(message))
+        self._done += 1
+        self._wait_if_over()
+
+    def _identity(self, message: Taken) -> tuple[int, int]:
+        """The stream and the value of a message."""
         if not self._form.is_ours(message.payload):
             raise ValueError(f"{message.place}: a message not of this tool")
         assert message.payload is not None
         streams, values = self._form.decode(message.payload)
-        say("did", *message.place, streams[0], values[0])
-        self._done += 1
+        return int(streams[0]), int(values[0])
+
+    def _wait_if_over(self) -> None:
+        """At its last message: wait here until it is killed, if that is its end."""
         if self._over() and self._task.asked.end is End.KILL:
             say("waits")
             while True:
@@ -155,6 +173,15 @@ class Life:
 def module_of(config: ConsumerConfig) -> Any:
     """That of the run's system: `Source`, `ERRORS`, `library_version`, `group_of` and `told`."""
     return importlib.import_module(MODULES[config.endpoints.system])
+
+
+def life_of(task: Task) -> Life:
+    """The life that is to be lived: with outputs, if it writes any."""
+    if not task.asked.writes:
+        return Life(task)
+    from dedup_runners.clients.processing_outputs import WritingLife  # Kafka's alone, and it needs this module
+
+    return WritingLife(task)
 
 
 def say(*words: object) -> None:
@@ -179,7 +206,7 @@ def main() -> int:
     threading.Thread(target=_leave_with_tester, name="tester", daemon=True).start()
     task = Task.model_validate_json(line)
     try:
-        Life(task).live()
+        life_of(task).live()
     except (DedupError, OSError, ValueError, *module_of(task.config).ERRORS) as error:
         print(one_line(str(error)), file=sys.stderr)
         return EXIT_ERROR

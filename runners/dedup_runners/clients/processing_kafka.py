@@ -27,7 +27,9 @@ def settings(config: ConsumerConfig) -> dict[str, str]:
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
         "auto.offset.reset": "earliest",
-        "isolation.level": "read_uncommitted",
+        "isolation.level": "read_committed"
+        if config.consumer is not None and config.consumer.writes
+        else "read_uncommitted",
         "session.timeout.ms": str(SESSION_S * 1000),
         "heartbeat.interval.ms": str(SESSION_S * 1000 // 3),
         "reconnect.backoff.ms": DEFAULTS["reconnect.backoff.ms"],
@@ -88,12 +90,23 @@ class Source:
         )
 
     def commit(self, batch: Sequence[Taken]) -> int:
-        after = {place.partition: place.entry + 1 for place, *_ in batch}
-        asked = [ck.TopicPartition(self._task.config.topic, *each) for each in after.items()]
-        for each in self._client.commit(offsets=asked, asynchronous=False):
+        for each in self._client.commit(offsets=self.positions(batch), asynchronous=False):
             if each.error is not None:
                 raise ck.KafkaException(each.error)
-        self._committed |= after
+        return self.count(batch)
+
+    def positions(self, batch: Sequence[Taken]) -> list[ck.TopicPartition]:
+        """What is to be committed when these messages are processed."""
+        after = {place.partition: place.entry + 1 for place, *_ in batch}
+        return [ck.TopicPartition(self._task.config.topic, *each) for each in after.items()]
+
+    def group(self) -> Any:
+        """Who it is in its group, as a transaction must say that has these positions."""
+        return self._client.consumer_group_metadata()
+
+    def count(self, batch: Sequence[Taken]) -> int:
+        """These messages are committed; how many this life has committed."""
+        self._committed |= {place.partition: place.entry + 1 for place, *_ in batch}
         return sum(offset - self._from[partition] for partition, offset in self._committed.items())
 
     def close(self) -> None:

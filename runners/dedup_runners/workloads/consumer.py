@@ -58,7 +58,9 @@ class Lives:
                 break
             left = deadline - time.monotonic()
             kept = tuple(stored.values()) if self._keeps_positions else ()
-            task = Task(config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0), stored=kept)
+            task = Task(
+                config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0), life=number, stored=kept
+            )
             self._running = _Running(number, task, self._recorder, self._program)
             if self._stopped:
                 self._running.stop()
@@ -101,7 +103,7 @@ class _Running:
         """Where the last message lies that it has processed in each partition: one line says both."""
         self._began, self._committed = "nowhere: it was given no partition", 0
         self._rows: list[tuple[int, ...]] = []
-        self._processed = 0
+        self._processed = self._written = 0
         self._said = ""
         self._ended_in_order = self._was_killed = False
         self._process = started(program)
@@ -157,6 +159,7 @@ class _Running:
             ended=ended,
             processed=self._processed,
             committed=None if self._task.keeps_positions else self._committed,
+            written=self._written if self._task.asked.writes else None,
             began_ns=self._began_ns,
             ended_ns=time.monotonic_ns(),
         )
@@ -174,6 +177,8 @@ class _Running:
                 self._record()
         elif word == "began":
             self._began = " ".join(rest)
+        elif word == "wrote":
+            (self._written,) = map(int, rest)
         elif word == "committed":
             (self._committed,) = map(int, rest)
         elif word == "waits":

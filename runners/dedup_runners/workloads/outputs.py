@@ -1,0 +1,110 @@
+"""The application of a run; if it writes, with the topic of its outputs, which is read when its last life has ended.
+
+What such an application has done is what a reader of committed messages is given. So its outputs are read as the topic
+is by the audit: to the end that brokers name, and each position that was not read is proven to hold no output that was
+committed. An end that is not reached, for a transaction is open or for any other reason, shows nothing of what was
+never processed.
+"""
+
+import time
+from contextlib import suppress
+from typing import Final, Protocol
+
+import numpy as np
+
+from dedup.errors import PlatformError
+from dedup.wire.manifests import Application, EndPosition, Outputs
+from dedup.workloads.transactions import Transactions
+from dedup_runners import admins
+from dedup_runners.clients import make_consumer
+from dedup_runners.configs import ConsumerConfig
+from dedup_runners.consumer import Consumption
+from dedup_runners.recording.journals import Observer
+from dedup_runners.recording.recorders import Columns, Recorder
+from dedup_runners.workloads.consumer import Lives
+
+AS_COMMITTED: Final = Transactions(size=1)
+"""Read what was committed; the size says nothing to a reader."""
+
+
+class Runs(Protocol):
+    """What lets an application live, and says what came of it."""
+
+    def run(self, timeout_s: float) -> Application: ...
+
+    def stop(self) -> None: ...
+
+
+def application(
+    config: ConsumerConfig, end: tuple[EndPosition, ...], admin: admins.Admin, recorder: Recorder, observer: Observer
+) -> Runs:
+    """That of a run, as its workload has it."""
+    lives = Lives(config, end, recorder, observer.log)
+    assert config.consumer is not None
+    return Writing(config, lives, admin, recorder, observer) if config.consumer.writes else lives
+
+
+class Writing:
+    """An application that writes to a topic of its own."""
+
+    def __init__(
+        self, config: ConsumerConfig, lives: Lives, admin: admins.Admin, recorder: Recorder, observer: Observer
+    ) -> None:
+        from dedup_runners.clients.processing_outputs import outputs_of  # Kafka's client
+
+        self._lives, self._admin, self._recorder, self._observer = lives, admin, recorder, observer
+        more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
+        self._config = config.model_copy(update={**more, "consumer": None, "transactions": AS_COMMITTED})
+        self._reading: Consumption | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._lives.stop()
+        if self._reading is not None:
+            self._reading.stop()
+
+    def run(self, timeout_s: float) -> Application:
+        """Make the topic, let the application live, and read what it has written."""
+        deadline = time.monotonic() + timeout_s
+        self._admin.create_topic(self._config.topic, partitions=self._config.topic_partitions, deduplication=True)
+        lived = self._lives.run(timeout_s)
+        found = Committed(self._recorder)
+        config = self._config.model_copy(update={"timeout_s": max(deadline - time.monotonic(), 1.0)})
+        client = make_consumer(config, self._observer)
+        try:
+            self._reading = Consumption(config, client, self._admin, found)
+            if self._stopped:
+                self._reading.stop()
+            missing = self._reading.run()
+            foreign, end, undelivered = client.foreign, self._reading.end, self._reading.undelivered
+        finally:
+            client.close()
+        with suppress(PlatformError):  # what was read is complete; a topic left behind goes with its system
+            self._admin.delete_topic(config.topic)
+        problems = [*([missing] if missing else []), *foreign[:1], *(each.gap for each in undelivered)]
+        return lived.model_copy(
+            update={
+                "lives": tuple(
+                    life.model_copy(update={"processed": found.of_lives.get(number, 0)})
+                    for number, life in enumerate(lived.lives)
+                ),
+                "processed": sum(found.of_lives.values()),
+                "problems": (*lived.problems, *(f"the outputs: {each}" for each in problems)),
+                "output": Outputs(topic=config.topic, end=end, reached_end=missing is None),
+            }
+        )
+
+
+class Committed:
+    """Takes down each output that was read as what a life has done to its input."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.of_lives: dict[int, int] = {}
+
+    def write(self, _table: str, columns: Columns) -> None:
+        _, *place_and_value, lives, _ = columns
+        for life, count in zip(*np.unique(lives, return_counts=True), strict=True):
+            self.of_lives[int(life)] = self.of_lives.get(int(life), 0) + int(count)
+        self._recorder.write("processed", (lives, *place_and_value))
