@@ -86,12 +86,15 @@ def test_a_latency_is_enough_to_need_one() -> None:
     assert "chaos-latency" in [each["name"] for each in pod["containers"]]
 
 
-def test_who_leads_and_who_strikes_see_all_credentials_and_the_led_their_log_in_alone() -> None:
-    """Who speaks TLS for clients trusts authorities for them, too. Toxiproxy sees bytes that it cannot read."""
+def test_who_asks_brokers_sees_all_credentials_and_the_producer_its_log_in_alone() -> None:
+    """Who speaks TLS for clients trusts authorities for them, too. Toxiproxy sees bytes that it cannot read.
+
+    The consumer asks brokers itself what they cannot deliver.
+    """
     told_apart = {
         "toxiproxy watchdog courier": set[str](),
-        "conductor chaos-cut": ALL,
-        "producer consumer": {"/credentials/sasl"},
+        "conductor consumer chaos-cut": ALL,
+        "producer": {"/credentials/sasl"},
     }
     assert mounts(job(led(CUT))) == {name: seen for names, seen in told_apart.items() for name in names.split()}
 
@@ -111,13 +114,13 @@ def test_clients_that_go_straight_see_what_they_need_for_tls() -> None:
             {"/credentials/token"},
         ),
     ],
-    ids=["a Kafka does not ask its clients for it", "a Pulsar's greeting names it", "or a token instead"],
+    ids=["a Kafka does not ask its producer for it", "a Pulsar's greeting names it", "or a token instead"],
 )
-def test_our_certificate_is_shown_by_who_leads_and_clients_see_it_only_to_name_it(
+def test_our_certificate_is_shown_by_who_leads_and_producers_see_it_only_to_name_it(
     at: Any, system: str, seen: set[str]
 ) -> None:
     found = mounts(job(led(CUT, at=at), system))
-    assert found["producer"] == found["consumer"] == seen
+    assert found["producer"] == seen
     assert {"/credentials/tls", "/credentials/client"} <= found["conductor"]
 
 

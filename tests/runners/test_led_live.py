@@ -36,7 +36,7 @@ VARIANTS: Final = {
 
 @pytest.fixture(scope="module", params=["kafka, a log-in", "kafka, a certificate", "pulsar"])
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
-    """What pods are told of it: an address, and files; and of an empty Toxiproxy."""
+    """What pods are told of it: an address, and files."""
     with ExitStack() as stack:
         if request.param == "pulsar":
             running = stack.enter_context(guarded_pulsar(tmp_path_factory.mktemp("pulsar"), HOST))
@@ -44,8 +44,7 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             listener = {"GUARDED": Listener(HOST, mutual=request.param.endswith("certificate"))}
             kafka = stack.enter_context(guarded_kafka(tmp_path_factory.mktemp("kafka"), listener))
             running = kafka.listeners["GUARDED"]
-        url = toxiproxy.start(stack.enter_context(labs.create(tmp_path_factory.mktemp("proxy"))), {})
-        yield running.model_copy(update={"toxiproxy_url": url, "topic_prefix": "dedup-led-"})
+        yield running.model_copy(update={"topic_prefix": "dedup-led-"})
 
 
 def there(system: Endpoints, case: dict[str, Any]) -> dict[str, Any]:
@@ -61,20 +60,24 @@ def there(system: Endpoints, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def carried_out(system: Endpoints, folder: Path, case: dict[str, Any], variant: str, attempt: int) -> Manifest:
-    through = any("message" not in fault for fault in case["faults"])
-    told = assigned.assignment(
-        folder,
-        attempt=attempt,
-        endpoints=system if through else system.model_copy(update={"toxiproxy_url": None}),
-        systems=[there(system, case)],
-        workload=case["workload"],
-        faults=case["faults"],
-        variants=list(VARIANTS.values()),
-    )
-    run = next(run.run_id for run in plan(told.experiment) if run.variant == variant)
-    with LocalPod(told.model_copy(update={"run_id": run})) as pod:
-        codes = pod.ended(RUN_S)
-        assert set(codes.values()) == {0}, pod.everything_said()
+    """One run as a pod of its own, with a Toxiproxy of its own if bytes are to be disturbed; healed at its end."""
+    with labs.create(folder / "lab") as lab:
+        through = any("message" not in fault for fault in case["faults"])
+        url = toxiproxy.start(lab, {}) if through else None
+        told = assigned.assignment(
+            folder,
+            attempt=attempt,
+            endpoints=system.model_copy(update={"toxiproxy_url": url}),
+            systems=[there(system, case)],
+            workload=case["workload"],
+            faults=case["faults"],
+            variants=list(VARIANTS.values()),
+        )
+        run = next(run.run_id for run in plan(told.experiment) if run.variant == variant)
+        with LocalPod(told.model_copy(update={"run_id": run})) as pod:
+            codes = pod.ended(RUN_S)
+            assert set(codes.values()) == {0}, pod.everything_said()
+        assert url is None or proxies.toxics(url) == []
     manifest = read_manifest(told.folder)
     assert not damages(told.folder, manifest) and not manifest.problems
     return manifest
@@ -98,4 +101,3 @@ def test_a_fault_of_connections_is_shown_and_only_deduplication_leaves_no_copies
         copies[variant] = counts.values_with_duplicates
     tell(f"{system.system}, {fault}: {copies}")
     assert copies["control"] and not copies["dedup"], copies
-    assert proxies.toxics(system.toxiproxy_url) == []

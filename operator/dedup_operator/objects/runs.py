@@ -9,7 +9,8 @@ Toxiproxy, the watchdog that heals every fault at its deadline whoever has died,
 history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
 Where a system is there already, whoever speaks to it sees its credentials. Clients go straight to it, unless something
 is to act on their connections: then the conductor leads them, through a Toxiproxy that it tells what to do and that has
-a user of its own. It speaks TLS for them, so they see no more than their log-in.
+a user of its own. It speaks TLS for them, so the producer sees no more than its log-in; the consumer, which also asks
+brokers what they cannot deliver, sees all.
 
 A fault by NetworkPolicy outlives its pod, so a second Job removes what is past its deadline.
 
@@ -188,8 +189,9 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
     image, memory = settings.runner_image, settings.runner.memory
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
     led = told.experiment.spec.leads(told.system)
-    speaking = {**shared, **credential_mounts(told.system, behind_tls=led)}
-    trusted = {**shared, **credential_mounts(told.system), "token": TOKEN_MOUNT}
+    speaking = {**shared, **credential_mounts(told.system)}
+    sending = {**shared, **credential_mounts(told.system, behind_tls=led)}
+    trusted = {**speaking, "token": TOKEN_MOUNT}
     in_pod = [{"name": "DEDUP_SHARED", "value": str(SHARED)}]
     store = {"config": CONFIG, **store_mounts(settings.artifacts)}
 
@@ -209,7 +211,7 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
         program(
             "producer",
             str(FOLDER / "config" / "producer.json"),
-            mounts=speaking,
+            mounts=sending,
             image=image if told.program is None else settings.clients_image,
         ),
         program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
