@@ -213,7 +213,7 @@ class Application(Record):
     output: Outputs | None = Field(None, description="None: what it did to a message it wrote down, and nowhere else")
 
     def unread(self) -> Iterator[str]:
-        """Why it is not known what it has not done, in words; nothing if it came to the end, and its outputs' reader did."""
+        """Why it is not known what it has not done, in words: it came to no end, or the reader of its outputs."""
         if not self.reached_end:
             yield "the application did not come to the end of what it had to process"
         if self.output is not None:
