@@ -68,8 +68,9 @@ def test_an_output_is_written_for_each_input_and_again_if_its_position_was_not_c
         for payload, stream in zip(chunk.payloads, chunk.streams.tolist(), strict=True):
             producer.produce(topic, payload, partition=stream)
         assert producer.flush(30) == 0
-        asked = {"end": end, "commit": commit, "output": Output.TRANSACTIONS}
-        application, rows = applied(tmp_path, endpoints=endpoints, topic=topic, **asked)
+        application, rows = applied(
+            tmp_path, endpoints=endpoints, topic=topic, end=end, commit=commit, output=Output.TRANSACTIONS
+        )
         assert application.problems == () and rows == []
         outputs = read(client, f"{topic}-outputs", MESSAGES + again)
     first, second = application.lives

@@ -290,7 +290,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
         Basis.TRANSACTIONS: whole["transactions"],
-        Basis.PROCESSED: (found := manifest.consumer.application) is not None and found.whole,
+        Basis.PROCESSED: (found := manifest.consumer.application) is not None and not any(found.unread()),
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
         Basis.ONCE: not _sent_again(manifest, answer),
@@ -377,10 +377,8 @@ def _application_errors(application: Application) -> Iterator[Reason]:
     """What it did not do shows nothing of the system, and neither does one that did nothing."""
     if application.problems:
         yield _error(Code.PROBLEM, f"the application reports: {_listed(application.problems)}")
-    if not application.reached_end:
-        yield _error(Code.END_NOT_REACHED, "the application did not come to the end of what it had to process")
-    elif application.output is not None and (unread := list(application.output.unread())):
-        yield _error(Code.END_NOT_REACHED, f"what the application has not written is not known: {_listed(unread)}")
+    if unread := list(application.unread()):
+        yield _error(Code.END_NOT_REACHED, f"what the application has not done is not known: {_listed(unread)}")
     if not application.processed:
         yield _error(Code.END_NOT_REACHED, "the application processed nothing")
 

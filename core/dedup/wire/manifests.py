@@ -212,10 +212,12 @@ class Application(Record):
     problems: tuple[str, ...] = ()
     output: Outputs | None = Field(None, description="None: what it did to a message it wrote down, and nowhere else")
 
-    @property
-    def whole(self) -> bool:
-        """Whether what it has not done is known: it came to the end, and so did the reader of its outputs."""
-        return self.reached_end and (self.output is None or not any(self.output.unread()))
+    def unread(self) -> Iterator[str]:
+        """Why it is not known what it has not done, in words: it came to no end, or the reader of its outputs."""
+        if not self.reached_end:
+            yield "the application did not come to the end of what it had to process"
+        if self.output is not None:
+            yield from self.output.unread()
 
 
 class ConsumerReport(Record):

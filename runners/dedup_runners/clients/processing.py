@@ -40,6 +40,8 @@ MODULES: Final[Mapping[systems.Protocol, str]] = {
     "pulsar": "dedup_runners.clients.processing_pulsar",
 }
 """How a system's messages are taken: a class `Source`, the errors of its client, and what is told of both."""
+WRITING: Final = "dedup_runners.clients.processing_outputs"
+"""A life that writes outputs: a class `WritingLife`."""
 
 
 class Place(NamedTuple):
@@ -179,9 +181,8 @@ def life_of(task: Task) -> Life:
     """The life that is to be lived: with outputs, if it writes any."""
     if not task.asked.writes:
         return Life(task)
-    from dedup_runners.clients.processing_outputs import WritingLife  # Kafka's alone, and it needs this module
-
-    return WritingLife(task)
+    life: Life = importlib.import_module(WRITING).WritingLife(task)
+    return life
 
 
 def say(*words: object) -> None:

@@ -38,12 +38,13 @@ def outputs_of(config: ConsumerConfig) -> str:
 
 
 def settings(config: ConsumerConfig) -> dict[str, str]:
-    """The producer's own settings."""
+    """The settings of the producer of outputs: the config's properties are its."""
     return {
         "bootstrap.servers": config.endpoints.client_bootstrap,
         "transactional.id": group_of(config),
         "reconnect.backoff.ms": DEFAULTS["reconnect.backoff.ms"],
         "reconnect.backoff.max.ms": DEFAULTS["reconnect.backoff.max.ms"],
+        **config.properties,
     }
 
 
