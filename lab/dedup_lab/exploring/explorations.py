@@ -106,7 +106,7 @@ def worker(ground: Ground) -> Work:
     """Does a visit on this ground."""
 
     def work(job: Job, folder: Path) -> Done:
-        here = ground if job.messages is None else ground.smaller(job.messages)
+        here = ground if job.messages is None else ground.smaller(job.messages, job.transaction_size)
         return Done(job, *visit(here, job.schedule, folder, deduplication=job.deduplication))
 
     return work

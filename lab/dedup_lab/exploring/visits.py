@@ -21,9 +21,10 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.experiment.points import Exchange, Schedule, name_of
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
-from dedup.judgement.counts import COPIES, FORBIDDEN
+from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Code, Reason, RunVerdict, Verdict, judge_alone, worst
+from dedup.workloads.kinds import subject_of
 from dedup_lab.checks import Behind
 from dedup_lab.children import Children
 from dedup_lab.exploring import strikes
@@ -59,10 +60,14 @@ class Ground(NamedTuple):
     def system(self) -> System:
         return self.experiment.spec.systems[0]
 
-    def smaller(self, messages: int) -> "Ground":
-        """The same with another number of messages."""
+    def smaller(self, messages: int, transaction_size: int | None = None) -> "Ground":
+        """The same with another number of messages, and of those in a transaction."""
         spec = self.experiment.spec
-        workload = spec.workload.model_copy(update={"messages": messages})
+        update: dict[str, object] = {"messages": messages}
+        if transaction_size is not None and spec.workload.given is not None:
+            kind = spec.workload.given.model_copy(update={"size": transaction_size})
+            update[kind.key] = kind
+        workload = spec.workload.model_copy(update=update)
         changed = self.experiment.model_copy(update={"spec": spec.model_copy(update={"workload": workload})})
         return self._replace(experiment=changed)
 
@@ -110,7 +115,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         verdict=verdict,
         reasons=tuple(reasons),
         anomalies={} if judged.void else _anomalies(judged),
-        copies=getattr(counts, COPIES) if counts is not None else 0,
+        copies=getattr(counts, run.subject.count) if counts is not None else 0,
         unknown=_unknown(judged),
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
@@ -131,6 +136,7 @@ class _Run:
         self.tls = credentials.tls(ground.endpoints.security)
         name = name_of(schedule)
         self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
+        self.subject = subject_of(ground.experiment.spec.workload.of(variant))
         self._ground, self._given_up = ground, False
         self._prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
         self.topic = f"{self._prefix}{name}-1"
