@@ -198,6 +198,37 @@ def messages_needed(schedule: Schedule, partitions: int) -> int:
     return max((need for need, each in zip(batches, schedule, strict=True) if each.exchange.api == PRODUCE), default=1)
 
 
+def transactions_needed(schedule: Schedule) -> int:
+    """The fewest transactions with which every request of the schedule is made, and each stall of it ends."""
+    return max(
+        ((each.exchange.transaction or 1) + (each.action is Action.STALL_REQUEST_TO_NEXT) for each in schedule),
+        default=1,
+    )
+
+
+def transactions_earlier(schedule: Schedule, every: int) -> Schedule:
+    """The schedule moved to earlier transactions, as far as it goes in steps of `every`.
+
+    Only of requests that are made once in each transaction the numbers are known then; others stay where they are.
+    """
+    back = min(((each.exchange.transaction or 1) - 1 for each in schedule), default=0) // every * every
+    if any(each.exchange.api != END_TXN for each in schedule):
+        return schedule
+    return tuple(
+        each.model_copy(
+            update={
+                "exchange": each.exchange.model_copy(
+                    update={
+                        "number": each.exchange.number - back,
+                        "transaction": (each.exchange.transaction or 1) - back,
+                    }
+                )
+            }
+        )
+        for each in schedule
+    )
+
+
 def moved(schedule: Schedule, back: int) -> Schedule | None:
     """The schedule with all its batches so many places earlier; None if one would come before the first."""
     changed = []

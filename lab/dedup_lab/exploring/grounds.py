@@ -104,7 +104,9 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     partitions = shape.partitions or spec.workload.partitions
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
-    workload = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
+    workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
+    if (rate := spec.workload.messages_per_second) is not None:
+        workload["messagesPerSecond"] = rate
     if isinstance(given := spec.workload.given, Transactions):
         _check_aborts(given, target)
         workload[given.key] = document["spec"]["workload"][given.key]

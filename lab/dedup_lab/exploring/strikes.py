@@ -105,7 +105,7 @@ def followed(point: Point) -> str:
 
 def following(schedule: Schedule, client_id: str, happen: Callable[[str], None]) -> Callable[[Row], None]:
     """A follower of the conversation that lets the points' `retried` and `followed` happen."""
-    again, ended = set[str](), set[str]()
+    succeeded, ended = set[str](), set[str]()
 
     def tell(row: Row) -> None:
         if row.client_id != client_id or row.direction != Direction.REPLY or row.error_code not in SUCCESS:
@@ -115,10 +115,10 @@ def following(schedule: Schedule, client_id: str, happen: Callable[[str], None])
         for point in schedule:
             if row.api == PRODUCE and point.name in ended:
                 happen(followed(point))
-            if _again(point, row):
-                again.add(point.name)
+            if again(point, row):
+                succeeded.add(point.name)
                 happen(retried(point))
-            if row.api == END_TXN and point.name in again:
+            if row.api == END_TXN and point.name in succeeded:
                 ended.add(point.name)
 
     return tell
@@ -139,7 +139,7 @@ def unnoticed(rows: Sequence[Row], schedule: Schedule, client_id: str) -> list[s
 def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
     """Whether a request shows that the client noticed. The first request of a connection is made again on another one:
     to the same broker, but for the very first, since a client that knows no broker may try any."""
-    if not _again(point, row):
+    if not again(point, row):
         return False
     struck = next((each for each in rows if each.rule == point.name), None)
     if point.exchange.api != CONNECTION or struck is None:
@@ -147,7 +147,7 @@ def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
     return row.connection != struck.connection and (row.broker == struck.broker or point.exchange.number == 1)
 
 
-def _again(point: Point, row: Row) -> bool:
+def again(point: Point, row: Row) -> bool:
     """Whether a row is about a later try of what a point struck: without a batch, a later request of its API."""
     exchange, number, attempt = point.exchange, row.number or 0, row.attempt or 0
     if row.api != exchange.api:

@@ -21,13 +21,16 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.experiment.points import Exchange, Schedule, name_of
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
+from dedup.experiment.workloads import Workload
 from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Code, Reason, RunVerdict, Verdict, judge_alone, worst
 from dedup.workloads.kinds import subject_of
+from dedup.workloads.transactions import Transactions
 from dedup_lab.checks import Behind
 from dedup_lab.children import Children
 from dedup_lab.exploring import strikes
+from dedup_lab.exploring.explanations import explain
 from dedup_lab.exploring.threads import Threads
 from dedup_lab.judging import judge
 from dedup_runners import credentials
@@ -105,7 +108,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     if missed and not any(reason.verdict in (Verdict.FAIL, Verdict.ERROR) for reason in reasons):
         reasons = [Reason(verdict=Verdict.INCONCLUSIVE, code=Code.FAULT_VACUOUS, text="; ".join(missed))]
     verdict = worst(reason.verdict for reason in reasons)
-    counts = judged.counts
+    counts, anomalies = judged.counts, {} if judged.void else _anomalies(judged)
     found = Visit(
         schedule=schedule,
         deduplication=deduplication,
@@ -114,9 +117,11 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         unnoticed=tuple(unnoticed),
         verdict=verdict,
         reasons=tuple(reasons),
-        anomalies={} if judged.void else _anomalies(judged),
+        transaction_size=size_of(ground.experiment.spec.workload),
+        anomalies=anomalies,
         copies=getattr(counts, run.subject.count) if counts is not None else 0,
         unknown=_unknown(judged),
+        explanation=explain(rows, schedule, run.client_id, anomalies, judged.witnesses) if anomalies else "",
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
     )
@@ -126,6 +131,11 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     return Visited(
         found, frozenset(strikes.exchanges(rows, run.client_id)), frozenset(strikes.failed(rows, run.client_id))
     )
+
+
+def size_of(workload: Workload) -> int | None:
+    """How many messages a transaction has; None: they are sent in none."""
+    return workload.given.size if isinstance(workload.given, Transactions) else None
 
 
 class _Run:
