@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from dedup.experiment.clients import CLIENTS, Library
 from dedup.experiment.points import END_TXN, Action, Point
 from dedup.faults.message import Action as Deed
 from dedup.faults.message import Api, Side, Until
@@ -37,7 +38,7 @@ def text_of(ground: Ground, shrunk: Shrunk, explanation: str) -> str:
     spec = document["spec"]
     document["metadata"] = {"name": "witness"}
     document["spec"] = {
-        "systems": spec["systems"],
+        "systems": [_allowed(each, here.spec.systems[0].library) for each in spec["systems"]],
         "workload": spec["workload"],
         "faults": [fault],
         "variants": [each for each in spec["variants"] if each["name"] == ground.treatment.name],
@@ -48,6 +49,14 @@ def text_of(ground: Ground, shrunk: Shrunk, explanation: str) -> str:
     told = f"{point}. Anomalies ({', '.join(shrunk.anomalies)}) in {shrunk.shown} of {shrunk.tries} runs. {explanation}"
     head = "\n".join(f"# {line}" for line in textwrap.wrap(told, WIDTH))
     return f"{head}\n{yaml.safe_dump(document, sort_keys=False)}"
+
+
+def _allowed(system: dict[str, Any], library: Library) -> dict[str, Any]:
+    """The system with those of its client's settings that an experiment may give."""
+    client = system["client"]
+    given = client.get("properties", {})
+    properties = {name: value for name, value in given.items() if name in CLIENTS[library].allowed}
+    return system | {"client": client | {"properties": properties}}
 
 
 def fault_of(shrunk: Shrunk) -> dict[str, Any] | None:
