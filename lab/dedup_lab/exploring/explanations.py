@@ -104,7 +104,7 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Ite
         (row for row in rows if row.rule == point.name and row.direction == Direction.REPLY and row.bytes), None
     )
     yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
-    if held.api == END_TXN and said is not None and said.error_code == 0:
+    if held.api == END_TXN and (said is None or not said.error_code):
         yield from _of_epochs(rows, held, stored)
 
 
@@ -115,7 +115,7 @@ def _of_epochs(rows: Sequence[Row], held: Row, stored: Sequence[Row]) -> Iterato
     after = {_identity(row) for row in stored}
     if before is not None and after == {_identity(before)}:
         both = f"Batches of both transactions have {_identity(before)}"
-        yield f"{both}, so {held.api} v{held.version} did not tell the one from the other: it ended the next one."
+        yield f"{both}: {held.api} v{held.version} cannot tell the one from the other."
 
 
 def _offsets(rows: Sequence[Row]) -> str:

@@ -144,12 +144,11 @@ class _Run:
     def __init__(self, ground: Ground, schedule: Schedule, folder: Path, variant: Variant) -> None:
         self.variant, self.folder = variant, folder
         self.tls = credentials.tls(ground.endpoints.security)
-        name = name_of(schedule)
+        name = f"{uuid.uuid4().hex[:8]}-{name_of(schedule)}"  # also of the producer: of two with one id one is fenced
         self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
         self.subject = subject_of(ground.experiment.spec.workload.of(variant))
         self._ground, self._given_up = ground, False
-        self._prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
-        self.topic = f"{self._prefix}{name}-1"
+        self.topic = f"{PREFIX}{name}-1"
         self.client_id = ground.system.client.properties.get("client.id", f"{name}-1")
 
     def carry_out(self, interposer: Interposer) -> None:
@@ -161,7 +160,7 @@ class _Run:
             update={
                 "client_bootstrap": ",".join(map(str, doors)),
                 "client_security": security,
-                "topic_prefix": self._prefix,
+                "topic_prefix": PREFIX,
             }
         )
 
