@@ -145,7 +145,7 @@ def test_a_late_commit_is_replayed_and_shrunk(tmp_path: Path) -> None:
     result = exploring(tmp_path, aborted=10, late=True)
     (alarm,) = result.alarms
     assert (result.verdict, alarm.replayed) == (Verdict.FAIL, 10)
-    assert alarm.shrunk is not None and (alarm.shrunk.messages, alarm.shrunk.transaction_size) == (2, 1)
+    assert alarm.shrunk is not None and (alarm.shrunk.messages, alarm.shrunk.transaction_size) == (4, 2)
 
 
 # Shrinking.
@@ -161,6 +161,17 @@ def test_a_late_commit_shrinks_to_the_first_transactions_and_to_few_messages() -
     found = shrink_transactions(Candidate((end(3),), 20, 5), 2, 2, shows)
     assert (found.schedule, found.messages, found.transaction_size) == ((end(1),), 4, 2)
     assert all(each.messages % (each.transaction_size or 1) == 0 for each in tried)
+
+
+def test_what_shows_less_often_with_fewer_messages_keeps_them() -> None:
+    shown = {(4, 2): [10, 9], (8, 2): [9], (8, 4): [10, 10]}
+    found = shrink_transactions(
+        Candidate((end(1),), 20, 5),
+        2,
+        2,
+        lambda each: shown.get((each.messages, each.transaction_size or 0), [0]).pop(0),
+    )
+    assert (found.messages, found.transaction_size, found.shown) == (8, 4, 10)
 
 
 def test_what_shows_only_as_it_was_stays_as_it_was() -> None:

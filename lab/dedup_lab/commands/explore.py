@@ -55,7 +55,6 @@ def explore(
 
         dedup explore kafka://localhost:9092
         dedup explore examples/explore/kafka.yaml --pairs 200
-        dedup explore examples/explore/kafka-transactions.yaml
 
     An idempotent producer sends 20 messages to 2 partitions, three times, through
     a proxy that understands Kafka: these conversations are calm. Every exchange
@@ -71,10 +70,6 @@ def explore(
                       every lost reply to a message left copies
         fail          something was, and is again in 9 of 10 replays
         inconclusive  points were missed, an alarm does not come again, …
-
-    A file with workload.transactions: requests about transactions are struck,
-    too, and may arrive in the next transaction; the control is a reader that
-    does not ask for committed messages.
 
     What was not explored is listed. An alarm is shrunk: to the fewest messages
     and the fewest faults that still show it. Topics are named dedup-explore-*

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from dedup.experiment.points import (
     PRODUCE,
+    Action,
     Schedule,
     messages_needed,
     moved,
@@ -85,6 +86,8 @@ def shrink_transactions(
     """The smallest candidate found; the given one, which was `shown` so often, if no smaller one shows the anomaly.
 
     `every`: after so many transactions it is the same again what the producer asks for. At least so many are kept.
+    What is late in a short transaction may come too late. So a candidate is run twice ten times, and each time it must
+    show the anomaly as often as the alarm did.
     """
     best = given
     for shorter in subsets(given.schedule):
@@ -92,8 +95,8 @@ def shrink_transactions(
             best, shown = given._replace(schedule=shorter), count
             break
     for smaller in _fewer_transactions(best, every):
-        if (count := shows(smaller)) >= SHOWN_IN:
-            best, shown = smaller, count
+        if (count := shows(smaller)) >= shown and (again := shows(smaller)) >= shown:
+            best, shown = smaller, min(count, again)
             break
     schedule, messages, size = best
     return Shrunk(
@@ -111,7 +114,10 @@ def _fewer_transactions(given: Candidate, every: int) -> list[Candidate]:
     schedule, messages, size = given
     assert size is not None
     batches = any(point.exchange.api == PRODUCE for point in schedule)
-    sizes = [size] if batches else [*_doubled(size - 1), size]
+    late = any(
+        point.action is Action.STALL_REQUEST_TO_NEXT for point in schedule
+    )  # one message is no time to arrive in
+    sizes = [size] if batches else [*(each for each in _doubled(size - 1) if each > late), size]
     schedules = [schedule] if batches else [transactions_earlier(schedule, every), schedule]
     found: dict[Candidate, None] = {}
     for each in schedules:
