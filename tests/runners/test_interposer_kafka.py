@@ -233,6 +233,6 @@ def test_a_broker_is_printed_as_host_and_port() -> None:
 
 
 @pytest.mark.parametrize(("error", "put_off"), [(51, True), (0, False), (47, False), (15, False)])
-def test_a_client_is_put_off_while_its_last_transaction_is_ended_and_by_no_other_error(error: int, put_off: bool) -> None:
+def test_a_client_is_put_off_while_its_last_transaction_ends_and_by_no_other_error(error: int, put_off: bool) -> None:
     frame = replied(framed(EndTxnResponse(version=1, error_code=error)), "EndTxn", 1)
     assert (frame.error_code, frame.put_off) == (error, put_off)

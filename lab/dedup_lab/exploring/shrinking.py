@@ -86,8 +86,8 @@ def shrink_transactions(
     """The smallest candidate found; the given one, which was `shown` so often, if no smaller one shows the anomaly.
 
     `every`: after so many transactions it is the same again what the producer asks for. At least so many are kept.
-    What is late in a short transaction may come too late. So a candidate is run twice ten times, and each time it must
-    show the anomaly as often as the alarm did.
+    What is late in a short transaction may come too late. So a candidate is run ten times twice, and must show the
+    anomaly in nine both times.
     """
     best = given
     for shorter in subsets(given.schedule):
@@ -95,7 +95,7 @@ def shrink_transactions(
             best, shown = given._replace(schedule=shorter), count
             break
     for smaller in _fewer_transactions(best, every):
-        if (count := shows(smaller)) >= shown and (again := shows(smaller)) >= shown:
+        if (count := shows(smaller)) >= SHOWN_IN and (again := shows(smaller)) >= SHOWN_IN:
             best, shown = smaller, min(count, again)
             break
     schedule, messages, size = best
