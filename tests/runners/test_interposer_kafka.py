@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
-from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
+from kafka.protocol.producer import EndTxnResponse, InitProducerIdResponse, ProduceResponse
 from kafka.protocol.sasl import SaslHandshakeRequest
 from tests.runners.kafka_frames import CLIENT, CORRELATION, Back, Doors, framed, header, produce, replied
 from tests.runners.test_admins_kafka import batch
@@ -230,3 +230,9 @@ def test_a_log_in_passes_if_it_is_made_of_frames_and_names_no_host() -> None:
 
 def test_a_broker_is_printed_as_host_and_port() -> None:
     assert str(Address("h", 1)) == "h:1"
+
+
+@pytest.mark.parametrize(("error", "put_off"), [(51, True), (0, False), (47, False), (15, False)])
+def test_a_client_is_put_off_while_its_last_transaction_ends_and_by_no_other_error(error: int, put_off: bool) -> None:
+    frame = replied(framed(EndTxnResponse(version=1, error_code=error)), "EndTxn", 1)
+    assert (frame.error_code, frame.put_off) == (error, put_off)

@@ -136,3 +136,18 @@ def test_of_requests_without_messages_the_next_one_is_the_retry() -> None:
     first, second = rules.decide("s", asked).places, rules.decide("s", asked).places
     said = asked._replace(direction=Direction.REPLY)
     assert [list(rules.answered("s", said, places)) for places in (first, second)] == [[], [rule.retried]]
+
+
+def test_a_request_that_is_put_off_is_the_same_when_it_is_asked_again() -> None:
+    """And a rule about its reply strikes the one that is an answer."""
+    lost = Rule("lost", Match("AddPartitionsToTxn", number=2), Act.LOSE_REPLY)
+    held = replace(lost, name="held", act=Act.STALL_REQUEST)
+    for rule, strikes in ((lost, [False, True, True, False]), (held, [False, True, False, False])):
+        rules, asked = Rules([rule]), Frame(b"", Direction.REQUEST, "AddPartitionsToTxn")
+        first, second = rules.decide("s", asked), rules.decide("s", asked)
+        rules.put_off("s", asked._replace(direction=Direction.REPLY, error_code=51, put_off=True), second)
+        again, third = rules.decide("s", asked), rules.decide("s", asked)
+        decisions = (first, second, again, third)
+        assert [each.rule is not None for each in decisions] == strikes
+        places = [place for each in decisions for place in each.places]
+        assert [(each.number, each.attempt) for each in places] == [(1, 1), (2, 1), (2, 2), (3, 1)]

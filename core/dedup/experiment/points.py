@@ -3,6 +3,8 @@
 An *exchange* is a request of the client's and its reply. It is named by what it is about (the API, the partition, the
 base sequence), never by its place in time: so it can be found again in another run. A *point* is an exchange, the
 attempt at it, and what is done to it. A *schedule* is the points that are struck in one run: none, one, or a pair.
+
+A producer that sends in transactions has points more: what was said in one transaction may arrive in the next one.
 """
 
 import random
@@ -27,9 +29,15 @@ class Action(StrEnum):
     """The request waits until every message has its outcome; then it arrives."""
     STALL_REPLY = "stall_reply"
     """The reply waits until the retry of its request has succeeded."""
+    STALL_REQUEST_TO_NEXT = "stall_request_to_next"
+    """The request waits until its transaction has ended, and brokers have messages of the next one; then it arrives."""
 
 
 PRODUCE: Final = "Produce"
+ADD_PARTITIONS: Final = "AddPartitionsToTxn"
+END_TXN: Final = "EndTxn"
+OF_TRANSACTIONS: Final = (PRODUCE, ADD_PARTITIONS, END_TXN)
+"""What a producer asks in each of its transactions."""
 CONNECTION: Final = "ApiVersions"
 """The first request of each connection. Another connection's is no retry, so a stall of it ends at the end only."""
 BY_TIMERS: Final = {
@@ -39,21 +47,33 @@ BY_TIMERS: Final = {
     "PushTelemetry": "the client sends it by a timer",
 }
 """Requests that come when their time has come: no two conversations have the same."""
+LATER_BY_TIMERS: Final = {"FindCoordinator": "the client asks for it by a timer, too"}
+"""The same, but for the first one."""
 
 
 class Exchange(Record):
-    """A request and its reply. `number`: the n-th batch of its partition, or without one the n-th of its API."""
+    """A request and its reply. `number`: the n-th batch of its partition, or without one the n-th of its API.
+
+    `transaction`: in which of the producer's transactions it is asked, from 1 on; None: in none.
+    """
 
     api: str
     partition: int | None = None
     number: int
     base_sequence: int | None = None
+    transaction: int | None = None
 
     def __str__(self) -> str:
+        where = "" if self.transaction is None else f" in transaction {self.transaction}"
         if self.partition is None:
-            return f"{self.api} {self.number}"
+            return f"{self.api} {self.number}{where}"
         sequence = "" if self.base_sequence in (None, -1) else f" (sequence {self.base_sequence})"
-        return f"{self.api} of batch {self.number}{sequence} to partition {self.partition}"
+        return f"{self.api} of batch {self.number}{sequence} to partition {self.partition}{where}"
+
+    @property
+    def by_timer(self) -> str | None:
+        """Why it may come at any time, in words; None: it does not."""
+        return BY_TIMERS.get(self.api) or (LATER_BY_TIMERS.get(self.api) if self.number > 1 else None)
 
     @property
     def order(self) -> tuple[str, int, int]:
@@ -92,29 +112,43 @@ def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange],
     """The exchanges to explore, in order: those that all conversations have; and the others, each with the reason."""
     heard = [set(each) for each in conversations]
     common = set.intersection(*heard) if heard else set()
-    explored = [each for each in common if each.api not in BY_TIMERS]
+    explored = [each for each in common if not each.by_timer]
     others = [
-        (each, BY_TIMERS.get(each.api) or f"in {sum(each in one for one in heard)} of {len(heard)} calm conversations")
+        (each, each.by_timer or f"in {sum(each in one for one in heard)} of {len(heard)} calm conversations")
         for each in set().union(*heard)
-        if each.api in BY_TIMERS or each not in common
+        if each.by_timer or each not in common
     ]
     return sorted(explored, key=_order), sorted(others, key=lambda other: _order(other[0]))
 
 
 def points_of(exchanges: Iterable[Exchange]) -> list[Point]:
-    """Every exchange, broken at its first attempt in every way."""
-    return [
-        Point(exchange=exchange, action=action)
-        for exchange, action in product(exchanges, Action)
-        if (exchange.api, action) != (CONNECTION, Action.STALL_REQUEST)
-    ]
+    """Every exchange, broken at its first attempt in every way that it can be."""
+    asked = list(exchanges)
+    last = max((each.transaction or 0 for each in asked), default=0)
+
+    def possible(exchange: Exchange, action: Action) -> bool:
+        if action is Action.STALL_REQUEST_TO_NEXT:
+            return exchange.transaction is not None and exchange.transaction < last
+        return (exchange.api, action) != (CONNECTION, Action.STALL_REQUEST)
+
+    return [Point(exchange=each, action=action) for each, action in product(asked, Action) if possible(each, action)]
+
+
+def in_transactions(points: Iterable[Point]) -> bool:
+    """Whether the producer of these points sends in transactions."""
+    return any(point.exchange.transaction is not None for point in points)
 
 
 def controls_of(points: Iterable[Point]) -> list[Point]:
-    """The points that must store copies where deduplication is off: the lost replies to batches.
+    """The points of the control. Where deduplication is off each must store copies: the lost replies to batches.
 
-    Without it a batch has no sequence number.
+    Without it a batch has no sequence number. A producer that sends in transactions cannot be without: its control is a
+    reader that does not ask for committed messages, who must be given aborted ones, whichever reply to EndTxn is lost.
     """
+    points = list(points)
+    if in_transactions(points):
+        ends = (point for point in points if point.exchange.api == END_TXN)
+        return [point for point in ends if point.action is Action.LOSE_REPLY]
     return [
         point.model_copy(update={"exchange": point.exchange.model_copy(update={"base_sequence": -1})})
         for point in points
@@ -162,6 +196,37 @@ def messages_needed(schedule: Schedule, partitions: int) -> int:
     """The fewest messages with which every batch of the schedule is sent: they go to the partitions in turn."""
     batches = [(each.exchange.number - 1) * partitions + (each.exchange.partition or 0) + 1 for each in schedule]
     return max((need for need, each in zip(batches, schedule, strict=True) if each.exchange.api == PRODUCE), default=1)
+
+
+def transactions_needed(schedule: Schedule) -> int:
+    """The fewest transactions with which every request of the schedule is made, and each stall of it ends."""
+    return max(
+        ((each.exchange.transaction or 1) + (each.action is Action.STALL_REQUEST_TO_NEXT) for each in schedule),
+        default=1,
+    )
+
+
+def transactions_earlier(schedule: Schedule, every: int) -> Schedule:
+    """The schedule moved to earlier transactions, as far as it goes in steps of `every`.
+
+    Only of requests that are made once in each transaction the numbers are known then; others stay where they are.
+    """
+    back = min(((each.exchange.transaction or 1) - 1 for each in schedule), default=0) // every * every
+    if any(each.exchange.api != END_TXN for each in schedule):
+        return schedule
+    return tuple(
+        each.model_copy(
+            update={
+                "exchange": each.exchange.model_copy(
+                    update={
+                        "number": each.exchange.number - back,
+                        "transaction": (each.exchange.transaction or 1) - back,
+                    }
+                )
+            }
+        )
+        for each in schedule
+    )
 
 
 def moved(schedule: Schedule, back: int) -> Schedule | None:

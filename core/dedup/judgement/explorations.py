@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import Field
 
-from dedup.experiment.points import Action, Point, Schedule, name_of
+from dedup.experiment.points import Action, Point, Schedule, controls_of, in_transactions, name_of
 from dedup.judgement.verdicts import PRECEDENCE, Code, Reason, Verdict, worst
 from dedup.wire.manifests import Record
 
@@ -25,15 +25,17 @@ class Visit(Record):
     """One run of a schedule."""
 
     schedule: tuple[Point, ...]
-    deduplication: bool
+    deduplication: bool = Field(description="whether it is the treatment; of transactions the control has it, too")
     messages: int
+    transaction_size: int | None = Field(None, description="messages a transaction; none: they are sent in no one")
     missed: tuple[str, ...] = Field((), description="points that did not strike, and why")
     unnoticed: tuple[str, ...] = Field((), description="points that struck, and whose request was not sent again")
     verdict: Verdict
     reasons: tuple[Reason, ...]
     anomalies: dict[str, int] = Field(default_factory=dict, description="the forbidden counts that are not 0")
-    copies: int = Field(0, description="values that were read more than once")
+    copies: int = Field(0, description="values that were read more than once; of transactions: that were not committed")
     unknown: int = Field(0, description="sends whose outcome the client never learned; the fault plans them")
+    explanation: str = Field("", description="of an alarm: what the conversation and the judges have to say of it")
     seconds: float
     folder: str | None = Field(None, description="its history, if it is kept")
 
@@ -61,6 +63,7 @@ class Shrunk(Record):
     schedule: tuple[Point, ...]
     messages: int
     partitions: int
+    transaction_size: int | None = None
     anomalies: tuple[str, ...] = Field((), description="the alarm's; each run that shows one of them counts")
     shown: int
     tries: int
@@ -134,6 +137,7 @@ class Exploration(Record):
     messages: int
     partitions: int
     in_flight: int
+    transaction_size: int | None = Field(None, description="messages a transaction; none: they are sent in no one")
     points: int
     points_visited: int
     pairs: int
@@ -195,7 +199,7 @@ def conclude(
         clean = "was struck and noticed, and left nothing twice, lost or out of order"
         told = [f"each of {len(points):,} points {clean}"]
         told += [f"{_both(visits):,} of {len(pairs):,} pairs struck twice, and left no more"] if pairs else []
-        told += [f"without deduplication each of {_controls(visits)} lost replies to a batch left copies"]
+        told += [_control_told(points, f"each of {_controls(visits)}")]
         reasons = [Reason(verdict=Verdict.PASS, code=Code.CLEAN, text="; ".join(told))]
     reasons.sort(key=lambda reason: PRECEDENCE.index(reason.verdict))
     return worst(reason.verdict for reason in reasons), tuple(reasons)
@@ -249,11 +253,18 @@ def _of_scope(points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequen
 
 
 def _of_control(points: Sequence[Point], visits: Sequence[Visit]) -> Iterator[Reason]:
-    asked = sum(point.action is Action.LOSE_REPLY and point.exchange.api == "Produce" for point in points)
-    convincing = _controls(visits)
+    asked, convincing = len(controls_of(points)), _controls(visits)
     if not asked or convincing < asked:
-        told = f"without deduplication {convincing} of {asked} lost replies to a batch left copies; all must"
+        told = f"{_control_told(points, f'{convincing} of {asked}')}; all must"
         yield _reason(Verdict.INCONCLUSIVE, Code.CONTROL_UNCONVINCING, told)
+
+
+def _control_told(points: Sequence[Point], share: str) -> str:
+    if in_transactions(points):
+        return (
+            f"who did not ask for committed messages was given aborted ones in {share} runs with a lost reply to EndTxn"
+        )
+    return f"without deduplication {share} lost replies to a batch left copies"
 
 
 def _both(visits: Iterable[Visit]) -> int:

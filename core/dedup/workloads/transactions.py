@@ -89,6 +89,11 @@ class Transactions(WorkloadKind):
             return super().aim
         return Aim(COPIES_IN_LOG, "copied_by_session", "by another session")
 
+    @property
+    def every(self) -> int:
+        """After so many transactions it is the same again what the producer asks for: a commit or an abort."""
+        return self.abort.every if self.abort is not None else 1
+
     def replaces(self, turn: int, messages: int) -> bool:
         """Whether an instance is replaced in a turn; `messages`: how many are sent in it."""
         return self.zombie is not None and turn % self.zombie.every == 0 and messages > 1

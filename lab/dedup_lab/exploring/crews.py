@@ -25,11 +25,12 @@ LOOK_S: Final = 0.5
 
 
 class Job(NamedTuple):
-    """A visit that is to be done. `messages`: other than the exploration's."""
+    """A visit that is to be done. `messages`, `transaction_size`: other than the exploration's."""
 
     schedule: Schedule
     deduplication: bool = True
     messages: int | None = None
+    transaction_size: int | None = None
     once: bool = False
     """Whatever comes of it is its result: a replay."""
 

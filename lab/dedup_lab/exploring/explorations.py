@@ -29,13 +29,14 @@ from dedup.judgement import explorations
 from dedup.judgement.explorations import REPLAYS, Alarm, Exploration, Replay, Shrunk, Unexplored, Visit
 from dedup.judgement.verdicts import Verdict
 from dedup.process import machines
+from dedup.workloads.transactions import Transactions
 from dedup_lab import estimates, results
-from dedup_lab.exploring import replays
+from dedup_lab.exploring import experiments, replays
 from dedup_lab.exploring.crews import Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
 from dedup_lab.exploring.grounds import Shape, Site, standing
-from dedup_lab.exploring.shrinking import shrink
-from dedup_lab.exploring.visits import Ground, visit
+from dedup_lab.exploring.shrinking import Candidate, shrink, shrink_transactions
+from dedup_lab.exploring.visits import Ground, size_of, visit
 from dedup_lab.terminal.explorations import show
 
 CALM: Final = 3
@@ -68,7 +69,7 @@ def explore(target: str, access: Security, options: Options, *, as_json: bool, c
     """
     witness = None if options.replay is None else replays.read(options.replay)
     if witness is not None:
-        options = options._replace(shape=Shape(witness.messages, witness.partitions))
+        options = options._replace(shape=Shape(witness.messages, witness.partitions, witness.transaction_size))
     root = _root(options.out, options.resume)
     cancelled = threading.Event()
     with (
@@ -106,7 +107,7 @@ def worker(ground: Ground) -> Work:
     """Does a visit on this ground."""
 
     def work(job: Job, folder: Path) -> Done:
-        here = ground if job.messages is None else ground.smaller(job.messages)
+        here = ground if job.messages is None else ground.smaller(job.messages, job.transaction_size)
         return Done(job, *visit(here, job.schedule, folder, deduplication=job.deduplication))
 
     return work
@@ -150,6 +151,7 @@ class Exploring:
             messages=self._workload.messages,
             partitions=self._workload.partitions,
             in_flight=self._workload.in_flight,
+            transaction_size=size_of(self._workload),
             points=len(points),
             points_visited=sum((point,) in done for point in points),
             pairs=pairs_known(points),
@@ -234,7 +236,7 @@ class Exploring:
                 alarms.append(Alarm(visit=first, replayed=0, replays=0, alike=len(own) - 1))
                 continue
             self._note(f"replaying {first.name}, alarm {number} of {len(kinds)}")
-            shown = self._shown(first, first.schedule, first.messages)
+            shown = self._shown(first, Candidate(first.schedule, first.messages, first.transaction_size))
             alarm = Alarm(visit=first, replayed=shown, replays=REPLAYS, alike=len(own) - 1)
             if alarm.counts:
                 self._note(f"shrinking {first.name}")
@@ -243,18 +245,27 @@ class Exploring:
         return alarms
 
     def _shrunk(self, first: Visit, shown: int) -> Shrunk:
-        def shows(schedule: Schedule, messages: int) -> int:
-            return self._shown(first, schedule, messages, at_once=False)
+        def shows(candidate: Candidate) -> int:
+            return self._shown(first, candidate, at_once=False)
 
-        found = shrink(first.schedule, first.messages, self._workload.partitions, shows, shown)
+        def as_it_was(schedule: Schedule, messages: int) -> int:
+            return shows(Candidate(schedule, messages, first.transaction_size))
+
+        partitions, given = self._workload.partitions, self._workload.given
+        if isinstance(given, Transactions):
+            best = Candidate(first.schedule, first.messages, given.size)
+            found = shrink_transactions(best, given.every, partitions, shows, shown)
+        else:
+            found = shrink(first.schedule, first.messages, partitions, as_it_was, shown)
         found = found.model_copy(update={"anomalies": tuple(first.anomalies)})
-        self._folder.keep_schedule(first, found)
+        self._folder.keep_schedule(first, found, experiments.text_of(self._site.ground, found, first.explanation))
         return found
 
-    def _shown(self, first: Visit, schedule: Schedule, messages: int, *, at_once: bool = True) -> int:
+    def _shown(self, first: Visit, candidate: Candidate, *, at_once: bool = True) -> int:
         """In how many of ten runs of a schedule an anomaly of the alarm's name is there; without `at_once` the others
         are run only if the first one shows it."""
-        job, shown = Job(schedule, messages=messages, once=True), 0
+        schedule, messages, size = candidate
+        job, shown = Job(schedule, messages=messages, transaction_size=size, once=True), 0
         for jobs in [[job] * REPLAYS] if at_once else [[job], [job] * (REPLAYS - 1)]:
             for done in self._crew.do(jobs):
                 shown += done.visit.shows(first.anomalies)
@@ -276,6 +287,7 @@ def _asked(target: str, site: Site, options: Options) -> Asked:
         messages=workload.messages,
         partitions=workload.partitions,
         in_flight=workload.in_flight,
+        transactions=workload.given.model_dump_json(exclude_none=True) if workload.given is not None else "",
         seed=options.seed,
         treatment={"deduplication": treatment.deduplication, "expect": treatment.expect},
         settings=site.settings,

@@ -28,6 +28,7 @@ CALM: Final = "calm.json"
 VISITS: Final = "visits.jsonl"
 RESULT: Final = "exploration.json"
 SCHEDULE: Final = "schedule.json"
+EXPERIMENT: Final = "experiment.yaml"
 
 
 class Asked(Record):
@@ -37,6 +38,7 @@ class Asked(Record):
     messages: int
     partitions: int
     in_flight: int
+    transactions: str = ""
     seed: int
     treatment: dict[str, str]
     settings: dict[str, str]
@@ -115,10 +117,12 @@ class Folder:
         shutil.move(visit.folder, place)
         return visit.model_copy(update={"folder": str(place)})
 
-    def keep_schedule(self, visit: Visit, shrunk: Shrunk) -> None:
-        """Write beside an alarm's history the shortest schedule that shows it."""
+    def keep_schedule(self, visit: Visit, shrunk: Shrunk, experiment: str = "") -> None:
+        """Write beside an alarm's history the shortest schedule that shows it, and its experiment if there is one."""
         if visit.folder is not None:
             (Path(visit.folder) / SCHEDULE).write_text(shrunk.model_dump_json(indent=1))
+            if experiment:
+                (Path(visit.folder) / EXPERIMENT).write_text(experiment)
 
     def finish(self, result: Exploration) -> None:
         (self.root / RESULT).write_text(json.dumps(result.model_dump(mode="json"), indent=1))

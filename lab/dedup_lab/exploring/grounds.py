@@ -14,6 +14,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.endpoints import Security
 from dedup.experiment.plans import deduplicates
 from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant, load, parse
+from dedup.workloads.transactions import Isolation, Transactions
 from dedup_lab import caches, java, targets
 from dedup_lab.exploring.visits import Ground
 from dedup_lab.systems import labs
@@ -42,6 +43,8 @@ class Shape(NamedTuple):
 
     messages: int | None = None
     partitions: int | None = None
+    transaction_size: int | None = None
+    """Of a file's transactions, for a replay; None: the file's."""
 
 
 class Site(NamedTuple):
@@ -101,12 +104,25 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     partitions = shape.partitions or spec.workload.partitions
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
-    document["spec"] = {
-        **kept,
-        "workload": {"messages": messages, "partitions": partitions, "inFlight": in_flight},
-        "timeouts": {"run": RUN},
-    }
+    workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
+    if (rate := spec.workload.messages_per_second) is not None:
+        workload["messagesPerSecond"] = rate
+    if isinstance(given := spec.workload.given, Transactions):
+        _check_aborts(given, target)
+        workload[given.key] = document["spec"]["workload"][given.key]
+        workload[given.key]["size"] = shape.transaction_size or given.size
+    elif given is not None:
+        notes.append(f"the file's workload.{given.key} is left out")
+    document["spec"] = {**kept, "workload": workload, "timeouts": {"run": RUN}}
     return parse(document, source=target), tuple(notes)
+
+
+def _check_aborts(given: Transactions, target: str) -> None:
+    if given.zombie is not None:
+        raise _wrong(target, "workload.transactions.zombie", "one instance of the producer is explored", "take it out")
+    if given.abort is None:
+        rule = "only what is aborted can be read although it was not committed"
+        raise _wrong(target, "workload.transactions without abort", rule, "write abort: {every: 2}")
 
 
 def check(experiment: Experiment, target: str) -> None:
@@ -131,7 +147,8 @@ def _document(given: Sequence[Address]) -> Experiment:
 
 def _small(experiment: Experiment, target: str, shape: Shape) -> Experiment:
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    document["spec"]["workload"] |= {name: value for name, value in shape._asdict().items() if value is not None}
+    asked = {"messages": shape.messages, "partitions": shape.partitions}
+    document["spec"]["workload"] |= {name: value for name, value in asked.items() if value is not None}
     return parse(document, source=target)
 
 
@@ -152,8 +169,18 @@ def variants_of(experiment: Experiment, target: str) -> tuple[Variant, Variant]:
         names = ", ".join(each.name for each in experiment.spec.variants)
         raise _wrong(target, f"the variants {names}", "one must forbid copies", "give one expect: ExactlyOnce")
     control = next((each for each in experiment.spec.variants if each.expect is Expectation.DUPLICATES), None)
-    ours = Variant(name="without", deduplication=Switch.DISABLED, expect=Expectation.DUPLICATES)
-    return treatment, control or ours
+    return treatment, control or (UNCOMMITTED if experiment.spec.workload.in_transactions else WITHOUT)
+
+
+WITHOUT: Final = Variant(name="without", deduplication=Switch.DISABLED, expect=Expectation.DUPLICATES)
+UNCOMMITTED: Final = Variant.model_validate(
+    {
+        "name": "uncommitted",
+        "deduplication": Switch.ENABLED,
+        "expect": Expectation.DUPLICATES,
+        "workload": {Transactions.key: {"read": Isolation.UNCOMMITTED}},
+    }
+)
 
 
 @contextmanager

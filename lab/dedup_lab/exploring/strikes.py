@@ -3,7 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from dedup.experiment.points import BY_TIMERS, CONNECTION, PRODUCE, Action, Exchange, Point, Schedule
+from dedup.experiment.points import (
+    BY_TIMERS,
+    CONNECTION,
+    END_TXN,
+    OF_TRANSACTIONS,
+    PRODUCE,
+    Action,
+    Exchange,
+    Point,
+    Schedule,
+)
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
@@ -16,23 +26,35 @@ STALLED_S: Final = 20.0
 DUPLICATE_SEQUENCE: Final = 46
 """Kafka's error for a batch that it has already: for the client the batch is stored."""
 SUCCESS: Final = (None, 0, DUPLICATE_SEQUENCE)
+CONCURRENT_TRANSACTIONS: Final = 51
+"""Kafka's error while it ends the last transaction: the client asks again, as it does in most calm conversations."""
 
 ACTS: Final = {
     Action.LOSE_REQUEST: Act.LOSE_REQUEST,
     Action.LOSE_REPLY: Act.LOSE_REPLY,
     Action.STALL_REQUEST: Act.STALL_REQUEST,
     Action.STALL_REQUEST_TO_END: Act.STALL_REQUEST,
+    Action.STALL_REQUEST_TO_NEXT: Act.STALL_REQUEST,
     Action.STALL_REPLY: Act.STALL_REPLY,
 }
 
 
 def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
     """What a client asked of the brokers in a conversation, each exchange once, if it was answered."""
-    for row in rows:
-        if (row.client_id, row.direction, row.attempt, row.done) != (client_id, Direction.REPLY, 1, Done.PASSED):
-            continue
-        if row.number is not None:
-            yield Exchange(api=row.api, partition=row.partition, number=row.number, base_sequence=row.base_sequence)
+    own = [row for row in rows if (row.client_id, row.direction) == (client_id, Direction.REPLY)]
+    ended = 0 if any(row.api == END_TXN for row in own) else None
+    for row in own:
+        if (row.attempt, row.done) == (1, Done.PASSED) and row.number is not None:
+            within = None if ended is None or row.api not in OF_TRANSACTIONS else ended + 1
+            yield Exchange(
+                api=row.api,
+                partition=row.partition,
+                number=row.number,
+                base_sequence=row.base_sequence,
+                transaction=within,
+            )
+        if ended is not None and row.api == END_TXN and row.error_code in SUCCESS:
+            ended += 1
 
 
 def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
@@ -45,7 +67,7 @@ def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
         if (row.client_id, row.direction) != (client_id, Direction.REPLY):
             continue
         missing = row.done == Done.UNANSWERED and row.api not in OPENING and row.api not in BY_TIMERS
-        if row.error_code or missing:
+        if row.error_code not in (None, 0, CONCURRENT_TRANSACTIONS) or missing:
             yield row.api
 
 
@@ -61,10 +83,13 @@ def _rule(point: Point, client_id: str) -> Rule:
         client_id=client_id,
         partition=exchange.partition,
         number=exchange.number,
-        attempt=point.attempt,
+        attempt=point.attempt if exchange.api == PRODUCE else None,
     )
-    to_end = point.action is Action.STALL_REQUEST_TO_END or exchange.api == CONNECTION
-    until = END if to_end else retried(point)
+    until = retried(point)
+    if point.action is Action.STALL_REQUEST_TO_END or exchange.api == CONNECTION:
+        until = END
+    elif point.action is Action.STALL_REQUEST_TO_NEXT:
+        until = followed(point)
     return Rule(point.name, match, ACTS[point.action], until=until, deadline_s=STALLED_S)
 
 
@@ -73,16 +98,28 @@ def retried(point: Point) -> str:
     return f"{point.name}: retried"
 
 
+def followed(point: Point) -> str:
+    """The event that after that its transaction ended, and brokers stored messages of the next one."""
+    return f"{point.name}: followed"
+
+
 def following(schedule: Schedule, client_id: str, happen: Callable[[str], None]) -> Callable[[Row], None]:
-    """A follower of the conversation that lets the points' `retried` happen."""
+    """A follower of the conversation that lets the points' `retried` and `followed` happen."""
+    succeeded, ended = set[str](), set[str]()
 
     def tell(row: Row) -> None:
         if row.client_id != client_id or row.direction != Direction.REPLY or row.error_code not in SUCCESS:
             return
-        if row.done == Done.PASSED:
-            for point in schedule:
-                if _again(point, row):
-                    happen(retried(point))
+        if row.done != Done.PASSED:
+            return
+        for point in schedule:
+            if row.api == PRODUCE and point.name in ended:
+                happen(followed(point))
+            if again(point, row):
+                succeeded.add(point.name)
+                happen(retried(point))
+            if row.api == END_TXN and point.name in succeeded:
+                ended.add(point.name)
 
     return tell
 
@@ -102,7 +139,7 @@ def unnoticed(rows: Sequence[Row], schedule: Schedule, client_id: str) -> list[s
 def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
     """Whether a request shows that the client noticed. The first request of a connection is made again on another one:
     to the same broker, but for the very first, since a client that knows no broker may try any."""
-    if not _again(point, row):
+    if not again(point, row):
         return False
     struck = next((each for each in rows if each.rule == point.name), None)
     if point.exchange.api != CONNECTION or struck is None:
@@ -110,7 +147,7 @@ def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
     return row.connection != struck.connection and (row.broker == struck.broker or point.exchange.number == 1)
 
 
-def _again(point: Point, row: Row) -> bool:
+def again(point: Point, row: Row) -> bool:
     """Whether a row is about a later try of what a point struck: without a batch, a later request of its API."""
     exchange, number, attempt = point.exchange, row.number or 0, row.attempt or 0
     if row.api != exchange.api:

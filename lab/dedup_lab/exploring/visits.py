@@ -21,12 +21,16 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run
 from dedup.experiment.points import Exchange, Schedule, name_of
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
-from dedup.judgement.counts import COPIES, FORBIDDEN
+from dedup.experiment.workloads import Workload
+from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Code, Reason, RunVerdict, Verdict, judge_alone, worst
+from dedup.workloads.kinds import subject_of
+from dedup.workloads.transactions import Transactions
 from dedup_lab.checks import Behind
 from dedup_lab.children import Children
 from dedup_lab.exploring import strikes
+from dedup_lab.exploring.explanations import explain
 from dedup_lab.exploring.threads import Threads
 from dedup_lab.judging import judge
 from dedup_runners import credentials
@@ -59,10 +63,14 @@ class Ground(NamedTuple):
     def system(self) -> System:
         return self.experiment.spec.systems[0]
 
-    def smaller(self, messages: int) -> "Ground":
-        """The same with another number of messages."""
+    def smaller(self, messages: int, transaction_size: int | None = None) -> "Ground":
+        """The same with another number of messages, and of those in a transaction."""
         spec = self.experiment.spec
-        workload = spec.workload.model_copy(update={"messages": messages})
+        update: dict[str, object] = {"messages": messages}
+        if transaction_size is not None and spec.workload.given is not None:
+            kind = spec.workload.given.model_copy(update={"size": transaction_size})
+            update[kind.key] = kind
+        workload = spec.workload.model_copy(update=update)
         changed = self.experiment.model_copy(update={"spec": spec.model_copy(update={"workload": workload})})
         return self._replace(experiment=changed)
 
@@ -100,7 +108,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     if missed and not any(reason.verdict in (Verdict.FAIL, Verdict.ERROR) for reason in reasons):
         reasons = [Reason(verdict=Verdict.INCONCLUSIVE, code=Code.FAULT_VACUOUS, text="; ".join(missed))]
     verdict = worst(reason.verdict for reason in reasons)
-    counts = judged.counts
+    counts, anomalies = judged.counts, {} if judged.void else _anomalies(judged)
     found = Visit(
         schedule=schedule,
         deduplication=deduplication,
@@ -109,9 +117,11 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         unnoticed=tuple(unnoticed),
         verdict=verdict,
         reasons=tuple(reasons),
-        anomalies={} if judged.void else _anomalies(judged),
-        copies=getattr(counts, COPIES) if counts is not None else 0,
+        transaction_size=size_of(ground.experiment.spec.workload),
+        anomalies=anomalies,
+        copies=getattr(counts, run.subject.count) if counts is not None else 0,
         unknown=_unknown(judged),
+        explanation=explain(rows, schedule, run.client_id, anomalies, judged.witnesses) if anomalies else "",
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
     )
@@ -123,17 +133,22 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     )
 
 
+def size_of(workload: Workload) -> int | None:
+    """How many messages a transaction has; None: they are sent in none."""
+    return workload.given.size if isinstance(workload.given, Transactions) else None
+
+
 class _Run:
     """The run of a visit: its topic is gone at the end, however it ends."""
 
     def __init__(self, ground: Ground, schedule: Schedule, folder: Path, variant: Variant) -> None:
         self.variant, self.folder = variant, folder
         self.tls = credentials.tls(ground.endpoints.security)
-        name = name_of(schedule)
+        name = f"{uuid.uuid4().hex[:8]}-{name_of(schedule)}"  # also of the producer: of two with one id one is fenced
         self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
+        self.subject = subject_of(ground.experiment.spec.workload.of(variant))
         self._ground, self._given_up = ground, False
-        self._prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
-        self.topic = f"{self._prefix}{name}-1"
+        self.topic = f"{PREFIX}{name}-1"
         self.client_id = ground.system.client.properties.get("client.id", f"{name}-1")
 
     def carry_out(self, interposer: Interposer) -> None:
@@ -145,7 +160,7 @@ class _Run:
             update={
                 "client_bootstrap": ",".join(map(str, doors)),
                 "client_security": security,
-                "topic_prefix": self._prefix,
+                "topic_prefix": PREFIX,
             }
         )
 

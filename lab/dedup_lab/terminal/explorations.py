@@ -16,6 +16,7 @@ LABELS: Final = {
     Action.STALL_REQUEST: "stall request",
     Action.STALL_REQUEST_TO_END: "stall to end",
     Action.STALL_REPLY: "stall reply",
+    Action.STALL_REQUEST_TO_NEXT: "stall to next",
 }
 
 
@@ -39,7 +40,10 @@ def _show_exploration(result: Exploration, console: Console) -> None:
         counts = (row.points, row.struck, row.clean, row.alarms, row.unknown)
         table.add_row(row.api, LABELS[row.action], *(f"{each:,}" for each in counts), row.control)
     console.print(table)
-    shape = f"{result.messages:,} messages, {result.partitions} partition(s), at most {result.in_flight:,} in flight"
+    size = "" if result.transaction_size is None else f" in transactions of {result.transaction_size:,}"
+    shape = (
+        f"{result.messages:,} messages{size}, {result.partitions} partition(s), at most {result.in_flight:,} in flight"
+    )
     speed = f"{result.visits:,} runs in {result.seconds:,.0f} s"
     console.print(f"{result.scope}; {shape}; {speed}", soft_wrap=True, markup=False)
     for each in result.unexplored:
@@ -53,7 +57,10 @@ def _show_alarm(alarm: Alarm, console: Console) -> None:
     console.print(f"\nalarm: {where}; replayed {alarm.replayed} of {alarm.replays}", soft_wrap=True, markup=False)
     if (shrunk := alarm.shrunk) is not None:
         shortest = " and ".join(map(str, shrunk.schedule)) or "no fault"
-        words = f"  shortest: {shrunk.messages} message(s), {shortest}; {shrunk.shown} of {shrunk.tries}"
+        size = "" if shrunk.transaction_size is None else f" in transactions of {shrunk.transaction_size}"
+        words = f"  shortest: {shrunk.messages} message(s){size}, {shortest}; {shrunk.shown} of {shrunk.tries}"
         console.print(words, soft_wrap=True, markup=False)
+    if alarm.visit.explanation:
+        console.print(f"  {alarm.visit.explanation}", soft_wrap=True, markup=False)
     if alarm.visit.folder is not None:
         console.print(f"  its history: {alarm.visit.folder}", soft_wrap=True, markup=False)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from dedup.errors import PlatformError
 from dedup_runners.interposer.conversations import Conversation, Done, Moment, now
 from dedup_runners.interposer.protocols import Address, Addresses, Dialogue, Direction, Frame, Unreadable
-from dedup_runners.interposer.rules import UNASKED, Act, Decision, Place, Rule, Rules
+from dedup_runners.interposer.rules import OF_REPLIES, UNASKED, Act, Decision, Place, Rule, Rules
 
 READ_BYTES: Final = 1 << 18
 CONNECT_S: Final = 10.0
@@ -143,6 +143,9 @@ class Connection:
         frame = self._dialogue.reply(raw, self._addresses)
         _, decision = self._waiting.get(frame.key, (None, Decision((UNASKED,))))
         rule, done = decision.rule, Done.PASSED
+        if frame.put_off:
+            self._.rules.put_off(self._session, frame, decision)
+            rule = None if rule is None or rule.act in OF_REPLIES else rule
         if rule is not None and rule.act is Act.LOSE_REPLY:
             del self._waiting[frame.key]
             self._strike(rule, frame, decision)

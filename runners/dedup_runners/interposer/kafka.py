@@ -68,6 +68,8 @@ NO_SCHEMA: Final = {78: "ShareFetch", 79: "ShareAcknowledge"}
 AUTHENTICATION: Final = frozenset({ApiKey.SaslHandshake, ApiKey.SaslAuthenticate})
 
 
+CONCURRENT_TRANSACTIONS: Final = 51
+"""The coordinator has not yet written all markers of the last transaction; nothing is wrong, and the client waits."""
 BY_PARTITION: Final = frozenset({ApiKey.AddPartitionsToTxn, ApiKey.TxnOffsetCommit})
 """APIs whose replies have an error for each partition; the first that is one is the reply's."""
 
@@ -182,9 +184,9 @@ class KafkaDialogue:
             part = Part(producer_id=fields["ProducerId"].value, epoch=fields["ProducerEpoch"].value)
             frame = frame._replace(parts=(part,))
         if key in BY_PARTITION:
-            return frame._replace(error_code=next(filter(None, _errors(fields)), 0))
+            return _with_error(frame, next(filter(None, _errors(fields)), 0))
         error = fields.value.get("ErrorCode")
-        return frame if error is None else frame._replace(error_code=error.value)
+        return frame if error is None else _with_error(frame, error.value)
 
     def _answered(self, parts: tuple[Part, ...], fields: schemas.Value) -> Iterator[Part]:
         """The parts of a Produce request, each with what the broker answered."""
@@ -205,6 +207,10 @@ class KafkaDialogue:
             return str(topic["Name"].value)
         id: uuid.UUID = topic["TopicId"].value
         return self._topics.get(id) or str(id)
+
+
+def _with_error(frame: Frame, error: int) -> Frame:
+    return frame._replace(error_code=error, put_off=error == CONCURRENT_TRANSACTIONS)
 
 
 def _errors(value: schemas.Value) -> Iterator[int]:

@@ -69,6 +69,7 @@ class Frame(NamedTuple):
 
     `key` is what a request and its reply share (Kafka: the correlation id); None: it answers no request.
     A reply has the `api` and `version` of its request. `answered`: whether a request gets a reply.
+    `put_off`: a reply that says that nothing was done, and that the client is to ask again soon.
     `secret`: it carries authentication; nothing of it but its header is ever written down.
     """
 
@@ -81,6 +82,7 @@ class Frame(NamedTuple):
     client_id: str | None = None
     parts: tuple[Part, ...] = ()
     error_code: int | None = None
+    put_off: bool = False
     answered: bool = True
     secret: bool = False
 

@@ -4,7 +4,8 @@ A rule is data: what a request must be, and one of four actions. All are what a 
 TCP never drops one frame and passes the next, so neither does the interposer: who loses a frame loses its connection.
 
 The n-th batch of a partition and the attempt to send it are counted here, for each session: a batch that is sent again
-keeps its number. Requests without messages are counted by their API, and each is a first attempt.
+keeps its number. Requests without messages are counted by their API, and each is a first attempt, unless the reply to
+the last one put the client off: then the next one is the same request again.
 """
 
 from collections import OrderedDict
@@ -31,6 +32,9 @@ class Act(StrEnum):
     """The request, and all behind it on that connection, waits; then it is passed on, even if the client has left."""
     STALL_REPLY = "stall_reply"
     """The same for the reply."""
+
+
+OF_REPLIES: Final = (Act.LOSE_REPLY, Act.STALL_REPLY)
 
 
 class Place(NamedTuple):
@@ -127,6 +131,7 @@ class Rules:
         self._struck: dict[str, int] = {}
         self._last: dict[str, tuple[Hashable, Place]] = {}
         self._brought: dict[str | None, int] = {}
+        self._put_off: dict[Hashable, tuple[int, int]] = {}
         self.happened: set[str] = set()
 
     def decide(self, session: str, request: Frame) -> Decision:
@@ -155,6 +160,14 @@ class Rules:
             if said == (session, reply.api) and any(_again(place, struck) for place in places):
                 yield rule.retried
 
+    def put_off(self, session: str, reply: Frame, decision: Decision) -> None:
+        """The client is to ask again soon: that keeps the request's number, and a rule about the reply strikes then."""
+        for place in decision.places:
+            if place.part.batch is None and place.number is not None:
+                self._put_off[session, reply.api] = place.number, (place.attempt or 1) + 1
+        if decision.rule is not None and decision.rule.act in OF_REPLIES:
+            self._struck[decision.rule.name] -= 1
+
     def brought(self, topic: str) -> int:
         """How many messages of a topic were seen on their way to brokers, each batch counted once."""
         return self._brought.get(topic, 0)
@@ -165,7 +178,9 @@ class Rules:
 
     def _places(self, session: str, request: Frame) -> Iterator[Place]:
         if not request.parts:
-            yield Place(Part(), self._next((session, request.api)), 1)
+            asked = (session, request.api)
+            number, attempt = self._put_off.pop(asked, (0, 1))
+            yield Place(Part(), number or self._next(asked), attempt)
         for part in request.parts:
             partition = (session, request.api, part.topic, part.partition)
             if part.batch is None:

@@ -1,0 +1,145 @@
+"""An alarm in one paragraph: what was struck, what the broker answered, what lay between, and where the anomaly is.
+
+All of it is read from the conversation and from the judges' witnesses; nothing is concluded that they do not show. That
+a request names the producer id and epoch of a later transaction, too, is said if the batches of both name them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from dedup.experiment.points import END_TXN, PRODUCE, Point, Schedule
+from dedup.judgement.anomalies import Witness
+from dedup.judgement.counts import COUNTS
+from dedup_lab.exploring.strikes import SUCCESS, again
+from dedup_runners.interposer.conversations import Done, Row
+from dedup_runners.interposer.protocols import Direction
+
+TOLD: Final = 4
+"""So many positions of an anomaly are told."""
+
+
+def explain(
+    rows: Sequence[Row], schedule: Schedule, client_id: str, anomalies: Iterable[str], witnesses: Sequence[Witness]
+) -> str:
+    """The paragraph; it says what the conversation has of each point, then what was read."""
+    own = [row for row in rows if row.client_id == client_id]
+    told = [sentence for point in schedule for sentence in _of_point(own, point)]
+    return " ".join([*told, *(_of_anomaly(name, witnesses) for name in anomalies)])
+
+
+def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
+    struck = next((row for row in rows if row.rule == point.name), None)
+    if struck is None:
+        return
+    held = next((row for row in rows if row.rule == point.name and row.held_ns is not None), None)
+    within = "" if point.exchange.transaction is None else f" of transaction {point.exchange.transaction}"
+    what = f"{'the reply to ' if _of_reply(point) else ''}{struck.api} v{struck.version}{within}{_where(struck)}"
+    done = "was lost with its connection" if held is None else f"was held for {(held.held_ns or 0) / 1e9:.1f} s"
+    yield f"On connection {struck.connection} to {struck.broker}, {what} {done}."
+    yield from _of_answer(rows, point, "The broker had answered it" if held is None else "")
+    retry = next((row for row in rows if row.direction == Direction.REQUEST and again(point, row)), None)
+    if retry is None:
+        yield "The client did not send it again."
+        return
+    after = (retry.monotonic_ns - struck.monotonic_ns) / 1e9
+    yield f"After {after:.1f} s the client sent it again, on connection {retry.connection}, and {_answer(rows, retry)}."
+    if held is not None and not _of_reply(point):
+        yield from _of_arrival(rows, point, held, retry)
+
+
+def _of_reply(point: Point) -> bool:
+    return point.action.endswith("_reply")
+
+
+def _where(row: Row) -> str:
+    """Which batch it is, and whose; nothing for a request that carries none."""
+    if row.partition is None:
+        return ""
+    return f" with batch {row.number} of partition {row.partition} ({_identity(row)}, sequence {row.base_sequence})"
+
+
+def _identity(row: Row) -> str:
+    return f"producer id {row.producer_id}, epoch {row.epoch}"
+
+
+def _of_answer(rows: Sequence[Row], point: Point, words: str) -> Iterator[str]:
+    """What the broker said to a request whose reply was lost."""
+    for row in rows:
+        if words and (row.rule, row.direction, row.done) == (point.name, Direction.REPLY, Done.LOST):
+            yield f"{words} {_said(row)}."
+
+
+def _answer(rows: Sequence[Row], request: Row) -> str:
+    same = (request.connection, request.api, request.partition, request.number, request.attempt)
+    for row in rows:
+        asked = (row.connection, row.api, row.partition, row.number, row.attempt)
+        if row.direction == Direction.REPLY and asked == same and (row.done != Done.UNANSWERED or row.bytes):
+            return f"was answered {_said(row)}"
+    return "was not answered"
+
+
+def _said(row: Row) -> str:
+    where = "" if row.place is None else f", stored at offset {row.place} of partition {row.partition}"
+    return f"without an error{where}" if row.error_code in (None, 0) else f"with error {row.error_code}{where}"
+
+
+def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Iterator[str]:
+    """What brokers had stored when a held request arrived, of what came after its retry, and what they said to it."""
+    answered = next((row.monotonic_ns for row in rows if row.direction == Direction.REPLY and again(point, row)), 0)
+    arrived = held.monotonic_ns + (held.held_ns or 0)
+    stored = [
+        row
+        for row in rows
+        if (row.api, row.direction) == (PRODUCE, Direction.REPLY)
+        and answered < row.monotonic_ns < arrived
+        and row.error_code in SUCCESS
+    ]
+    if stored and held.api == END_TXN:
+        later = f"transaction {(point.exchange.transaction or 0) + 1} had begun, and"
+        yield f"When the held one arrived, {later} brokers had stored {_offsets(stored)} of it."
+    elif stored:
+        yield f"When the held one arrived, brokers had stored {_offsets(stored)} meanwhile."
+    said = next(
+        (row for row in rows if row.rule == point.name and row.direction == Direction.REPLY and row.bytes), None
+    )
+    yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
+    if held.api == END_TXN and (said is None or not said.error_code):
+        yield from _of_epochs(rows, held, stored)
+
+
+def _of_epochs(rows: Sequence[Row], held: Row, stored: Sequence[Row]) -> Iterator[str]:
+    """Whether anything in a request to end a transaction tells that one from the next."""
+    sent = [row for row in rows if row.direction == Direction.REQUEST and row.api == PRODUCE]
+    before = next((row for row in reversed(sent) if row.monotonic_ns < held.monotonic_ns), None)
+    after = {_identity(row) for row in stored}
+    if before is not None and after == {_identity(before)}:
+        both = f"Batches of both transactions have {_identity(before)}"
+        yield f"{both}: {held.api} v{held.version} cannot tell the one from the other."
+
+
+def _offsets(rows: Sequence[Row]) -> str:
+    """Where batches are stored, by partition."""
+    told = []
+    for partition, own in groupby(sorted(rows, key=lambda row: row.partition or 0), key=lambda row: row.partition):
+        places = [row.place for row in own if row.place is not None]
+        if places:
+            told.append(f"offset {' '.join(places)} of partition {partition}")
+    return " and ".join(told)
+
+
+def _of_anomaly(name: str, witnesses: Sequence[Witness]) -> str:
+    own = [each for each in witnesses if each.anomaly == name]
+    told = [
+        " at ".join((f"value {each.value} of stream {each.stream}", *map(_position, each.positions)))
+        for each in own[:TOLD]
+    ]
+    more = f" and {len(own) - TOLD} more" if len(own) > TOLD else ""
+    return f"{name} ({COUNTS[name].words}): {'; '.join(told)}{more}."
+
+
+def _position(position: str) -> str:
+    """`1/0:3:0` in words; Kafka's offset stands where a ledger's entry does."""
+    partition, _, place = position.partition("/")
+    _, entry, _ = place.split(":")
+    return f"partition {partition} offset {entry}"
