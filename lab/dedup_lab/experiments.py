@@ -89,8 +89,7 @@ def run(
     access = logins.access(experiment, secrets)
     check(experiment, _told(console))
     caches.check()
-    if experiment.spec.own_networks:
-        isolation.enter(experiment, _told(console))  # where all of this is done again
+    isolation.enter(experiment, _told(console))  # where all of this is done again, if it must be elsewhere
     warn(experiment, console)
     if needs_java(experiment):
         java.find()
@@ -239,7 +238,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     if wanted := dict.fromkeys(f"{logins.OPTION} {each.secret.name}=FOLDER" for each in logins.wanted(experiment)):
         console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
-    if experiment.spec.own_networks and not isolation.inside() and (why := isolation.lack()):
+    wanted = isolation.owned(experiment.spec)
+    if not isolation.inside(wanted) and (why := isolation.lack(wanted)):
         console.print(f"[yellow]warning[/] this machine cannot run it: {escape(why)}", soft_wrap=True)
 
 
