@@ -89,7 +89,8 @@ def run(
     access = logins.access(experiment, secrets)
     check(experiment, _told(console))
     caches.check()
-    isolation.enter(experiment, _told(console))  # where all of this is done again, if it must be elsewhere
+    if isolation.owned(experiment.spec):
+        isolation.enter(experiment, _told(console))  # where all of this is done again
     warn(experiment, console)
     if needs_java(experiment):
         java.find()

@@ -55,7 +55,7 @@ def inside(owned: Sequence[Own] = NETWORKS) -> bool:
 
 
 def enter(experiment: Experiment, progress: caches.Progress) -> None:
-    """Be in namespaces of our own: this program is started again there, unless it is there already, or needs none.
+    """Be in namespaces of our own: this program is started again there, unless it is there already.
 
     EnvironmentError_ if this machine does not let us.
     """
