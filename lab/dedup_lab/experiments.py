@@ -239,8 +239,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     if wanted := dict.fromkeys(f"{logins.OPTION} {each.secret.name}=FOLDER" for each in logins.wanted(experiment)):
         console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
-    wanted = isolation.owned(experiment.spec)
-    if not isolation.inside(wanted) and (why := isolation.lack(wanted)):
+    owned = isolation.owned(experiment.spec)
+    if not isolation.inside(owned) and (why := isolation.lack(owned)):
         console.print(f"[yellow]warning[/] this machine cannot run it: {escape(why)}", soft_wrap=True)
 
 

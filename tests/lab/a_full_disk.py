@@ -59,9 +59,7 @@ def main() -> None:
         disk = lab.disk("broker")
         assert disk is not None and disk == lab.disk("broker")
         kept = lab.start("broker", ["/bin/sh", "-c", "sleep 600" if how == "idle" else WRITES])
-        broker = Broker(
-            id="1", client_port=9, disk=disk, status_file=kept.status_file, hold_file=kept.hold_file
-        )
+        broker = Broker(id="1", client_port=9, disk=disk, status_file=kept.status_file, hold_file=kept.hold_file)
         address = "127.0.0.1:9"
         endpoints = Endpoints(system="kafka", client_bootstrap=address, direct_bootstrap=address, brokers=[broker])
         configuration = render(FAULT, folder=folder, endpoints=endpoints, topic="t")["configuration"]
@@ -77,7 +75,8 @@ def main() -> None:
         until(lambda: not fill_disk.ballast(broker).exists(), BOUND_S, "the file is gone")
         if how != "idle":
             until(lambda: keepers.status(broker).pid not in (None, first), BOUND_S, "the broker runs again")
-        said = {"healed_s": time.monotonic() - began, "full": full, "free": fill_disk.free_bytes(broker)}
+        healed_s, free = time.monotonic() - began, fill_disk.free_bytes(broker)
+        said: dict[str, Any] = {"healed_s": healed_s, "full": full, "free": free}
         status = keepers.status(broker)
         said |= {"codes": [each.code for each in status.exits], "starts": status.starts, "events": events(folder)}
         said["held"] = broker.hold_file is not None and broker.hold_file.exists()

@@ -127,9 +127,8 @@ def test_a_broker_of_pulsar_stores_nothing() -> None:
 
 
 def test_brokers_that_share_a_disk_are_told_by_the_faults_own_name(tmp_path: Path) -> None:
-    shared = Endpoints(
-        system="kafka", client_bootstrap="", direct_bootstrap="", brokers=[Broker(id="1", client_port=1)]
-    )
+    at, brokers = "127.0.0.1:9", [Broker(id="1", client_port=9)]
+    shared = Endpoints(system="kafka", client_bootstrap=at, direct_bootstrap=at, brokers=brokers)
     session = sessions.current(render(FAULT, folder=tmp_path, endpoints=shared, topic="t")["configuration"])
     with pytest.raises(PlatformError, match=r"^fault full: got brokers that share this machine's disk"):
         fill_disk.INJECTION.prepare(session)

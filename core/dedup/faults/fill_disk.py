@@ -49,10 +49,10 @@ class FillDisk(FaultKind):
         "and when it ends; and exit code 1 in the keeper's status file: the broker gave up",
         undone_by="a line of shell that outlives the injector and removes the file, 2 s after the end at the latest; "
         "the keeper",
-        details="On one machine `dedup run` moves itself, and all that it starts, into a mount namespace (and a user's, "
+        details="On one machine `dedup run` moves itself, and all that it starts, into a mount namespace (and a user's "
         "if it is not root), in which each broker has a disk of its own: a tmpfs, which takes memory for what is "
-        "written to it, large enough for two runs of the workload and 192 MiB more. Nobody outside sees it. It needs Linux with "
-        "`unshare` and a kernel that lets users make namespaces; `dedup plan` says if this machine does not. Kafka "
+        "written to it, large enough for two runs of the workload and 192 MiB more. Nobody outside sees it. It needs "
+        "Linux with `unshare` and a kernel that lets users make namespaces; `dedup plan` says if this machine does not. Kafka "
         "has no other disk there: at the first record that it cannot append it halts, and another broker leads when "
         "its session has run out (6 s in the lab), or sooner. What it had appended is on its disk when it comes back. "
         "A broker that wrote nothing meanwhile goes on: that run is inconclusive.",

@@ -34,7 +34,7 @@ class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
     def __init__(self, folder: Path, logs: Path, *, apart: bool = False, disk_bytes: int | None = None) -> None:
-        """`apart`: each process that asks for a `place` has a network of its own; `disk_bytes`: and a disk, so large."""
+        """`apart`: each process that asks for a `place` has its own network; `disk_bytes`: and a disk of that size."""
         self.folder = folder
         self.logs = logs
         self.kept: dict[str, Kept] = {}

@@ -1,7 +1,7 @@
 """`fillDisk`: a file takes all that is free on the disk of the leader's broker, and later it is removed.
 
-The broker has a small disk of its own (dedup_lab/systems/disks.py). What Kafka does on a full disk is to halt: it has no
-other one. So that it comes back whoever has died, its end is announced to its keeper beforehand, for these exit codes
+The broker has a small disk of its own (dedup_lab/systems/disks.py). On a full disk Kafka halts, for it has no other
+one. So that it comes back whoever has died, its end is announced to its keeper beforehand, for these exit codes
 and until the disk is free again; and a line of shell, out of the injector's reach, removes the file a little after the
 end. It leaves as soon as the file is gone.
 
@@ -32,7 +32,7 @@ from dedup_runners.waiting import until
 
 BALLAST: Final = "ballast"
 GRACE_S: Final = 1
-"""So much later than asked, in whole seconds of the clock, the line of shell removes the file, if nobody has by then."""
+"""So much later than asked, in whole seconds of the clock, the line of shell removes the file, if it is still there."""
 STARTS_S: Final = 3.0
 """So long after the end a broker that gave up starts again: the file is gone by then, whoever has died."""
 REMOVE: Final = """\
