@@ -89,7 +89,7 @@ def run(
     access = logins.access(experiment, secrets)
     check(experiment, _told(console))
     caches.check()
-    if experiment.spec.own_networks:
+    if isolation.owned(experiment.spec):
         isolation.enter(experiment, _told(console))  # where all of this is done again
     warn(experiment, console)
     if needs_java(experiment):
@@ -239,7 +239,8 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     if wanted := dict.fromkeys(f"{logins.OPTION} {each.secret.name}=FOLDER" for each in logins.wanted(experiment)):
         console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
-    if experiment.spec.own_networks and not isolation.inside() and (why := isolation.lack()):
+    owned = isolation.owned(experiment.spec)
+    if not isolation.inside(owned) and (why := isolation.lack(owned)):
         console.print(f"[yellow]warning[/] this machine cannot run it: {escape(why)}", soft_wrap=True)
 
 

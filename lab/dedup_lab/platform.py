@@ -25,7 +25,7 @@ from dedup.wire.manifests import Manifest
 from dedup_lab import clients, java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
-from dedup_lab.systems import existing
+from dedup_lab.systems import disks, existing
 from dedup_lab.systems.running import Running, RunningSystem, told_once
 from dedup_runners.attempt.courses import NO_HOOKS, Course, Hooks, Situation
 from dedup_runners.attempt.progress import Progress
@@ -202,8 +202,11 @@ class LocalPlatform:
 
     def _started(self, system: System, proxied: bool, logs: Path, note: Callable[[str], None]) -> Running:
         if system.existing is None:
-            apart = self._experiment.spec.own_networks
-            return RunningSystem.start(system, proxied=proxied, logs=logs, note=note, apart=apart)
+            spec = self._experiment.spec
+            disk = disks.size_bytes(self._experiment) if spec.own_disks else None
+            return RunningSystem.start(
+                system, proxied=proxied, logs=logs, note=note, apart=spec.own_networks, disk_bytes=disk
+            )
         security = self._access.get(system.name, OPEN)
         progress = told_once(system, note)
         return existing.start(system, security, proxied=proxied, logs=logs, note=note, progress=progress)

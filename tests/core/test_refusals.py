@@ -249,7 +249,7 @@ def test_required_keys(key: str) -> None:
             [("spec/faults/0/kill", {"restartAfter": "1s"})],
             "spec.faults[0]: got {name, at, killTCP, kill}; "
             "a fault is exactly one of killTCP, dropTCP, delayTCP, throttleTCP, kill, moveLeader, podDelete, "
-            "partition, pause, rollingRestart, message and chaos; keep one of them",
+            "partition, pause, rollingRestart, fillDisk, message and chaos; keep one of them",
         ),
     ],
 )

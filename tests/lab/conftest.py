@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from dedup_lab import cli, isolation
+from dedup_lab.systems.own_network import Own
 
 
 class Said(NamedTuple):
@@ -43,6 +44,13 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def namespaces() -> None:
     """A machine that lets us have networks of our own. It is tried when the first test asks, not at collection."""
     if (why := isolation.lack()) is not None:
+        pytest.skip(f"no namespaces: {why}")
+
+
+@pytest.fixture(scope="session")
+def own_disks() -> None:
+    """A machine that lets us have disks of our own."""
+    if (why := isolation.lack((Own.DISKS,))) is not None:
         pytest.skip(f"no namespaces: {why}")
 
 

@@ -92,7 +92,7 @@ def test_a_setting_that_forbids_it_is_named(
     refusing = tmp_path / "unshare"
     refusing.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
     refusing.chmod(0o755)
-    monkeypatch.setattr(isolation, "unshared", lambda *words: [str(refusing)])
+    monkeypatch.setattr(isolation, "unshared", lambda *words, **_: [str(refusing)])
     monkeypatch.setattr(isolation, "_read", lambda asked: forbids if asked == path else None)
     why = isolation.lack()
     if sys.platform == "linux":
@@ -103,7 +103,7 @@ def test_what_the_kernel_says_is_said_if_no_setting_forbids_it(monkeypatch: pyte
     refusing = tmp_path / "unshare"
     refusing.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
     refusing.chmod(0o755)
-    monkeypatch.setattr(isolation, "unshared", lambda *words: [str(refusing)])
+    monkeypatch.setattr(isolation, "unshared", lambda *words, **_: [str(refusing)])
     monkeypatch.setattr(isolation, "_read", lambda _: None)
     why = isolation.lack()
     if sys.platform == "linux":

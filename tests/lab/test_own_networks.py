@@ -98,7 +98,7 @@ from dedup_runners.chaos import kernel_cuts
 def refuse(*_):
     raise OSError(95, "no nf_tables here")
 {broken}
-sys.argv[1:] = ["try"]
+sys.argv[1:] = ["try", "net"]
 own_network.main()
 """
 

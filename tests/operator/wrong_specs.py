@@ -292,7 +292,7 @@ VERSION: Final = "a version is numbers with dots between them; write it like 4.3
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = (
     "a fault is exactly one of killTCP, dropTCP, delayTCP, throttleTCP, kill, moveLeader, podDelete, partition, "
-    "pause, rollingRestart, message and chaos"
+    "pause, rollingRestart, fillDisk, message and chaos"
 )
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
 HELD: Final = {**LOST, "action": "Stall", "deadline": "5s"}

@@ -75,6 +75,7 @@ STORIES: Final[dict[str, Truth]] = {
         {"kilobytesPerSecond": 10, "duration": "2s"}, {"slow_ms": {"1": 512.0}}, "retry", {"at_end": ["1"]}
     ),
     "rollingRestart": Truth({}, {"exit_code": 143}, "disconnect", {"lives": ["7"]}),
+    "fillDisk": Truth({"duration": "2s"}, {"free_bytes": 0, "pid": 7}, "leader", {"at_end": ["1"], "exit_code": 1}),
     "kill of the controller": Truth(
         {"restartAfter": "2s", "target": "Controller"},
         {"exit_code": 137, "pid": 7, "controller": "1"},
@@ -375,6 +376,14 @@ CASES: Final = [
     Case("no broker was slow any more", "throttleTCP", says("effect", at_end=[]), "not slow any more"),
     Case("no broker was late", "delayTCP", no_effect("no broker was 2 s late to the clients"), "never took effect"),
     Case("the first broker ended by itself", "rollingRestart", shows(exit_code=1), "exit code 1, not by our signal"),
+    Case("something was free on the disk", "fillDisk", no_effect("8,192 bytes are free on the disk of broker 1"),
+         "8,192 bytes are free"),
+    Case("something was free on the disk, and an effect is claimed", "fillDisk", shows(free_bytes=4_096),
+         "4,096 bytes were free", shows(free_bytes=4_095)),
+    Case("the broker wrote nothing to the full disk", "fillDisk", says("effect", exit_code=None), "the broker went on"),
+    Case("the broker of a full disk was killed", "fillDisk", says("effect", exit_code=137), "exit code 137"),
+    Case("somebody made room before its end", "fillDisk", says("effect", at_end=[]), "not out of disk any more"),
+    Case("the disk of a follower was filled", "fillDisk", says("injected", touched=["2"]), "leader was broker 1"),
     Case("no frame matched", "message", no_effect("no request or reply matched before the producer ended"), "matched"),
     Case("a user's experiment has no hypothesis", "chaos", no_effect("it has no steady-state-hypothesis"), "has no"),
     Case("a user's hypothesis held all the while", "chaos", no_effect("its hypothesis held all the while"), "held all"),

@@ -90,6 +90,8 @@ class Broker(BaseModel):
     """Where clients find it, if nothing stands in the path."""
     own_address: str | None = None
     """Its address in the network of its own that it has on this machine (IPv4); None: it shares this machine's."""
+    disk: Path | None = None
+    """Where its own small disk is mounted on this machine, with all that it stores; None: it has none."""
     proxy: str | None = None
     """Name of the broker's proxy in Toxiproxy; None when nothing stands in the path."""
     proxy_port: int | None = None

@@ -239,6 +239,11 @@ class Spec(Part):
         """Whether each broker must have a network of its own, where brokers are processes of one machine."""
         return any(fault.given.own_networks for _, fault in self.written_faults)
 
+    @property
+    def own_disks(self) -> bool:
+        """Whether each broker must have a disk of its own, where brokers are processes of one machine."""
+        return any(fault.given.own_disks for _, fault in self.written_faults)
+
     def _tested(self, variant: Variant) -> list[Tested]:
         systems = [system.of(variant) for system in self.systems]
         return [Tested(s.name, s.protocol, s.library, s.client_version, s.client.properties) for s in systems]

@@ -117,6 +117,8 @@ class FaultKind(Part):
     """
     own_networks: ClassVar[bool] = False
     """Where brokers are processes, each must have a network of its own."""
+    own_disks: ClassVar[bool] = False
+    """Where brokers are processes, each must have a small disk of its own."""
     newer: ClassVar[Mapping[str, object]] = MappingProxyType({})
     """Settings that are newer than the kind, by their keys: a digest leaves these defaults out."""
     single: ClassVar[str] = ""

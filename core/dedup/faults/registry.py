@@ -11,6 +11,7 @@ from pydantic import Field, create_model, model_validator
 from dedup.faults.chaos import Chaos
 from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.drop_tcp import DropTCP
+from dedup.faults.fill_disk import FillDisk
 from dedup.faults.kill import Kill
 from dedup.faults.kill_tcp import KillTCP
 from dedup.faults.kinds import FaultKind, Need, Platform
@@ -26,8 +27,8 @@ from dedup.parts import Name, Part, check_one_of
 from dedup.refusals import refusal
 
 KINDS: Final[tuple[type[FaultKind], ...]] = (
-    *(KillTCP, DropTCP, DelayTCP, ThrottleTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, Message),
-    Chaos,
+    *(KillTCP, DropTCP, DelayTCP, ThrottleTCP, Kill, MoveLeader, PodDelete, Partition, Pause, RollingRestart, FillDisk),
+    *(Message, Chaos),
 )
 
 LATENCY_FAULT: Final = "latency"

@@ -75,6 +75,7 @@ class Detail(BaseModel):
     connections_gone: dict[str, int] | None = Field(None, description="a witness: how many each broker has lost")
     exit_code: int | None = Field(None, description="a witness: of the process that was killed; 137: SIGKILL")
     packets_dropped: int | None = Field(None, description="a witness: how many the kernel has counted")
+    free_bytes: int | None = Field(None, description="a witness: how much was free on the disk that was filled")
     state: str | None = Field(None, description="a witness: the process's, as the kernel has it; T: stopped")
     moved_from: str | None = Field(None, description="a witness: who led before")
     moved_to: str | None = Field(None, description="a witness: who leads since")

@@ -59,7 +59,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) 
     ]
     progress("start Kafka", 0, brokers)
     for node in nodes:
-        folder = lab.data(node.name)
+        folder = lab.disk(node.name) or lab.data(node.name)
         (folder / "server.properties").write_text(properties(node, nodes, folder), encoding="utf-8")
     _format(lab, jvm, nodes)
     for node in nodes:
@@ -169,6 +169,7 @@ def _endpoints(lab: Lab, nodes: list[Node], toxiproxy_url: str | None) -> Endpoi
                 id=str(node.id),
                 client_port=node.client,
                 own_address=lab.own_address(node.name),
+                disk=lab.disk(node.name),
                 proxy=node.name if node.proxy else None,
                 proxy_port=node.proxy,
                 status_file=lab.kept[node.name].status_file,

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from dedup_lab.caches import remove_stale, root
+from dedup_lab.systems import disks
 from dedup_lab.systems.keepers import Kept, Program
 from dedup_lab.systems.networks import Host, Network
 from dedup_lab.systems.ports import LOOPBACK
@@ -32,12 +33,13 @@ SHARED = Host(LOOPBACK, None)
 class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
-    def __init__(self, folder: Path, logs: Path, *, apart: bool = False) -> None:
-        """`apart`: each process that asks for a `place` has a network of its own."""
+    def __init__(self, folder: Path, logs: Path, *, apart: bool = False, disk_bytes: int | None = None) -> None:
+        """`apart`: each process that asks for a `place` has its own network; `disk_bytes`: and a disk of that size."""
         self.folder = folder
         self.logs = logs
         self.kept: dict[str, Kept] = {}
         self._network = Network() if apart else None
+        self._disk_bytes, self._disks = disk_bytes, dict[str, Path]()
         self._keepers = folder / "keepers"
         self._keepers.mkdir(exist_ok=True)
 
@@ -46,6 +48,13 @@ class Lab(Closing):
         path = self.folder / "data" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def disk(self, name: str) -> Path | None:
+        """The disk of one process's own, over its folder for data, made if need be; None: this lab has none."""
+        if self._disk_bytes is not None and name not in self._disks:
+            disks.mount(self.data(name), self._disk_bytes)
+            self._disks[name] = self.data(name)
+        return self._disks.get(name)
 
     def log(self, name: str) -> Path:
         """Where the output of one process goes."""
@@ -89,6 +98,7 @@ class Lab(Closing):
         for kept in self.kept.values():
             kept.wait_closed()
         self.kept.clear()
+        self._unmount()
         for part in ("data", "keepers"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
         self._keepers.mkdir(exist_ok=True)
@@ -100,15 +110,20 @@ class Lab(Closing):
         for kept in self.kept.values():
             kept.wait_closed()
         self.kept.clear()
+        self._unmount()
         if self._network is not None:
             self._network.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _unmount(self) -> None:
+        while self._disks:
+            disks.unmount(self._disks.popitem()[1])
 
-def create(logs: Path, *, apart: bool = False) -> Lab:
+
+def create(logs: Path, *, apart: bool = False, disk_bytes: int | None = None) -> Lab:
     """A new, empty lab of this process; removes labs of dead owners first. `close` it at the end.
 
-    `apart`: as of a `Lab`.
+    `apart` and `disk_bytes`: as of a `Lab`.
     """
     sweep()
     labs = root() / "labs"
@@ -120,7 +135,7 @@ def create(logs: Path, *, apart: bool = False) -> Lab:
     # The rename shows the lab with its owner's name in it, so that a sweep that runs now does not remove it.
     folder = labs / unborn.name.removeprefix(".new-")
     os.rename(unborn, folder)
-    return Lab(folder, logs, apart=apart)
+    return Lab(folder, logs, apart=apart, disk_bytes=disk_bytes)
 
 
 def sweep() -> int:

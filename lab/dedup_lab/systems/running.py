@@ -57,13 +57,21 @@ class RunningSystem(NamedTuple):
 
     @classmethod
     def start(
-        cls, system: System, *, proxied: bool, logs: Path, note: Callable[[str], None], apart: bool = False
+        cls,
+        system: System,
+        *,
+        proxied: bool,
+        logs: Path,
+        note: Callable[[str], None],
+        apart: bool = False,
+        disk_bytes: int | None = None,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
-        `apart`: each has a network of its own, which needs one of our own (`dedup_lab.isolation`).
+        `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
+        own (`dedup_lab.isolation`).
         """
-        lab = labs.create(logs, apart=apart)
+        lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
         progress = told_once(system, note)
         try:
             endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)

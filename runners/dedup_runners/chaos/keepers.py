@@ -64,3 +64,9 @@ def hold(broker: Broker, pid: int, until_monotonic_ns: int, codes: Sequence[int]
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(wanted))
     os.replace(temporary, path)
+
+
+def unhold(broker: Broker) -> None:
+    """Take the announcement back: an end of the broker that comes after this is its own."""
+    assert broker.hold_file is not None
+    broker.hold_file.unlink(missing_ok=True)
