@@ -27,6 +27,7 @@ from dedup_lab.systems import kafka, labs
 from dedup_runners import admins
 from dedup_runners.clients import chunk_of
 from dedup_runners.configs import ConsumerConfig
+from dedup_runners.consumer import Consumption
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.kafka import Kafka
 from dedup_runners.interposer.protocols import Direction
@@ -99,7 +100,7 @@ def lived(
         )
         recorder, observer = Recorder(folder), Observer(folder, "consumer")
         ends = (EndPosition(partition=0, extents=((0, MESSAGES),)),)
-        application = outputs.application(config, ends, admin, recorder, observer).run(LIVES_S)
+        application = outputs.application(config, ends, admin, recorder, observer, Consumption).run(LIVES_S)
         found = [pq.read_table(folder / segment.path).to_pylist() for segment in recorder.close()]
         observer.close()
         times = Counter(row["value"] for rows in found for row in rows)

@@ -7,18 +7,18 @@ never processed.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
 import numpy as np
 
 from dedup.errors import PlatformError
-from dedup.wire.manifests import Application, EndPosition, Outputs
+from dedup.wire.manifests import Application, EndPosition, Outputs, Undelivered
 from dedup.workloads.transactions import Transactions
 from dedup_runners import admins
-from dedup_runners.clients import make_consumer
+from dedup_runners.clients import ConsumerClient, make_consumer
 from dedup_runners.configs import ConsumerConfig
-from dedup_runners.consumer import Consumption
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Columns, Recorder
 from dedup_runners.workloads.consumer import Lives
@@ -35,27 +35,53 @@ class Runs(Protocol):
     def stop(self) -> None: ...
 
 
+class Reading(Protocol):
+    """How a topic is read, as the audit does it (dedup_runners.consumer)."""
+
+    end: tuple[EndPosition, ...]
+    undelivered: tuple[Undelivered, ...]
+
+    def run(self) -> str | None: ...
+
+    def stop(self) -> None: ...
+
+
+Reads = Callable[[ConsumerConfig, ConsumerClient, admins.Admin, "Committed"], Reading]
+
+
 def application(
-    config: ConsumerConfig, end: tuple[EndPosition, ...], admin: admins.Admin, recorder: Recorder, observer: Observer
+    config: ConsumerConfig,
+    end: tuple[EndPosition, ...],
+    admin: admins.Admin,
+    recorder: Recorder,
+    observer: Observer,
+    reads: Reads,
 ) -> Runs:
     """That of a run, as its workload has it."""
     lives = Lives(config, end, recorder, observer.log)
     assert config.consumer is not None
-    return Writing(config, lives, admin, recorder, observer) if config.consumer.writes else lives
+    return Writing(config, lives, admin, recorder, observer, reads) if config.consumer.writes else lives
 
 
 class Writing:
     """An application that writes to a topic of its own."""
 
     def __init__(
-        self, config: ConsumerConfig, lives: Lives, admin: admins.Admin, recorder: Recorder, observer: Observer
+        self,
+        config: ConsumerConfig,
+        lives: Lives,
+        admin: admins.Admin,
+        recorder: Recorder,
+        observer: Observer,
+        reads: Reads,
     ) -> None:
         from dedup_runners.clients.processing_outputs import outputs_of  # Kafka's client
 
+        self._reads = reads
         self._lives, self._admin, self._recorder, self._observer = lives, admin, recorder, observer
         more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
         self._config = config.model_copy(update={**more, "consumer": None, "transactions": AS_COMMITTED})
-        self._reading: Consumption | None = None
+        self._reading: Reading | None = None
         self._stopped = False
 
     def stop(self) -> None:
@@ -73,7 +99,7 @@ class Writing:
         config = self._config.model_copy(update={"timeout_s": max(deadline - time.monotonic(), 1.0)})
         client = make_consumer(config, self._observer)
         try:
-            self._reading = Consumption(config, client, self._admin, found)
+            self._reading = self._reads(config, client, self._admin, found)
             if self._stopped:
                 self._reading.stop()
             missing = self._reading.run()
