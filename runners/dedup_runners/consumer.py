@@ -102,6 +102,14 @@ class Consumption:
             application.stop()
         return application.run(timeout_s)
 
+    def unread(self) -> str | None:
+        """The first entries below the end of which it is not known whether they hold a message, in words."""
+        known = {(each.partition, each.ledger, each.first, each.last) for each in self.undelivered}
+        for hole in transactions.unproven(self._coverage.holes(self.end), self.end):
+            if tuple(hole[:4]) not in known:
+                return f"partition {hole.partition}: entries {hole.first} to {hole.last} were not read"
+        return None
+
     def stop(self) -> None:
         self._stopped = True
         self._stop_application()

@@ -58,12 +58,11 @@ def pulsar_client(security: Security) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if security.ca is not None:
         found |= {"tls_trust_certs_file_path": str(_there(security.ca)), "tls_validate_hostname": True}
-    own = certificate(security)
     if (said := token(security)) is not None:
         found["authentication"] = pulsar.AuthenticationToken(said)
-    elif own is not None:  # also where a proxy shows it for us: the greeting names how we log in
+    elif (own := certificate(security)) is not None:  # also where a proxy shows it: the greeting names how we log in
         found["authentication"] = pulsar.AuthenticationTLS(str(own.certificate), str(own.key))
-    if own is not None and security.ca is not None:
+    if security.ca is not None and (own := certificate(security)) is not None:
         found |= {"tls_certificate_file_path": str(own.certificate), "tls_private_key_file_path": str(own.key)}
     return found
 

@@ -147,6 +147,8 @@ def test_a_hole_is_written_down_if_the_second_client_has_it_too(
     found = [(each.gap, each.proof) for each in consumption.undelivered]
     gap = "partition 0, ledger 0: entries 2 to 3 were not read"
     assert found == ([(gap, proof)] if isinstance(proof, str) else [])
+    unread = "partition 0: entries 2 to 3 were not read"
+    assert consumption.unread() == (None if isinstance(proof, str) else unread), "what is not proven is not known"
 
 
 class Standing:
@@ -209,6 +211,7 @@ def test_a_client_that_is_merely_slow_is_given_everything(tmp_path: Path) -> Non
     consumption, missing = reading(client, second, tmp_path)
     assert (missing, consumption.received, client.went_on) == (None, 5, [])
     assert second.stood and not second.asked and not consumption.undelivered
+    assert consumption.unread() is None
 
 
 @pytest.mark.usefixtures("impatient")

@@ -115,6 +115,8 @@ def test_pulsars_client_logs_in_by_the_certificate_unless_there_is_a_token(tmp_p
     both = own.model_copy(update={"token": tmp_path / "token"})
     assert type(credentials.pulsar_client(both)["authentication"]).__name__ == "AuthenticationToken"
     assert credentials.pulsar_client(both)["tls_private_key_file_path"] == str(tmp_path / "tls.key")
+    (tmp_path / "tls.key").unlink()  # a producer in a pod that is led has its token, and nothing else
+    assert set(credentials.pulsar_client(both.behind_tls)) == {"authentication"}
 
 
 @pytest.mark.parametrize(

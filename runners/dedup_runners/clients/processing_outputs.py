@@ -119,10 +119,10 @@ class WritingLife(Life):
         return min(most, self._task.until - self._done)
 
     def _do(self, batch: Sequence[Taken]) -> None:
-        attempt = 0
+        attempt, done = 0, self._done + len(batch)
         while True:
             try:
-                self._try(batch, attempt)
+                self._try(batch, attempt, done)
             except Aborted as aborted:
                 self._source.problem = f"a transaction was aborted: {aborted}"
                 if time.monotonic() > self._deadline:
@@ -131,13 +131,13 @@ class WritingLife(Life):
             else:
                 return
 
-    def _try(self, batch: Sequence[Taken], attempt: int) -> None:
-        """One transaction, and its positions."""
+    def _try(self, batch: Sequence[Taken], attempt: int, done: int) -> None:
+        """One transaction, and its positions; `done` are processed when the outputs of this batch are stored."""
         commit = self._task.asked.commit
         self._outputs.write([(each.place.partition, *self._identity(each)) for each in batch], attempt)
-        if attempt == 0:
-            self._done += len(batch)
-            say("wrote", self._done)
+        if self._done != done:  # no earlier attempt came so far
+            self._done = done
+            say("wrote", done)
         if commit is Commit.BEFORE:
             say("committed", self._source.commit(batch))
         if commit is Commit.IN_TRANSACTION:

@@ -9,9 +9,10 @@ never processed.
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dedup.errors import PlatformError
 from dedup.wire.manifests import Application, EndPosition, Outputs, Undelivered
@@ -42,6 +43,8 @@ class Reading(Protocol):
     undelivered: tuple[Undelivered, ...]
 
     def run(self) -> str | None: ...
+
+    def unread(self) -> str | None: ...
 
     def stop(self) -> None: ...
 
@@ -102,7 +105,7 @@ class Writing:
             self._reading = self._reads(config, client, self._admin, found)
             if self._stopped:
                 self._reading.stop()
-            missing = self._reading.run()
+            missing = self._reading.run() or self._reading.unread()
             foreign, end, undelivered = client.foreign, self._reading.end, self._reading.undelivered
         finally:
             client.close()
@@ -123,14 +126,33 @@ class Writing:
 
 
 class Committed:
-    """Takes down each output that was read as what a life has done to its input."""
+    """Takes down each output that was read as what a life has done to its input; one that is read again is the same."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._read: dict[int, NDArray[np.bool_]] = {}
+        """Of each partition, which offsets were read."""
         self.of_lives: dict[int, int] = {}
 
     def write(self, _table: str, columns: Columns) -> None:
-        _, *place_and_value, lives, _ = columns
+        _, partitions, _, entries, *_ = columns
+        first = self._first(partitions, entries)
+        _, *place_and_value, lives, _ = (column[first] for column in columns)
         for life, count in zip(*np.unique(lives, return_counts=True), strict=True):
             self.of_lives[int(life)] = self.of_lives.get(int(life), 0) + int(count)
         self._recorder.write("processed", (lives, *place_and_value))
+
+    def _first(self, partitions: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.int64]:
+        """The rows whose offset was not read before, in order."""
+        found = list[NDArray[np.int64]]()
+        for partition in np.unique(partitions).tolist():
+            rows = np.flatnonzero(partitions == partition)
+            rows = rows[np.unique(entries[rows], return_index=True)[1]]
+            offsets = entries[rows]
+            read = self._read.get(partition, np.zeros(0, bool))
+            if (lacks := int(offsets.max()) + 1 - len(read)) > 0:
+                read = np.append(read, np.zeros(max(lacks, len(read)), bool))
+            found.append(rows[~read[offsets]])
+            read[offsets] = True
+            self._read[partition] = read
+        return np.sort(np.concatenate(found))
