@@ -80,5 +80,6 @@ def test_what_was_found_shows_again_and_not_where_each_transaction_has_an_epoch(
     shown = sum(run.counts is not None and run.counts.aborted_read > 0 for run in ended.summary.runs)
     assert ended.summary.verdict is verdict, ended.told()
     assert shown >= 9 if client == {} else shown == 0, ended.told()
-    assert all(not fault.vacuous for run in ended.summary.runs for fault in run.faults), ended.told()
+    if client:  # a clean run proves something only if the request was held, arrived, and was noticed
+        assert all(not fault.vacuous for run in ended.summary.runs for fault in run.faults), ended.told()
     tell(f"aborted messages were read in {shown} of {RUNS} runs")
