@@ -134,6 +134,7 @@ def test_what_all_share_and_what_is_a_right_is_not_kept() -> None:
         "namespace",
         "artifacts",
         "runnerImage",
+        "clientsImage",
         "sparkImage",
         "runner",
         "spark",

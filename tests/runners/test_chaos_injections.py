@@ -115,7 +115,8 @@ def places(platform: Platform, folder: Path) -> Endpoints:
     bookie = [Broker(id="b1", client_port=9)]
     if platform is Platform.PODS:
         return endpoints(folder).model_copy(update={"bookies": bookie})
-    brokers = [Broker(id=str(n), client_port=9, proxy=f"p{n}", proxy_port=10) for n in (0, 1, 2)]
+    own = {"client_port": 9, "proxy_port": 10, "disk": folder}
+    brokers = [Broker(id=str(n), proxy=f"p{n}", **own) for n in (0, 1, 2)]
     return ENDPOINTS.model_copy(update={"brokers": brokers, "bookies": bookie})
 
 
