@@ -9,7 +9,7 @@ import yaml
 from tests.lab.test_exploring import US, crew, row, site, visited
 
 from dedup.errors import SpecificationError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.points import Action, Exchange, Point, controls_of, in_all, points_of, transactions_needed
 from dedup.experiment.spec import Experiment, load, parse
 from dedup.faults.message import Until
@@ -100,6 +100,20 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.followed(end(1))
     (rule,) = strikes.rules((end(1),), US)
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.followed(end(1)), 1, None)
+
+
+def held(number: int, until_s: int) -> list[Row]:
+    """A request to commit that arrives after so long; its retry at second 2, and another request at second 6."""
+    s = 1_000_000_000
+    first = asked("EndTxn", number, direction="request", rule=end(1).name, done="held", monotonic_ns=s)
+    later = [asked("EndTxn", number + each, direction="request", monotonic_ns=at * s) for each, at in ((1, 2), (2, 6))]
+    return [first._replace(held_ns=(until_s - 1) * s), *later]
+
+
+def test_a_late_commit_that_missed_the_next_transaction_did_not_strike() -> None:
+    assert strikes.missed(held(1, until_s=5), (end(1),)) == []
+    late = "the next transaction was asked to end before it arrived"
+    assert strikes.missed(held(1, until_s=7), (end(1),)) == [late]
 
 
 def test_a_late_batch_waits_for_the_end_of_its_transaction_too() -> None:
@@ -284,3 +298,15 @@ def test_a_file_with_transactions_has_a_control_that_reads_all() -> None:
     treatment, control = grounds.variants_of(experiment.model_copy(update={"spec": alone}), "t")
     kind = experiment.spec.workload.of(control)
     assert kind is not None and not kind.reads_committed and treatment.name == "committed"
+
+
+def test_a_witness_without_transactions_is_not_replayed_in_them() -> None:
+    """The file has had other variants when it was explored."""
+    with pytest.raises(SpecificationError, match="nothing is committed without transactions"):
+        of_file(load(EXAMPLE), "t", Shape(10, None, 0))
+
+
+def test_a_witness_with_transactions_needs_the_file(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="name the file that was explored"):  # noqa: SIM117
+        with grounds.standing("kafka://h:1", Security(), Shape(10, 2, 5), tmp_path, Event(), lambda _: None):
+            raise AssertionError("never")

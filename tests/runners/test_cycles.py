@@ -43,8 +43,8 @@ def test_every_fault_comes_as_often_and_a_third_of_the_injectors_are_killed() ->
 
 def test_every_kind_that_processes_can_have_is_among_them() -> None:
     """But a rolling restart, which is three kills one after the other and takes a minute; a partition and fillDisk, for
-    which brokers would need networks and disks of their own (tests/lab/test_networks.py kills its injector); and what is newer than the
-    thousand that docs/cycles.md shows: another set of kinds draws other cycles.
+    which brokers would need networks and disks of their own (tests/lab/test_networks.py kills its injector); and what
+    is newer than the thousand that docs/cycles.md shows: another set of kinds draws other cycles.
     """
     here = {kind.key for kind in KINDS if Platform.PROCESSES in kind.platforms and not kind.every_strike}
     here -= {"partition", "throttleTCP", "fillDisk"}

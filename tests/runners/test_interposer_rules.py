@@ -151,3 +151,13 @@ def test_a_request_that_is_put_off_is_the_same_when_it_is_asked_again() -> None:
         assert [each.rule is not None for each in decisions] == strikes
         places = [place for each in decisions for place in each.places]
         assert [(each.number, each.attempt) for each in places] == [(1, 1), (2, 1), (2, 2), (3, 1)]
+
+
+def test_a_reply_that_did_not_reach_the_client_puts_nobody_off() -> None:
+    """The client asks again because it heard nothing: that is another request."""
+    rules, asked = Rules([]), Frame(b"", Direction.REQUEST, "EndTxn")
+    first = rules.decide("s", asked)
+    reply = asked._replace(direction=Direction.REPLY, error_code=51, put_off=True)
+    rules.put_off("s", reply, first)
+    rules.unheard("s", reply)
+    assert [(each.number, each.attempt) for each in rules.decide("s", asked).places] == [(2, 1)]

@@ -231,7 +231,7 @@ def _of_visits(visits: Sequence[Visit]) -> Iterator[Reason]:
             yield _reason(verdict, Code.PROBLEM, f"{len(texts):,} visits: {_listed(texts)}")
     lost = [each.name for each in visits if not each.deduplication and each.verdict is Verdict.FAIL]
     if lost:
-        yield _reason(Verdict.FAIL, "control_failed", f"without deduplication messages were lost: {_listed(lost)}")
+        yield _reason(Verdict.FAIL, "control_failed", f"the control broke what it promises: {_listed(lost)}")
 
 
 def _of_scope(points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequence[Visit]) -> Iterator[Reason]:
@@ -262,7 +262,8 @@ def _of_control(points: Sequence[Point], visits: Sequence[Visit]) -> Iterator[Re
 def _control_told(points: Sequence[Point], share: str) -> str:
     if in_transactions(points):
         return (
-            f"who did not ask for committed messages was given aborted ones in {share} runs with a lost reply to EndTxn"
+            f"who did not ask for committed messages was given aborted ones in {share} runs with a lost reply to "
+            "EndTxn: aborted reads are seen, whatever was struck"
         )
     return f"without deduplication {share} lost replies to a batch left copies"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from dedup.experiment.points import END_TXN, PRODUCE, Point, Schedule
+from dedup.experiment.points import END_TXN, PRODUCE, Action, Point, Schedule
 from dedup.judgement.anomalies import Witness
 from dedup.judgement.counts import COUNTS
 from dedup_lab.exploring.strikes import SUCCESS, again
@@ -86,8 +86,9 @@ def _said(row: Row) -> str:
 
 def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Iterator[str]:
     """What brokers had stored when a held request arrived, of what came after its retry, and what they said to it."""
-    answered = next((row.monotonic_ns for row in rows if row.direction == Direction.REPLY and again(point, row)), 0)
     arrived = held.monotonic_ns + (held.held_ns or 0)
+    retried = [row for row in rows if row.direction == Direction.REPLY and again(point, row)]
+    answered = next((row.monotonic_ns for row in retried if row.error_code in SUCCESS), arrived)
     stored = [
         row
         for row in rows
@@ -95,7 +96,7 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Ite
         and answered < row.monotonic_ns < arrived
         and row.error_code in SUCCESS
     ]
-    if stored and held.api == END_TXN:
+    if stored and point.action is Action.STALL_REQUEST_TO_NEXT and held.api == END_TXN:
         later = f"transaction {(point.exchange.transaction or 0) + 1} had begun, and"
         yield f"When the held one arrived, {later} brokers had stored {_offsets(stored)} of it."
     elif stored:

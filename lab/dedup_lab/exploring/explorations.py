@@ -69,7 +69,7 @@ def explore(target: str, access: Security, options: Options, *, as_json: bool, c
     """
     witness = None if options.replay is None else replays.read(options.replay)
     if witness is not None:
-        options = options._replace(shape=Shape(witness.messages, witness.partitions, witness.transaction_size))
+        options = options._replace(shape=Shape(witness.messages, witness.partitions, witness.transaction_size or 0))
     root = _root(options.out, options.resume)
     cancelled = threading.Event()
     with (

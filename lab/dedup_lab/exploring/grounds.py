@@ -44,7 +44,7 @@ class Shape(NamedTuple):
     messages: int | None = None
     partitions: int | None = None
     transaction_size: int | None = None
-    """Of a file's transactions, for a replay; None: the file's."""
+    """Of a file's transactions, for a replay; None: the file's. 0: it was explored without transactions."""
 
 
 class Site(NamedTuple):
@@ -64,6 +64,9 @@ def standing(
         if target.startswith(SCHEME):
             named = targets.target(target, COMMAND, ("kafka",))
             given = named.brokers
+            if shape.transaction_size:
+                rule = "its schedule is of a file's transactions, and brokers have none of their own"
+                raise _wrong(target, "a witness with transactions", rule, "name the file that was explored")
             experiment, notes = _small(_document(given), target, shape), tuple[str, ...]()
             note("looking for the brokers")
             endpoints, dead = targets.found(named, access, None), _nobody
@@ -105,10 +108,10 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
     workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
-    if (rate := spec.workload.messages_per_second) is not None:
-        workload["messagesPerSecond"] = rate
-    if isinstance(given := spec.workload.given, Transactions):
+    if isinstance(given := spec.workload.given, Transactions) and shape.transaction_size != 0:
         _check_aborts(given, target)
+        if (rate := spec.workload.messages_per_second) is not None:
+            workload["messagesPerSecond"] = rate
         workload[given.key] = document["spec"]["workload"][given.key]
         workload[given.key]["size"] = shape.transaction_size or given.size
     elif given is not None:

@@ -175,7 +175,27 @@ def _lack(rows: Sequence[Row], point: Point) -> str | None:
     if point.action is Action.STALL_REPLY and row.error_code not in SUCCESS:
         return f"the broker had answered with error {row.error_code}"
     held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and _stalled(row))
-    return None if held else "the connection ended before it could be held"
+    if not held:
+        return "the connection ended before it could be held"
+    return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
+
+
+def _too_late(rows: Sequence[Row], held: Row) -> str | None:
+    """Why a request did not arrive within the next transaction; None if it did. Of EndTxn alone it can be told.
+
+    The first request of this kind after it is its retry, and the second one ends the next transaction.
+    """
+    if held.api != END_TXN:
+        return None
+    arrived = held.monotonic_ns + (held.held_ns or 0)
+    asked = [
+        row.number or 0
+        for row in rows
+        if (row.client_id, row.api, row.direction) == (held.client_id, END_TXN, Direction.REQUEST)
+        and row.monotonic_ns < arrived
+        and (row.number or 0) > (held.number or 0) + 1
+    ]
+    return "the next transaction was asked to end before it arrived" if asked else None
 
 
 def _stalled(row: Row) -> bool:

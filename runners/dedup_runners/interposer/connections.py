@@ -155,6 +155,7 @@ class Connection:
             done = await self._hold(frame, decision, moment, rule)
         if not await self._reached_client(frame.raw):
             done = Done.UNANSWERED
+            self._.rules.unheard(self._session, frame)
         self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
         if done is not Done.UNANSWERED:

@@ -168,6 +168,11 @@ class Rules:
         if decision.rule is not None and decision.rule.act in OF_REPLIES:
             self._struck[decision.rule.name] -= 1
 
+    def unheard(self, session: str, reply: Frame) -> None:
+        """A reply has not reached the client, so nobody was put off by it."""
+        if reply.put_off:
+            self._put_off.pop((session, reply.api), None)
+
     def brought(self, topic: str) -> int:
         """How many messages of a topic were seen on their way to brokers, each batch counted once."""
         return self._brought.get(topic, 0)
