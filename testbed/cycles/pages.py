@@ -9,10 +9,10 @@ from testbed.cycles.cycles import LATE_S, Outcome
 HEAD: Final = f"""# Cycles
 
 Made by `make cycles N=1000` (testbed/cycles), not by hand, from cycles.jsonl beside it. Faults of the kinds in the
-table (not a rolling restart, partition, fillDisk or throttleTCP) are injected and healed, again and again, on three real
-Kafka nodes and on a Pulsar of three brokers and three bookies, under a producer of 400 messages a second. In a random third
-of the cycles the injector gets SIGKILL at a random moment. What happens in a cycle follows from its number and the
-seed, and a run that was stopped goes on where it was.
+table (not a rolling restart, partition, fillDisk or throttleTCP) are injected and healed, again and again, on three
+real Kafka nodes and on a Pulsar of three brokers and three bookies, under a producer of 400 messages a second. In a
+random third of the cycles the injector gets SIGKILL at a random moment. What happens in a cycle follows from its
+number and the seed, and a run that was stopped goes on where it was.
 
 - *Struck*: the target has shown the effect. A fault whose injector dies first has none.
 - *Past the deadline*: how long after its planned end the fault was seen in force for the last time; below 0, it ended
