@@ -138,3 +138,13 @@ def test_what_forbids_it_is_said_with_what_needs_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(isolation, "lack", lambda owned: "no unshare on PATH; install util-linux")
     with pytest.raises(Exception, match=r"^a disk of its own for each broker: got no unshare on PATH; a fillDisk on"):
         isolation.enter(filled(), lambda *_: None)
+
+
+def test_two_things_need_what_one_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "lack", lambda owned: "no unshare on PATH; install util-linux")
+    monkeypatch.setattr(isolation, "owned", lambda spec: tuple(Own))
+    with pytest.raises(Exception, match="a partition and a fillDisk on this machine need namespaces"):
+        isolation.enter(filled(), lambda *_: None)
+    monkeypatch.setattr(isolation, "owned", lambda spec: (Own.DISKS,))
+    with pytest.raises(Exception, match="a fillDisk on this machine needs namespaces"):
+        isolation.enter(filled(), lambda *_: None)
