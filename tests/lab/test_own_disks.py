@@ -23,7 +23,7 @@ from dedup.experiment.spec import Experiment, parse
 from dedup.faults.fill_disk import PAGE_BYTES
 from dedup.faults.records import vacuous
 from dedup_lab import isolation
-from dedup_lab.systems import disks
+from dedup_lab.systems import disks, labs
 from dedup_lab.systems.own_network import Own
 from dedup_runners import chaos
 from dedup_runners.chaos import sessions
@@ -148,3 +148,26 @@ def test_two_things_need_what_one_needs(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(isolation, "owned", lambda spec: (Own.DISKS,))
     with pytest.raises(Exception, match="a fillDisk on this machine needs namespaces"):
         isolation.enter(filled(), lambda *_: None)
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_a_disk_that_stays_keeps_nothing_else(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
+    asked: list[str] = []
+
+    def unmount(at: Path) -> None:
+        asked.append(at.name)
+        if at.name != "two":
+            raise OSError(16, f"{at.name} stays")
+
+    monkeypatch.setattr(disks, "mount", lambda at, size: None)
+    monkeypatch.setattr(disks, "unmount", unmount)
+    lab = labs.create(tmp_path / "logs", disk_bytes=DISK_BYTES)
+    for name in ("one", "two", "three"):
+        lab.disk(name)
+    with pytest.raises(OSError, match="stays"):
+        getattr(lab, end)()
+    assert sorted(asked) == ["one", "three", "two"]
+    assert not (lab.folder / "data").exists()
+    lab.close()
+    assert not lab.folder.exists() and len(asked) == 3
