@@ -26,9 +26,10 @@ from dedup_lab import isolation
 from dedup_lab.systems import disks, labs
 from dedup_lab.systems.own_network import Own
 from dedup_runners import chaos
-from dedup_runners.chaos import sessions
+from dedup_runners.chaos import keepers, sessions
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import fill_disk
+from dedup_runners.chaos.sites.protocol import Death, Victim
 
 BOUND_S: Final = 180
 LATE_S: Final = 5.0
@@ -86,6 +87,38 @@ def test_a_broker_that_writes_nothing_has_met_no_full_disk(tmp_path: Path) -> No
     assert found["full"] < PAGE_BYTES <= found["free"]
     assert (found["codes"], found["starts"], found["held"]) == ([], 1, False)
     assert "the broker went on" in (reason(tmp_path) or "")
+
+
+@here
+@pytest.mark.long
+def test_an_announcement_is_taken_back_by_the_rollback_of_a_fault_that_failed(tmp_path: Path) -> None:
+    found = seen("fails", tmp_path)
+    assert (found["codes"], found["starts"], found["held"]) == ([], 1, False)
+    assert found["events"] == ["injecting", "injected", "cleared"]
+
+
+class Ends:
+    """The part of a site that tells of deaths: it is seen when it has been asked for so often, or never."""
+
+    def __init__(self, asked: int | None) -> None:
+        self.left = asked
+
+    def death(self, victim: Victim) -> Death | None:
+        if self.left is None:
+            return None
+        self.left -= 1
+        return None if self.left > 0 else Death(1, {})
+
+
+@pytest.mark.parametrize("asked", [1, 5, None])
+def test_a_halt_of_the_last_moment_is_waited_for_before_it_is_the_brokers_own(
+    asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fill_disk, "SEEN_S", 600.0 if asked else 0.05)
+    broker = Broker(id="1", client_port=9, hold_file=tmp_path / "hold")
+    keepers.hold(broker, 1, 2, latest_monotonic_ns=3)
+    fill_disk._release(Ends(asked), broker, Victim("1", "1", {}))  # type: ignore[arg-type]
+    assert (tmp_path / "hold").exists() == bool(asked)
 
 
 @here
