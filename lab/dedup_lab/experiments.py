@@ -18,7 +18,7 @@ from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, write
 from dedup.judgement.verdicts import ORACLE_LIMIT
 from dedup.process import machines
-from dedup_lab import caches, estimates, isolation, java, logins, reporting, results
+from dedup_lab import caches, estimates, isolation, java, logins, reporting, results, room
 from dedup_lab import clients as programs
 from dedup_lab.children import Children
 from dedup_lab.judging import judge
@@ -89,6 +89,7 @@ def run(
     access = logins.access(experiment, secrets)
     check(experiment, _told(console))
     caches.check()
+    room.check(experiment)
     if isolation.owned(experiment.spec):
         isolation.enter(experiment, _told(console))  # where all of this is done again
     warn(experiment, console)
@@ -240,7 +241,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         console.print(f"dedup run needs {' '.join(wanted)}", soft_wrap=True, markup=False)
     warn(experiment, console)
     owned = isolation.owned(experiment.spec)
-    if not isolation.inside(owned) and (why := isolation.lack(owned)):
+    if why := (None if isolation.inside(owned) else isolation.lack(owned)) or room.lack(experiment):
         console.print(f"[yellow]warning[/] this machine cannot run it: {escape(why)}", soft_wrap=True)
 
 

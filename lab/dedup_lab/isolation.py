@@ -102,7 +102,8 @@ def _forbidden(why: str, owned: Sequence[Own]) -> EnvironmentError_:
     return EnvironmentError_(
         where=" and ".join(f"a {_WHAT[own][0]} of its own" for own in owned) + " for each broker",
         got=said,
-        rule=" and ".join(_WHAT[own][1] for own in owned) + " on this machine needs namespaces",
+        rule=" and ".join(_WHAT[own][1] for own in owned)
+        + f" on this machine need{'s' if len(owned) == 1 else ''} namespaces",
         todo=todo,
     )
 

@@ -2,9 +2,11 @@
 
 `a_full_disk.py HOW FOLDER`. The broker is a line of shell that appends to a file until it cannot, and then ends with 1,
 as Kafka does; HOW `idle`: it writes nothing. The injector is a process of its own; HOW `killed`: it is killed once the
-disk is full, so that nobody heals but the line of shell and the keeper. It prints what was seen, as JSON.
+disk is full, so that nobody heals but the line of shell and the keeper; HOW `fails`: it fails once the end of a broker
+that writes nothing is announced, and plays its rollback. It prints what was seen, as JSON.
 """
 
+import contextlib
 import json
 import multiprocessing
 import sys
@@ -14,6 +16,7 @@ from typing import Any, Final
 
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.registry import Fault
+from dedup.wire.faults import FaultEvent
 from dedup_lab.systems import labs
 from dedup_runners.chaos import keepers, sessions
 from dedup_runners.chaos.experiments import render
@@ -39,9 +42,21 @@ class Leader:
         return
 
 
-def inject(configuration: dict[str, Any]) -> None:
+def fail(broker: Broker) -> int:
+    assert broker.hold_file is not None and broker.hold_file.exists()
+    raise OSError("no file can be made")
+
+
+def inject(how: str, configuration: dict[str, Any]) -> None:
     session = sessions.current(configuration)
     session.admin, session.triggered = Leader(), True  # type: ignore[assignment]
+    if how == "fails":
+        fill_disk.fill = fail
+        with contextlib.suppress(OSError):
+            fill_disk.fill_disk(LASTS_S, configuration)
+        session.note(FaultEvent.INJECTED)  # for who looks on
+        fill_disk.free_disk(configuration)
+        return
     fill_disk.fill_disk(LASTS_S, configuration)
     fill_disk.free_disk(configuration)
     fill_disk.free_disk(configuration)
@@ -55,16 +70,17 @@ def events(folder: Path) -> list[str]:
 
 def main() -> None:
     how, folder = sys.argv[1], Path(sys.argv[2])
+    writes = how not in ("idle", "fails")
     with labs.create(folder / "logs", disk_bytes=DISK_BYTES) as lab:
         disk = lab.disk("broker")
         assert disk is not None and disk == lab.disk("broker")
-        kept = lab.start("broker", ["/bin/sh", "-c", "sleep 600" if how == "idle" else WRITES])
+        kept = lab.start("broker", ["/bin/sh", "-c", WRITES if writes else "sleep 600"])
         broker = Broker(id="1", client_port=9, disk=disk, status_file=kept.status_file, hold_file=kept.hold_file)
         address = "127.0.0.1:9"
         endpoints = Endpoints(system="kafka", client_bootstrap=address, direct_bootstrap=address, brokers=[broker])
         configuration = render(FAULT, folder=folder, endpoints=endpoints, topic="t")["configuration"]
         first = keepers.status(broker).pid
-        injector = multiprocessing.get_context("spawn").Process(target=inject, args=(configuration,))
+        injector = multiprocessing.get_context("spawn").Process(target=inject, args=(how, configuration))
         injector.start()
         until(lambda: "injected" in events(folder), BOUND_S, "the disk is full")
         began = time.monotonic()
@@ -73,7 +89,7 @@ def main() -> None:
         full = fill_disk.free_bytes(broker)
         injector.join(BOUND_S)
         until(lambda: not fill_disk.ballast(broker).exists(), BOUND_S, "the file is gone")
-        if how != "idle":
+        if writes:
             until(lambda: keepers.status(broker).pid not in (None, first), BOUND_S, "the broker runs again")
         healed_s, free = time.monotonic() - began, fill_disk.free_bytes(broker)
         said: dict[str, Any] = {"healed_s": healed_s, "full": full, "free": free}

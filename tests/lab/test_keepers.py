@@ -50,9 +50,11 @@ def gone(pid: int) -> bool:
         return True
 
 
-def hold(kept: Kept, pid: int, seconds: float) -> int:
-    until_ns = time.monotonic_ns() + int(seconds * 1e9)
-    kept.hold_file.write_text(json.dumps({"pid": pid, "until_monotonic_ns": until_ns}))
+def hold(kept: Kept, pid: int, seconds: float, latest_s: float | None = None) -> int:
+    now_ns = time.monotonic_ns()
+    until_ns = now_ns + int(seconds * 1e9)
+    latest = {} if latest_s is None else {"latest_monotonic_ns": now_ns + int(latest_s * 1e9)}
+    kept.hold_file.write_text(json.dumps({"pid": pid, "until_monotonic_ns": until_ns} | latest))
     return until_ns
 
 
@@ -118,6 +120,17 @@ def test_a_hold_for_another_process_restarts_nothing(lab: Lab) -> None:
     os.kill(running(kept), signal.SIGKILL)
     assert until(lambda: status(kept).broken, BOUND_S, "the keeper notices the kill")
     assert status(kept).starts == 1
+
+
+def test_an_announcement_is_void_after_its_latest_time(lab: Lab) -> None:
+    """Whoever made it may be dead and cannot take it back. Its twin: an end in time."""
+    for name, latest_s in (("late", -1.0), ("in time", 600.0)):
+        kept = lab.start(name, SLEEP)
+        until_ns = hold(kept, running(kept), 600, latest_s)
+        os.kill(running(kept), signal.SIGKILL)
+        until(lambda kept=kept: status(kept).pid is None, BOUND_S, "the keeper notices the kill")  # type: ignore[misc]
+        assert status(kept).restart_at_monotonic_ns == (until_ns if latest_s > 0 else None)
+        assert status(kept).broken == (latest_s < 0)
 
 
 def test_a_crash_is_not_taken_for_the_announced_kill(lab: Lab) -> None:

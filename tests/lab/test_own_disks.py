@@ -23,12 +23,13 @@ from dedup.experiment.spec import Experiment, parse
 from dedup.faults.fill_disk import PAGE_BYTES
 from dedup.faults.records import vacuous
 from dedup_lab import isolation
-from dedup_lab.systems import disks
+from dedup_lab.systems import disks, labs
 from dedup_lab.systems.own_network import Own
 from dedup_runners import chaos
-from dedup_runners.chaos import sessions
+from dedup_runners.chaos import keepers, sessions
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import fill_disk
+from dedup_runners.chaos.sites.protocol import Death, Victim
 
 BOUND_S: Final = 180
 LATE_S: Final = 5.0
@@ -89,6 +90,38 @@ def test_a_broker_that_writes_nothing_has_met_no_full_disk(tmp_path: Path) -> No
 
 
 @here
+@pytest.mark.long
+def test_an_announcement_is_taken_back_by_the_rollback_of_a_fault_that_failed(tmp_path: Path) -> None:
+    found = seen("fails", tmp_path)
+    assert (found["codes"], found["starts"], found["held"]) == ([], 1, False)
+    assert found["events"] == ["injecting", "injected", "cleared"]
+
+
+class Ends:
+    """The part of a site that tells of deaths: it is seen when it has been asked for so often, or never."""
+
+    def __init__(self, asked: int | None) -> None:
+        self.left = asked
+
+    def death(self, victim: Victim) -> Death | None:
+        if self.left is None:
+            return None
+        self.left -= 1
+        return None if self.left > 0 else Death(1, {})
+
+
+@pytest.mark.parametrize("asked", [1, 5, None])
+def test_a_halt_of_the_last_moment_is_waited_for_before_it_is_the_brokers_own(
+    asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fill_disk, "SEEN_S", 600.0 if asked else 0.05)
+    broker = Broker(id="1", client_port=9, hold_file=tmp_path / "hold")
+    keepers.hold(broker, 1, 2, latest_monotonic_ns=3)
+    fill_disk._release(Ends(asked), broker, Victim("1", "1", {}))  # type: ignore[arg-type]
+    assert (tmp_path / "hold").exists() == bool(asked)
+
+
+@here
 def test_a_disk_is_seen_in_its_namespace_alone(tmp_path: Path) -> None:
     program = "import sys, pathlib; from dedup_lab.systems import disks; at = pathlib.Path(sys.argv[1])\n"
     program += f"disks.mount(at, {PAGE_BYTES * 16}); (at / 'one').write_text('x'); print(*at.iterdir())"
@@ -138,3 +171,36 @@ def test_what_forbids_it_is_said_with_what_needs_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(isolation, "lack", lambda owned: "no unshare on PATH; install util-linux")
     with pytest.raises(Exception, match=r"^a disk of its own for each broker: got no unshare on PATH; a fillDisk on"):
         isolation.enter(filled(), lambda *_: None)
+
+
+def test_two_things_need_what_one_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "lack", lambda owned: "no unshare on PATH; install util-linux")
+    monkeypatch.setattr(isolation, "owned", lambda spec: tuple(Own))
+    with pytest.raises(Exception, match="a partition and a fillDisk on this machine need namespaces"):
+        isolation.enter(filled(), lambda *_: None)
+    monkeypatch.setattr(isolation, "owned", lambda spec: (Own.DISKS,))
+    with pytest.raises(Exception, match="a fillDisk on this machine needs namespaces"):
+        isolation.enter(filled(), lambda *_: None)
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_a_disk_that_stays_keeps_nothing_else(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
+    asked: list[str] = []
+
+    def unmount(at: Path) -> None:
+        asked.append(at.name)
+        if at.name != "two":
+            raise OSError(16, f"{at.name} stays")
+
+    monkeypatch.setattr(disks, "mount", lambda at, size: None)
+    monkeypatch.setattr(disks, "unmount", unmount)
+    lab = labs.create(tmp_path / "logs", disk_bytes=DISK_BYTES)
+    for name in ("one", "two", "three"):
+        lab.disk(name)
+    with pytest.raises(OSError, match="stays"):
+        getattr(lab, end)()
+    assert sorted(asked) == ["one", "three", "two"]
+    assert not (lab.folder / "data").exists()
+    lab.close()
+    assert not lab.folder.exists() and len(asked) == 3

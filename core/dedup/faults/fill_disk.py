@@ -49,13 +49,18 @@ class FillDisk(FaultKind):
         "and when it ends; and exit code 1 in the keeper's status file: the broker gave up",
         undone_by="a line of shell that outlives the injector and removes the file, 2 s after the end at the latest; "
         "the keeper",
-        details="On one machine `dedup run` moves itself, and all that it starts, into a mount namespace (and a user's "
-        "if it is not root), in which each broker has a disk of its own: a tmpfs, which takes memory for what is "
-        "written to it, large enough for two runs of the workload and 192 MiB more. Nobody outside sees it. It needs "
-        "Linux with `unshare` and a kernel that lets users make namespaces; `dedup plan` says if this machine does not. Kafka "
-        "has no other disk there: at the first record that it cannot append it halts, and another broker leads when "
-        "its session has run out (6 s in the lab), or sooner. What it had appended is on its disk when it comes back. "
-        "A broker that wrote nothing meanwhile goes on: that run is inconclusive.",
+        details="On one machine `dedup run` moves itself, and all that it starts, into a mount namespace (and a "
+        "user's if it is not root), in which each broker has a disk of its own: a tmpfs, which takes memory for "
+        "what is written to it, large enough for two runs of the workload and 192 MiB more. Nobody outside sees it. "
+        "It needs Linux with `unshare` and a kernel that lets users make namespaces, and the memory: all of one "
+        "disk, and on the others what was sent. `dedup plan` says if this machine does not do; `dedup run` refuses "
+        "then. Kafka has no other disk there: at the first record that it cannot append it halts, and another "
+        "broker leads when its session has run out (6 s in the lab), or sooner. What it had appended is on its disk "
+        "when it comes back. A broker that wrote nothing meanwhile goes on: that run is inconclusive. One that ends "
+        "otherwise is not started again, and that run is an error: on a full disk a write to a mapped index file "
+        "can end the JVM by SIGBUS (exit code 134). Kafka ends with 1 whatever the fatal error is; that it was the "
+        "disk, its log says. A pass says little about copies: what could not be appended is nowhere, so that what "
+        "the client sends again is seldom a copy, and the example has no control.",
     )
 
     @property

@@ -8,9 +8,9 @@ input. Its duties, in order of importance:
 2. **Exits are evidence.** Each is written to the status file with the time at which it was noticed. Codes are those
    of a container: 137 is SIGKILL.
 3. **Kills heal by themselves.** Only an end that was announced is healed: a fault writes the hold file `{"pid": P,
-   "until_monotonic_ns": T, "codes": C}` *before* it signals process P, and if P ends with one of these codes (without
-   any: by SIGKILL) the keeper starts the program again at T, whether or not the injector still lives. Any other exit
-   stays, recorded, for the lab to find.
+   "until_monotonic_ns": T, "codes": C, "latest_monotonic_ns": L}` *before* it signals process P, and if P ends with one
+   of these codes (without any: by SIGKILL), at L at the latest (without it: whenever), the keeper starts the program
+   again at T, whether or not the injector still lives. Any other exit stays, recorded, for the lab to find.
 
 It runs with `python -I -S` and imports nothing but the standard library's smallest parts, so that it starts in 20 ms.
 """
@@ -79,19 +79,20 @@ class Keeper:
         """Record one exit and read the hold file for it."""
         code = os.waitstatus_to_exitcode(status)
         code = 128 - code if code < 0 else code
-        self.exits.append({"pid": pid, "code": code, "monotonic_ns": time.monotonic_ns()})
+        now_ns = time.monotonic_ns()
+        self.exits.append({"pid": pid, "code": code, "monotonic_ns": now_ns})
         self.pid = self.create_time = None
-        self.restart_at_ns = self.held_until_ns(pid, code)
+        self.restart_at_ns = self.held_until_ns(pid, code, now_ns)
         self.write()
 
-    def held_until_ns(self, pid: int, code: int) -> int | None:
-        """Until when the announced end of `pid` with that code keeps it down; None when nobody announced it."""
+    def held_until_ns(self, pid: int, code: int, now_ns: int) -> int | None:
+        """Until when the announced end of `pid` with that code keeps it down; None when nobody announced it for now."""
         try:
             with open(self.spec["hold"], encoding="utf-8") as file:
                 hold = json.load(file)
-            return (
-                int(hold["until_monotonic_ns"]) if hold["pid"] == pid and code in hold.get("codes", (KILLED,)) else None
-            )
+            announced = hold["pid"] == pid and code in hold.get("codes", (KILLED,))
+            in_time = now_ns <= hold.get("latest_monotonic_ns", now_ns)
+            return int(hold["until_monotonic_ns"]) if announced and in_time else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -98,10 +99,11 @@ class Lab(Closing):
         for kept in self.kept.values():
             kept.wait_closed()
         self.kept.clear()
-        self._unmount()
-        for part in ("data", "keepers"):
-            shutil.rmtree(self.folder / part, ignore_errors=True)
-        self._keepers.mkdir(exist_ok=True)
+        with ExitStack() as rest:
+            rest.callback(self._keepers.mkdir, exist_ok=True)
+            for part in ("data", "keepers"):
+                rest.callback(shutil.rmtree, self.folder / part, ignore_errors=True)
+            self._unmount()
 
     def close(self) -> None:
         """End the lab: nothing of it is left but its logs. Safe to call twice."""
@@ -110,14 +112,17 @@ class Lab(Closing):
         for kept in self.kept.values():
             kept.wait_closed()
         self.kept.clear()
-        self._unmount()
-        if self._network is not None:
-            self._network.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with ExitStack() as rest:
+            rest.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            if self._network is not None:
+                rest.callback(self._network.close)
+            self._unmount()
 
     def _unmount(self) -> None:
-        while self._disks:
-            disks.unmount(self._disks.popitem()[1])
+        """Take every disk away, whichever of them the kernel keeps; OSError at the end if there was one."""
+        with ExitStack() as rest:
+            while self._disks:
+                rest.callback(disks.unmount, self._disks.popitem()[1])
 
 
 def create(logs: Path, *, apart: bool = False, disk_bytes: int | None = None) -> Lab:

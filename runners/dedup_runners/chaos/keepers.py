@@ -57,10 +57,22 @@ def status(broker: Broker) -> Status:
     return read(broker.status_file)
 
 
-def hold(broker: Broker, pid: int, until_monotonic_ns: int, codes: Sequence[int] = (KILLED,)) -> None:
-    """Have the keeper start the broker again at that time, and not before, once process `pid` has ended with a code."""
+def hold(
+    broker: Broker,
+    pid: int,
+    until_monotonic_ns: int,
+    codes: Sequence[int] = (KILLED,),
+    latest_monotonic_ns: int | None = None,
+) -> None:
+    """Have the keeper start the broker again at that time, and not before, once process `pid` has ended with a code.
+
+    An end after `latest_monotonic_ns` is the broker's own, even if nobody lives to take the announcement back.
+    """
     assert broker.hold_file is not None
-    wanted, path = {"pid": pid, "until_monotonic_ns": until_monotonic_ns, "codes": list(codes)}, broker.hold_file
+    wanted = {"pid": pid, "until_monotonic_ns": until_monotonic_ns, "codes": list(codes)}
+    if latest_monotonic_ns is not None:
+        wanted["latest_monotonic_ns"] = latest_monotonic_ns
+    path = broker.hold_file
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(wanted))
     os.replace(temporary, path)

@@ -2,8 +2,9 @@
 
 The broker has a small disk of its own (dedup_lab/systems/disks.py). On a full disk Kafka halts, for it has no other
 one. So that it comes back whoever has died, its end is announced to its keeper beforehand, for these exit codes
-and until the disk is free again; and a line of shell, out of the injector's reach, removes the file a little after the
-end. It leaves as soon as the file is gone.
+and for so long as the disk may be full; and a line of shell, out of the injector's reach, removes the file a little
+after the end. It leaves as soon as the file is gone. Who frees the disk takes the announcement back if the broker goes
+on; if nobody lives who could, it is void from the time at which the keeper would start the broker.
 
 The witnesses are the kernel's word on what is free, when the file is there and just before the end, and the keeper's on
 how the broker ended.
@@ -27,8 +28,8 @@ from dedup_runners.chaos import keepers
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current, target_of
-from dedup_runners.chaos.sites.protocol import Victim
-from dedup_runners.waiting import until
+from dedup_runners.chaos.sites.protocol import Site, Victim
+from dedup_runners.waiting import WaitedTooLong, until
 
 BALLAST: Final = "ballast"
 GRACE_S: Final = 1
@@ -40,6 +41,8 @@ REMOVE: Final = """\
 while [ -e {file} ] && [ "$(date +%s)" -lt "$until" ]; do sleep 0.2 || sleep 1; done;
 rm -f {file}) </dev/null >/dev/null 2>&1 &\
 """.replace("\n", " ")
+SEEN_S: Final = 1.0
+"""So long after the end an end of the broker may still come to light that the full disk caused."""
 STEPS: Final = 64
 """So often at most the file is made larger: each time by what is free, or by half of that if it was too much."""
 LED_S: Final = 2.0
@@ -87,7 +90,8 @@ def fill_disk(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any
     )
     deed.broker, deed.victim, deed.struck_s = broker, victim, time.monotonic()
     deadline = deed.struck_s + duration_s
-    keepers.hold(broker, int(victim.life), int((deadline + STARTS_S) * 1e9), GAVE_UP)
+    starts_ns = int((deadline + STARTS_S) * 1e9)
+    keepers.hold(broker, int(victim.life), starts_ns, GAVE_UP, latest_monotonic_ns=starts_ns)
     ballast(broker).touch()
     line = REMOVE.format(seconds=math.ceil(duration_s) + GRACE_S, file=shlex.quote(str(ballast(broker))))
     session.site.run(victim, line)
@@ -107,7 +111,7 @@ def fill_disk(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any
 
 
 def free_disk(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Remove the file, and see that there is room again. Harmless twice."""
+    """Remove the file, see that there is room again, and that the broker's ends are its own again. Harmless twice."""
     session = current(configuration)
     deed = session.recall(_Deed)
     if (broker := deed.broker) is None:
@@ -116,7 +120,20 @@ def free_disk(configuration: dict[str, Any]) -> dict[str, Any]:
     left, full_s = free_bytes(broker), round(time.monotonic() - deed.struck_s, 3)
     deed.broker = None
     session.note(FaultEvent.CLEARED, broker=broker.id, free=left, full_s=full_s)
+    assert deed.victim is not None
+    _release(session.site, broker, deed.victim)
     return {"free_bytes": left}
+
+
+def _release(site: Site, broker: Broker, victim: Victim) -> None:
+    """Take the announcement back, unless the broker has ended: a halt of the last moment is given time to be seen."""
+    try:
+        until(lambda: site.death(victim), SEEN_S, f"broker {broker.id} ends")
+    except WaitedTooLong:
+        keepers.unhold(broker)
+    except BaseException:
+        keepers.unhold(broker)
+        raise
 
 
 def await_restart(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -125,10 +142,7 @@ def await_restart(configuration: dict[str, Any]) -> dict[str, Any]:
     deed, site = session.recall(_Deed), session.site
     if (victim := deed.victim) is None:
         return {}
-    broker = session.scene.endpoints.broker(victim.broker)
-    if site.death(victim) is None:
-        keepers.unhold(broker)  # before the last look, so that an end that is not seen by it is not held either
-    death = site.death(victim)
+    death = site.death(victim)  # after the announcement was taken back: an end that is not seen here is not held either
     if death is None:
         session.note(FaultEvent.EFFECT, at_end=deed.at_end)
         return {"exit_code": None}
