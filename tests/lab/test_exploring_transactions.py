@@ -102,18 +102,25 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.followed(end(1)), 1, None)
 
 
-def held(number: int, until_s: int) -> list[Row]:
-    """A request to commit that arrives after so long; its retry at second 2, and another request at second 6."""
-    s = 1_000_000_000
-    first = asked("EndTxn", number, direction="request", rule=end(1).name, done="held", monotonic_ns=s)
-    later = [asked("EndTxn", number + each, direction="request", monotonic_ns=at * s) for each, at in ((1, 2), (2, 6))]
-    return [first._replace(held_ns=(until_s - 1) * s), *later]
+def held(late: Point, until_s: int) -> list[Row]:
+    """A request of transaction 1 that arrives after so long. The client knows of its end from second 4 on, and asks for
+    the end of transaction 2 at second 6. It had to ask for the first one twice."""
+    s, api = 1_000_000_000, late.exchange.api
+    first = asked(api, 1, direction="request", rule=late.name, done="held", monotonic_ns=s, held_ns=(until_s - 1) * s)
+    requests = [asked("EndTxn", 1 + at, direction="request", monotonic_ns=at * s) for at in (2, 3, 6)]
+    replies = [asked("EndTxn", 4, monotonic_ns=4 * s), asked("EndTxn", 7, monotonic_ns=7 * s)]
+    return [*requests, *replies, first]
 
 
-def test_a_late_commit_that_missed_the_next_transaction_did_not_strike() -> None:
-    assert strikes.missed(held(1, until_s=5), (end(1),)) == []
-    late = "the next transaction was asked to end before it arrived"
-    assert strikes.missed(held(1, until_s=7), (end(1),)) == [late]
+@pytest.mark.parametrize("late", [end(1), Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)], ids=str)
+def test_what_missed_the_next_transaction_did_not_strike(late: Point) -> None:
+    assert strikes.missed(held(late, until_s=5), (late,)) == []
+    assert strikes.missed(held(late, until_s=7), (late,)) == ["the next transaction was asked to end before it arrived"]
+
+
+def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:
+    rows = [each for each in held(end(1), until_s=9) if each.number != 7]
+    assert strikes.missed(rows, (end(1),)) == []
 
 
 def test_a_late_batch_waits_for_the_end_of_its_transaction_too() -> None:
