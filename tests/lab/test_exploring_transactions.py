@@ -1,5 +1,6 @@
 """`dedup explore` of a producer that sends in transactions, without a broker: points, stalls, control, explanation."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -210,9 +211,9 @@ def test_a_batch_stays_in_its_transaction() -> None:
 # The paragraph.
 
 
-def late_commit(version: int, epoch: int, error: int) -> str:
+def late_commit(version: int, epoch: int, error: int, point: Point = end(1), more: Sequence[Row] = ()) -> str:
     """What is said of a request to commit that arrived late; `epoch`: of the next transaction's batches."""
-    name, s = end(1).name, 1_000_000_000
+    name, s = point.name, 1_000_000_000
     end_of = {"api": "EndTxn", "partition": None, "base_sequence": None, "version": version, "broker": "b"}
     produced = {"producer_id": 7, "epoch": 3, "connection": 1}
     rows = [
@@ -223,9 +224,10 @@ def late_commit(version: int, epoch: int, error: int) -> str:
         row(number=2, monotonic_ns=6 * s, error_code=0, offset=2, **{**produced, "epoch": epoch}),
         row(direction="request", connection=4, monotonic_ns=3 * s, done="held", held_ns=4 * s, rule=name, **end_of),
         row(connection=4, monotonic_ns=8 * s, error_code=error, bytes=9, rule=name, done="unanswered", **end_of),
+        *more,
     ]
     witness = Witness(anomaly="aborted_read", stream=0, value=4, positions=("0/0:2:0",))
-    return explain(rows, (end(1),), US, ["aborted_read"] if not error else [], [witness])
+    return explain(rows, (point,), US, ["aborted_read"] if not error else [], [witness])
 
 
 def test_a_late_commit_is_explained_with_positions() -> None:
@@ -243,6 +245,25 @@ def test_a_late_commit_that_was_refused_or_named_another_epoch_accuses_nobody(ep
     said = late_commit(5, epoch, error)
     assert "cannot tell the one from the other" not in said
     assert ("with error 90" in said) == (error == 90)
+
+
+def stored(at_ms: int, offset: int, error: int = 0) -> Row:
+    return row(number=9, monotonic_ns=at_ms * 1_000_000, error_code=error, offset=offset, producer_id=7, epoch=3)
+
+
+def test_batches_before_and_after_the_next_transaction_are_not_told_as_its() -> None:
+    """A retry that is refused ends nothing; what follows the next request to end is of a later transaction."""
+    refused = asked("EndTxn", 2, monotonic_ns=4_200_000_000)._replace(error_code=16)
+    before = [refused, stored(4_500, 1)]
+    after = [asked("EndTxn", 3, direction="request", monotonic_ns=6_500_000_000), stored(6_800, 3)]
+    assert late_commit(1, 3, 0, more=[*before, *after]) == late_commit(1, 3, 0, more=[refused])
+    assert "offset 2 3 of partition 0 of it" in late_commit(1, 3, 0, more=[stored(6_800, 3)])
+
+
+def test_what_is_held_to_the_end_is_not_told_of_the_next_transaction() -> None:
+    said = late_commit(1, 3, 0, end(1, Action.STALL_REQUEST_TO_END))
+    assert "brokers had stored offset 2 of partition 0 meanwhile" in said
+    assert "transaction 2" not in said and "both transactions" not in said
 
 
 # As an experiment; and what a file may ask for.
