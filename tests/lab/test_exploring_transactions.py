@@ -1,5 +1,6 @@
 """`dedup explore` of a producer that sends in transactions, without a broker: points, stalls, control, explanation."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -102,18 +103,25 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.followed(end(1)), 1, None)
 
 
-def held(number: int, until_s: int) -> list[Row]:
-    """A request to commit that arrives after so long; its retry at second 2, and another request at second 6."""
-    s = 1_000_000_000
-    first = asked("EndTxn", number, direction="request", rule=end(1).name, done="held", monotonic_ns=s)
-    later = [asked("EndTxn", number + each, direction="request", monotonic_ns=at * s) for each, at in ((1, 2), (2, 6))]
-    return [first._replace(held_ns=(until_s - 1) * s), *later]
+def held(late: Point, until_s: int) -> list[Row]:
+    """A request of transaction 1 that arrives after so long. The client knows of its end from second 4 on, and asks for
+    the end of transaction 2 at second 6. It had to ask for the first one twice."""
+    s, api = 1_000_000_000, late.exchange.api
+    first = asked(api, 1, direction="request", rule=late.name, done="held", monotonic_ns=s, held_ns=(until_s - 1) * s)
+    requests = [asked("EndTxn", 1 + at, direction="request", monotonic_ns=at * s) for at in (2, 3, 6)]
+    replies = [asked("EndTxn", 4, monotonic_ns=4 * s), asked("EndTxn", 7, monotonic_ns=7 * s)]
+    return [*requests, *replies, first]
 
 
-def test_a_late_commit_that_missed_the_next_transaction_did_not_strike() -> None:
-    assert strikes.missed(held(1, until_s=5), (end(1),)) == []
-    late = "the next transaction was asked to end before it arrived"
-    assert strikes.missed(held(1, until_s=7), (end(1),)) == [late]
+@pytest.mark.parametrize("late", [end(1), Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)], ids=str)
+def test_what_missed_the_next_transaction_did_not_strike(late: Point) -> None:
+    assert strikes.missed(held(late, until_s=5), (late,)) == []
+    assert strikes.missed(held(late, until_s=7), (late,)) == ["the next transaction was asked to end before it arrived"]
+
+
+def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:
+    rows = [each for each in held(end(1), until_s=9) if each.number != 7]
+    assert strikes.missed(rows, (end(1),)) == []
 
 
 def test_a_late_batch_waits_for_the_end_of_its_transaction_too() -> None:
@@ -203,9 +211,9 @@ def test_a_batch_stays_in_its_transaction() -> None:
 # The paragraph.
 
 
-def late_commit(version: int, epoch: int, error: int) -> str:
+def late_commit(version: int, epoch: int, error: int, point: Point = end(1), more: Sequence[Row] = ()) -> str:
     """What is said of a request to commit that arrived late; `epoch`: of the next transaction's batches."""
-    name, s = end(1).name, 1_000_000_000
+    name, s = point.name, 1_000_000_000
     end_of = {"api": "EndTxn", "partition": None, "base_sequence": None, "version": version, "broker": "b"}
     produced = {"producer_id": 7, "epoch": 3, "connection": 1}
     rows = [
@@ -216,9 +224,10 @@ def late_commit(version: int, epoch: int, error: int) -> str:
         row(number=2, monotonic_ns=6 * s, error_code=0, offset=2, **{**produced, "epoch": epoch}),
         row(direction="request", connection=4, monotonic_ns=3 * s, done="held", held_ns=4 * s, rule=name, **end_of),
         row(connection=4, monotonic_ns=8 * s, error_code=error, bytes=9, rule=name, done="unanswered", **end_of),
+        *more,
     ]
     witness = Witness(anomaly="aborted_read", stream=0, value=4, positions=("0/0:2:0",))
-    return explain(rows, (end(1),), US, ["aborted_read"] if not error else [], [witness])
+    return explain(rows, (point,), US, ["aborted_read"] if not error else [], [witness])
 
 
 def test_a_late_commit_is_explained_with_positions() -> None:
@@ -236,6 +245,25 @@ def test_a_late_commit_that_was_refused_or_named_another_epoch_accuses_nobody(ep
     said = late_commit(5, epoch, error)
     assert "cannot tell the one from the other" not in said
     assert ("with error 90" in said) == (error == 90)
+
+
+def stored(at_ms: int, offset: int, error: int = 0) -> Row:
+    return row(number=9, monotonic_ns=at_ms * 1_000_000, error_code=error, offset=offset, producer_id=7, epoch=3)
+
+
+def test_batches_before_and_after_the_next_transaction_are_not_told_as_its() -> None:
+    """A retry that is refused ends nothing; what follows the next request to end is of a later transaction."""
+    refused = asked("EndTxn", 2, monotonic_ns=4_200_000_000)._replace(error_code=16)
+    before = [refused, stored(4_500, 1)]
+    after = [asked("EndTxn", 3, direction="request", monotonic_ns=6_500_000_000), stored(6_800, 3)]
+    assert late_commit(1, 3, 0, more=[*before, *after]) == late_commit(1, 3, 0, more=[refused])
+    assert "offset 2 3 of partition 0 of it" in late_commit(1, 3, 0, more=[stored(6_800, 3)])
+
+
+def test_what_is_held_to_the_end_is_not_told_of_the_next_transaction() -> None:
+    said = late_commit(1, 3, 0, end(1, Action.STALL_REQUEST_TO_END))
+    assert "brokers had stored offset 2 of partition 0 meanwhile" in said
+    assert "transaction 2" not in said and "both transactions" not in said
 
 
 # As an experiment; and what a file may ask for.

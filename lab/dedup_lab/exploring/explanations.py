@@ -11,7 +11,7 @@ from typing import Final
 from dedup.experiment.points import END_TXN, PRODUCE, Action, Point, Schedule
 from dedup.judgement.anomalies import Witness
 from dedup.judgement.counts import COUNTS
-from dedup_lab.exploring.strikes import SUCCESS, again
+from dedup_lab.exploring.strikes import SUCCESS, again, next_end
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 
@@ -96,7 +96,10 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Ite
         and answered < row.monotonic_ns < arrived
         and row.error_code in SUCCESS
     ]
-    if stored and point.action is Action.STALL_REQUEST_TO_NEXT and held.api == END_TXN:
+    if ends_next := point.action is Action.STALL_REQUEST_TO_NEXT and held.api == END_TXN:
+        end = next_end(rows, held)
+        stored = [row for row in stored if end is None or row.monotonic_ns < end.monotonic_ns]
+    if stored and ends_next:
         later = f"transaction {(point.exchange.transaction or 0) + 1} had begun, and"
         yield f"When the held one arrived, {later} brokers had stored {_offsets(stored)} of it."
     elif stored:
@@ -105,7 +108,7 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Ite
         (row for row in rows if row.rule == point.name and row.direction == Direction.REPLY and row.bytes), None
     )
     yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
-    if held.api == END_TXN and (said is None or not said.error_code):
+    if ends_next and (said is None or not said.error_code):
         yield from _of_epochs(rows, held, stored)
 
 

@@ -181,21 +181,31 @@ def _lack(rows: Sequence[Row], point: Point) -> str | None:
 
 
 def _too_late(rows: Sequence[Row], held: Row) -> str | None:
-    """Why a request did not arrive within the next transaction; None if it did. Of EndTxn alone it can be told.
-
-    The first request of this kind after it is its retry, and the second one ends the next transaction.
-    """
-    if held.api != END_TXN:
-        return None
+    """Why a request did not arrive within the next transaction; None if it did."""
+    end = next_end(rows, held)
     arrived = held.monotonic_ns + (held.held_ns or 0)
-    asked = [
-        row.number or 0
-        for row in rows
-        if (row.client_id, row.api, row.direction) == (held.client_id, END_TXN, Direction.REQUEST)
-        and row.monotonic_ns < arrived
-        and (row.number or 0) > (held.number or 0) + 1
-    ]
-    return "the next transaction was asked to end before it arrived" if asked else None
+    if end is None or arrived < end.monotonic_ns:
+        return None
+    return "the next transaction was asked to end before it arrived"
+
+
+def next_end(rows: Sequence[Row], struck: Row) -> Row | None:
+    """The request that ends the transaction after that of a struck one; None if there is none.
+
+    It is the first EndTxn after the client knows that the struck one's transaction has ended.
+    """
+    later = sorted(
+        (
+            row
+            for row in rows
+            if (row.client_id, row.api) == (struck.client_id, END_TXN) and row.monotonic_ns > struck.monotonic_ns
+        ),
+        key=lambda row: row.monotonic_ns,
+    )
+    known = (row for row in later if row.direction == Direction.REPLY and row.done == Done.PASSED)
+    ended = next((row.monotonic_ns for row in known if row.error_code in SUCCESS), None)
+    asked = (row for row in later if row.direction == Direction.REQUEST)
+    return None if ended is None else next((row for row in asked if row.monotonic_ns > ended), None)
 
 
 def _stalled(row: Row) -> bool:
