@@ -18,7 +18,7 @@ MEMBERSHIP: Final = Path("/proc/self/cgroup")
 GROUPS: Final = Path("/sys/fs/cgroup")
 _V1: Final = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _V2: Final = ("memory.max", "memory.current", "inactive_file")
-TODO: Final = "send fewer or smaller messages, or free memory"
+REMEDY: Final = "send fewer or smaller messages, or free memory"
 
 
 def needed(experiment: Experiment) -> int:
@@ -52,7 +52,7 @@ def check(experiment: Experiment) -> None:
             where="a disk of its own for each broker",
             got=f"{_mib(there)} of memory available",
             rule=f"a fillDisk on this machine takes memory, for this workload up to {_mib(wanted)}",
-            todo=TODO,
+            todo=REMEDY,
         )
 
 
