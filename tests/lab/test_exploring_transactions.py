@@ -326,7 +326,9 @@ def test_an_exploration_goes_on_at_its_own_pace_only(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.begin(asked_at(10))
     folder.begin(asked_at(10))
-    with pytest.raises(SpecificationError, match="got messages_per_second 50; it was begun with messages_per_second 10"):
+    with pytest.raises(
+        SpecificationError, match="got messages_per_second 50; it was begun with messages_per_second 10"
+    ):
         folder.begin(asked_at(50))
 
 
