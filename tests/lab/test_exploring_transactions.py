@@ -21,7 +21,8 @@ from dedup_lab.exploring import experiments, grounds, strikes
 from dedup_lab.exploring.crews import Job
 from dedup_lab.exploring.explanations import explain
 from dedup_lab.exploring.explorations import Exploring, Options
-from dedup_lab.exploring.folders import Folder
+from dedup_lab.exploring.explorations import _asked as asked_of
+from dedup_lab.exploring.folders import Asked, Folder
 from dedup_lab.exploring.grounds import Shape, of_file
 from dedup_lab.exploring.shrinking import Candidate, shrink_transactions
 from dedup_lab.exploring.visits import Ground
@@ -310,6 +311,30 @@ def changed(**transactions: Any) -> Experiment:
     document = yaml.safe_load(EXAMPLE.read_text())
     document["spec"]["workload"]["transactions"] = {"size": 5, **transactions}
     return parse(document, source="t")
+
+
+def at_rate(rate: int, transactions: bool = True) -> Experiment:
+    document = yaml.safe_load((EXAMPLE if transactions else EXAMPLE.with_name("kafka.yaml")).read_text())
+    document["spec"]["workload"]["messagesPerSecond"] = rate
+    return of_file(parse(document, source="t"), "t", Shape())[0]
+
+
+def test_an_exploration_goes_on_at_its_own_pace_only(tmp_path: Path) -> None:
+    def asked_at(rate: int) -> Asked:
+        return asked_of("t", site(at_rate(rate)), Options())
+
+    folder = Folder(tmp_path)
+    folder.begin(asked_at(10))
+    folder.begin(asked_at(10))
+    with pytest.raises(
+        SpecificationError, match="got messages_per_second 50; it was begun with messages_per_second 10"
+    ):
+        folder.begin(asked_at(50))
+
+
+def test_without_transactions_a_pace_is_left_out_as_ever() -> None:
+    assert at_rate(10, transactions=False).spec.workload.messages_per_second is None
+    assert at_rate(10).spec.workload.messages_per_second == 10
 
 
 def test_a_file_without_aborted_transactions_or_with_zombies_is_refused() -> None:

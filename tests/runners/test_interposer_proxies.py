@@ -263,6 +263,33 @@ def test_a_client_that_has_no_more_to_say_still_gets_its_last_replies(broker: Br
         assert told(interposer, 2)[1] == ("reply", LAST, Done.PASSED, None)
 
 
+class Busy(Toy):
+    """A dialogue in which every answer puts the client off."""
+
+    def reply(self, raw: bytes, addresses: Addresses) -> Frame:
+        return super().reply(raw, addresses)._replace(error_code=51, put_off=True)
+
+
+@pytest.mark.parametrize(("leaves", "second"), [(True, (2, 1)), (False, (1, 2))], ids=["left", "stayed"])
+def test_who_has_left_is_not_put_off(broker: Broker, leaves: bool, second: tuple[int, int]) -> None:
+    """Who has left asks again because it heard nothing: that is another request."""
+    with Interposer(Busy) as interposer:
+        (door,) = interposer.bootstrap("s", [broker.address])
+        first, later = Client(door), Client(door)
+        first.say(LAST if leaves else "one")
+        if leaves:
+            first.end()
+        first.hear()
+        told(interposer, 2)
+        later.say(LAST if leaves else "one")
+        later.end()
+        told(interposer, 4)
+        asked = [row for row in interposer.conversation.rows() if row.direction == Direction.REQUEST]
+        assert [(row.number, row.attempt) for row in asked] == [(1, 1), second]
+        first.close()
+        later.close()
+
+
 def test_what_cannot_be_read_ends_its_connection_and_is_a_problem(broker: Broker) -> None:
     with interposed(broker) as (interposer, client):
         client.say("bad")

@@ -153,6 +153,32 @@ def test_a_request_that_is_put_off_is_the_same_when_it_is_asked_again() -> None:
         assert [(each.number, each.attempt) for each in places] == [(1, 1), (2, 1), (2, 2), (3, 1)]
 
 
+def numbers_struck(rule: Rule, *put_off: bool) -> list[tuple[int | None, int | None]]:
+    """Number and attempt of what a rule strikes, if some requests are put off."""
+    rules, asked = Rules([rule]), Frame(b"", Direction.REQUEST, "EndTxn")
+    found = []
+    for later in put_off:
+        decision = rules.decide("s", asked)
+        if later:
+            rules.put_off("s", asked._replace(direction=Direction.REPLY, error_code=51, put_off=True), decision)
+        found += [(place.number, place.attempt) for place in decision.places if decision.rule is not None]
+    return found
+
+
+@pytest.mark.parametrize("match", [Match("EndTxn", number=2), Match("EndTxn")], ids=["number", "nth"])
+def test_the_nth_request_is_the_one_of_that_number(match: Match) -> None:
+    """A request that is put off counts once, whichever way it is counted."""
+    rule = Rule("r", match, Act.STALL_REQUEST, nth=1 if match.number else 2)
+    assert numbers_struck(rule, False, False, False) == [(2, 1)]
+    assert numbers_struck(rule, True, True, False, False) == [(2, 1)]
+    lost = replace(rule, act=Act.LOSE_REPLY)
+    assert numbers_struck(lost, True, False, True, False, False) == [(2, 1), (2, 2)]
+
+
+def test_a_request_that_fits_only_when_it_is_asked_again_is_struck_then() -> None:
+    assert numbers_struck(Rule("r", Match("EndTxn", attempt=2), Act.LOSE_REQUEST), True, False, False) == [(1, 2)]
+
+
 def test_a_reply_that_did_not_reach_the_client_puts_nobody_off() -> None:
     """The client asks again because it heard nothing: that is another request."""
     rules, asked = Rules([]), Frame(b"", Direction.REQUEST, "EndTxn")

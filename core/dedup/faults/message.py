@@ -122,6 +122,8 @@ class Message(FaultKind):
         details="`at.message` is counted by the interposer, over all partitions of the topic: matches are counted "
         "from the request on that brings this message to a broker, or from the first connection on if it is 1. A "
         "request that carries messages matches if one of its batches is of the partition that the run's seed chooses. "
+        "A request that a broker puts off (Kafka's error 51) is counted once however often it is asked again, and a "
+        "fault of its reply passes over those that put it off. "
         "TCP never drops one frame and passes the next, so neither does the interposer: what is lost is lost with its "
         "connection, and frames are never reordered. The frame that was struck stands for *unacknowledged, and more "
         "to send*: such a fault needs no message in flight. A reply with an error, or a stall that no client notices, "

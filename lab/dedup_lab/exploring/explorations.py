@@ -288,6 +288,7 @@ def _asked(target: str, site: Site, options: Options) -> Asked:
         partitions=workload.partitions,
         in_flight=workload.in_flight,
         transactions=workload.given.model_dump_json(exclude_none=True) if workload.given is not None else "",
+        messages_per_second=workload.messages_per_second,
         seed=options.seed,
         treatment={"deduplication": treatment.deduplication, "expect": treatment.expect},
         settings=site.settings,

@@ -39,6 +39,7 @@ class Asked(Record):
     partitions: int
     in_flight: int
     transactions: str = ""
+    messages_per_second: int | None = None
     seed: int
     treatment: dict[str, str]
     settings: dict[str, str]

@@ -155,6 +155,7 @@ class Connection:
             done = await self._hold(frame, decision, moment, rule)
         if not await self._reached_client(frame.raw):
             done = Done.UNANSWERED
+        if done is Done.UNANSWERED or self._client_has_left():
             self._.rules.unheard(self._session, frame)
         self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
@@ -185,6 +186,10 @@ class Connection:
         except OSError:
             self._client_is_there = False
         return self._client_is_there
+
+    def _client_has_left(self) -> bool:
+        """Whether the client has closed the connection. What is written to it then is lost without an error at first."""
+        return self._from_client.at_eof() or self._from_client.exception() is not None
 
     def _note(
         self, frame: Frame, places: tuple[Place, ...], moment: Moment, done: Done, rule: Rule | None = None

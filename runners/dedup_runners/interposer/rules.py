@@ -90,7 +90,7 @@ class Begin(NamedTuple):
 class Rule:
     """One fault on single frames. It strikes at most `times` times; each strike is an event of the rule's name.
 
-    It passes over the first `nth` - 1 requests that fit. A stall ends at the event `until`, and at the latest after
+    It passes over the first `nth` - 1 requests that fit, each counted once if it was put off. A stall ends at the event `until`, and at the latest after
     `deadline_s`. `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
     """
 
@@ -128,6 +128,7 @@ class Rules:
         self._batches: dict[Hashable, OrderedDict[Hashable, tuple[int, int]]] = {}
         self._counted: dict[Hashable, int] = {}
         self._fitted: dict[str, int] = {}
+        self._fitted_last: dict[tuple[str, str, str], int | None] = {}
         self._struck: dict[str, int] = {}
         self._last: dict[str, tuple[Hashable, Place]] = {}
         self._brought: dict[str | None, int] = {}
@@ -141,7 +142,7 @@ class Rules:
             if self._struck.get(rule.name, 0) >= rule.times or not self._applies(rule):
                 continue
             place = next((place for place in places if rule.match.fits(session, request, place)), None)
-            if place is None or _count(self._fitted, rule.name) < rule.nth:
+            if place is None or self._fits(rule, (session, request.api), place) < rule.nth:
                 continue
             _count(self._struck, rule.name)
             self._last[rule.name] = (session, request.api), place
@@ -180,6 +181,14 @@ class Rules:
     def _applies(self, rule: Rule) -> bool:
         begun = rule.begin is None or rule.begin.message <= max(1, self.brought(rule.begin.topic))
         return begun and rule.match.after in (None, *self.happened)
+
+    def _fits(self, rule: Rule, asked: tuple[str, str], place: Place) -> int:
+        """How many requests fitted a rule so far, with this one. One that is asked again after it was put off is none
+        more, as it has no other number."""
+        before = self._fitted_last.get((rule.name, *asked))
+        self._fitted_last[rule.name, *asked] = place.number
+        again = place.part.batch is None and place.number is not None and place.number == before
+        return self._fitted[rule.name] if again else _count(self._fitted, rule.name)
 
     def _places(self, session: str, request: Frame) -> Iterator[Place]:
         if not request.parts:
