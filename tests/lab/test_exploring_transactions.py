@@ -212,8 +212,9 @@ def test_a_batch_stays_in_its_transaction() -> None:
 # The paragraph.
 
 
-def late_commit(version: int, epoch: int, error: int, point: Point = end(1), more: Sequence[Row] = ()) -> str:
+def late_commit(version: int, epoch: int, error: int, point: Point | None = None, more: Sequence[Row] = ()) -> str:
     """What is said of a request to commit that arrived late; `epoch`: of the next transaction's batches."""
+    point = point or end(1)
     name, s = point.name, 1_000_000_000
     end_of = {"api": "EndTxn", "partition": None, "base_sequence": None, "version": version, "broker": "b"}
     produced = {"producer_id": 7, "epoch": 3, "connection": 1}

@@ -188,7 +188,7 @@ class Connection:
         return self._client_is_there
 
     def _client_has_left(self) -> bool:
-        """Whether the client has closed the connection. What is written to it then is lost without an error at first."""
+        """Whether the client has closed the connection: what is written then is lost without an error at first."""
         return self._from_client.at_eof() or self._from_client.exception() is not None
 
     def _note(
