@@ -91,7 +91,8 @@ class Rule:
     """One fault on single frames. It strikes at most `times` times; each strike is an event of the rule's name.
 
     It passes over the first `nth` - 1 requests that fit, each counted once if it was put off. A stall ends at the event
-    `until`, and at the latest after `deadline_s`. `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
+    `until`, and at the latest after `deadline_s`. `retried` is an event of the rule: what it struck was sent again, and
+    was answered without an error.
     """
 
     name: str
