@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 EXAMPLE: Final = harness.ROOT / "examples" / "explore" / "kafka-transactions.yaml"
 FOUND_S: Final = 600.0
 RUNS: Final = 10
+SHOWN: Final = 7
+"""Of these at least: what arrives late can lose the race with the end of the next transaction. 9 or 10 are usual."""
 JAVA: Final = {
     "library": "kafka-java",
     "version": "4.3.1",
@@ -79,7 +81,7 @@ def test_what_was_found_shows_again_and_not_where_each_transaction_has_an_epoch(
     ended = harness.run(document, tmp_path, "--runs", RUNS)
     shown = sum(run.counts is not None and run.counts.aborted_read > 0 for run in ended.summary.runs)
     assert ended.summary.verdict is verdict, ended.told()
-    assert shown >= 9 if client == {} else shown == 0, ended.told()
+    assert shown >= SHOWN if client == {} else shown == 0, ended.told()
     if client:  # a clean run proves something only if the request was held, arrived, and was noticed
         assert all(not fault.vacuous for run in ended.summary.runs for fault in run.faults), ended.told()
     tell(f"aborted messages were read in {shown} of {RUNS} runs")
