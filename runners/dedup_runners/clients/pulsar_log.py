@@ -78,10 +78,15 @@ class Watch:
                 return
 
 
+MILLISECOND_NS: Final = 1_000_000
+
+
 def _logged_ns(line: str) -> int | None:
     """When a line was logged, on the monotonic clock; None if it does not begin with a time."""
     try:
         at = datetime.strptime(line[:LOG_TIME_LENGTH], LOG_TIME)
     except ValueError:
         return None
-    return time.monotonic_ns() - (time.time_ns() - round(at.timestamp() * 1e9))
+    # Cut to the millisecond: it was logged by the end of that one. Else a notice seems to come before its cause.
+    logged_ns = round(at.timestamp() * 1e9) + MILLISECOND_NS - 1
+    return min(time.monotonic_ns(), time.monotonic_ns() - (time.time_ns() - logged_ns))
