@@ -45,7 +45,7 @@ def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
     after = (retry.monotonic_ns - struck.monotonic_ns) / 1e9
     yield f"After {after:.1f} s the client sent it again, on connection {retry.connection}, and {_answer(rows, retry)}."
     if held is not None and not _of_reply(point):
-        yield from _of_arrival(rows, point, held, retry)
+        yield from _of_arrival(rows, point, held)
 
 
 def _of_reply(point: Point) -> bool:
@@ -84,7 +84,7 @@ def _said(row: Row) -> str:
     return f"without an error{where}" if row.error_code in (None, 0) else f"with error {row.error_code}{where}"
 
 
-def _of_arrival(rows: Sequence[Row], point: Point, held: Row, retry: Row) -> Iterator[str]:
+def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
     """What brokers had stored when a held request arrived, of what came after its retry, and what they said to it."""
     arrived = held.monotonic_ns + (held.held_ns or 0)
     retried = [row for row in rows if row.direction == Direction.REPLY and again(point, row)]

@@ -15,6 +15,7 @@ from dedup.experiment.points import (
     Schedule,
 )
 from dedup_runners.interposer.conversations import Done, Row
+from dedup_runners.interposer.kafka import CONCURRENT_TRANSACTIONS
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
 
@@ -26,8 +27,6 @@ STALLED_S: Final = 20.0
 DUPLICATE_SEQUENCE: Final = 46
 """Kafka's error for a batch that it has already: for the client the batch is stored."""
 SUCCESS: Final = (None, 0, DUPLICATE_SEQUENCE)
-CONCURRENT_TRANSACTIONS: Final = 51
-"""Kafka's error while it ends the last transaction: the client asks again, as it does in most calm conversations."""
 
 ACTS: Final = {
     Action.LOSE_REQUEST: Act.LOSE_REQUEST,
