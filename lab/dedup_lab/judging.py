@@ -8,7 +8,7 @@ judging again.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -22,11 +22,11 @@ from dedup.history.reports import open_folder
 from dedup.history.stores import Place, fetched
 from dedup.judgement.anomalies import Engine, Verification
 from dedup.judgement.verdicts import ORACLE_LIMIT, Evidence
-from dedup_lab import java
+from dedup_lab import java, oracles
 from dedup_lab.children import Child, Children, python
 from dedup_spark import local
 from dedup_spark.evidence import Report
-from dedup_spark.opinions import Answers, second_opinion
+from dedup_spark.opinions import Answers
 
 OUTPUT: Final = "spark.json"
 LOCAL_ROWS: Final = 20_000_000
@@ -65,11 +65,9 @@ def judge(
         java.find()
     spark = _start_spark([tables for tables, _ in sound], children, work, findings) if asks_spark else None
     by_oracle: dict[Place, Answers] = {}
-    for number, (tables, evidence) in enumerate(sound if alone in (None, Engine.ORACLE) else (), 1):
-        if spark is not None:
-            spark.check_cancelled()
-        by_oracle[tables] = second_opinion(tables, evidence)
-        note(f"the oracle judged {number} of {len(sound)} runs")
+    for tables, said in _ask_oracle(sound if alone in (None, Engine.ORACLE) else [], children, work, timeout_s, spark):
+        by_oracle[tables] = said
+        note(f"the oracle judged {len(by_oracle)} of {len(sound)} runs")
     report = Report(engine=Engine.SPARK)
     if spark is not None:
         spark.succeed(timeout_s)
@@ -90,6 +88,15 @@ def small(histories: Sequence[Evidence]) -> bool:
     manifests = [each.manifest for each in histories if each.manifest is not None]
     rows = sum(manifest.rows("sent") + manifest.rows("received") for manifest in manifests)
     return rows <= LOCAL_ROWS and all(manifest.messages <= ORACLE_LIMIT for manifest in manifests)
+
+
+def _ask_oracle(
+    sound: Sequence[oracles.Opened], children: Children, work: Path, timeout_s: float, spark: Child | None
+) -> Iterator[tuple[Place, Answers]]:
+    """The oracle's answers. While Spark works on every processor the oracle takes one history after the other."""
+    if spark is None and (most := oracles.at_once(sound)) > 1:
+        return oracles.side_by_side(sound, children, work, timeout_s, most)
+    return oracles.one_by_one(sound, spark.check_cancelled if spark is not None else lambda: None)
 
 
 def _start_spark(folders: Sequence[Place], children: Children, work: Path, findings: Place | None) -> Child:

@@ -16,7 +16,7 @@ from tests.lab.conftest import Command, one_line
 from dedup.judgement.counts import Counts
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import WORDS
-from dedup_lab import judging
+from dedup_lab import judging, oracles
 from dedup_spark.opinions import second_opinion
 
 ISSUE = (
@@ -378,7 +378,7 @@ def test_the_two_judges_of_a_small_history_are_compared(
         counts = said.counts.model_copy(update={"values_with_duplicates": 1, "extra_copies": 1})
         return {"oracle": said.model_copy(update={"counts": counts})}
 
-    monkeypatch.setattr(judging, "second_opinion", inventive)
+    monkeypatch.setattr(oracles, "second_opinion", inventive)
     write_history(tmp_path / "run", ONE)
     said = dedup("verify", tmp_path / "run")
     assert said.code == 4
