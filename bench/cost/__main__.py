@@ -87,8 +87,8 @@ SETTINGS: Final = {
 class Sample(NamedTuple):
     """What one setting did in one round.
 
-    Latencies are None where it cannot keep up with twice the rate, and in transactions: what was acknowledged in one can
-    be read only when all of it is committed.
+    Latencies are None where it cannot keep up with twice the rate, and in transactions: what was acknowledged in one
+    can be read only when all of it is committed.
     """
 
     rate: float
