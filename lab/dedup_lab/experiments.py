@@ -15,8 +15,10 @@ from dedup.experiment.stages import Stage, State, drive, rewound, schedule
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need, Platform
 from dedup.history.attempts import result_of
-from dedup.history.reports import gather, keep, write
-from dedup.judgement.verdicts import ORACLE_LIMIT
+from dedup.history.reports import gather, keep, recall, write
+from dedup.history.stores import Place
+from dedup.judgement.anomalies import Engine
+from dedup.judgement.verdicts import ORACLE_LIMIT, Evidence
 from dedup.process import machines
 from dedup_lab import caches, estimates, isolation, java, logins, reporting, results, room
 from dedup_lab import clients as programs
@@ -269,7 +271,13 @@ class Finish:
                 keep(path, evidence)
         else:
             root = self._folder.root
-            write(self._experiment, gather(self._experiment, root), root)
+            write(self._experiment, gather(self._experiment, root, self._recalled), root)
+
+    def _recalled(self, folder: Place) -> Evidence:
+        """What is kept of a run; if nobody verified it, the judge that should have is named."""
+        asked = Engine.LOCAL if judges_locally(self._experiment) else Engine.SPARK
+        evidence = recall(folder)
+        return evidence if evidence.said is not None else evidence.model_copy(update={"engine": asked})
 
 
 def _told(console: Console) -> caches.Progress:
