@@ -27,7 +27,7 @@ GO_TIMEOUT_S: Final = 900.0
 ALWAYS: Final = (0.0, 0.0)
 """The time of every file and folder that is copied."""
 DATED: Final = {"SOURCE_DATE_EPOCH": f"{ALWAYS[0]:.0f}"}
-"""What tells a program the time to write into files: Python, so that compiled modules know their source by its content."""
+"""What tells programs the time to write into files; by it Python knows the source of a compiled module by content."""
 # Files of no use in a container: dpkg does not unpack them there, and the base does not have them either.
 UNREAD: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 # What debootstrap leaves behind. Each machine has its own sources for apt, name and resolver; ldconfig notes inodes.

@@ -1,8 +1,9 @@
 """Images built twice from nothing, down to their Debian: equal to the byte, and no larger than promised?
 
-`python -m testbed.cluster.reproducible [NAME ...]` builds each image in two stores that share nothing, and compares what
-a registry would be given. Where two builds differ, it names the first files that do. What is the same in both by design: the
-packages that the mirrors of apt and pip have at that time, and the programs under build/parts, which come from the cache.
+`python -m testbed.cluster.reproducible [NAME ...]` builds each image in two stores that share nothing, and compares
+what a registry would be given. Where two builds differ, it names the first files that do. What is the same in both by
+design: the packages that the mirrors of apt and pip have at that time, and the programs under build/parts, which come
+from the cache.
 """
 
 import argparse
@@ -124,7 +125,7 @@ def _blob(digest: str) -> str:
 
 
 def main() -> int:
-    """Build images twice and compare; the exit code is 0, 1 if one differs or is too large, 4 if one cannot be built."""
+    """Build images twice and compare. The exit code: 0; 1 if one differs or is too large; 4 if one cannot be built."""
     parser = argparse.ArgumentParser(prog="python -m testbed.cluster.reproducible", description=main.__doc__)
     known = {image.name: image for image in images.PUBLISHED}
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all when none is given")

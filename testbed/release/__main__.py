@@ -1,8 +1,8 @@
 """A release's files, and whether all is ready for it: `python -m testbed.release` (CONTRIBUTING.md, docs/images.md).
 
-`check` says whether every file agrees about the version, and, given a tag, whether all is ready to be released by it. `set` writes a new
-version everywhere. `make` writes the charts' packages and the images' bills of materials, with their checksums.
-The images themselves are pushed by .github/workflows/release.yaml.
+`check` says whether every file agrees about the version, and, given a tag, whether all is ready to be released by it.
+`set` writes a new version everywhere. `make` writes the charts' packages and the images' bills of materials, with their
+checksums. The images themselves are pushed by .github/workflows/release.yaml.
 """
 
 import argparse

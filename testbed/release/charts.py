@@ -25,7 +25,7 @@ MODE: Final = 0o644
 
 
 def released(values: str, registry: str, version: str, digests: Mapping[str, str]) -> str:
-    """A chart's values.yaml with the images of a release. SpecificationError if it names one in a way not known here."""
+    """A chart's values.yaml with the images of a release. SpecificationError if it names one as no chart does."""
 
     def named(match: re.Match[str]) -> str:
         before, name, between = match.groups()
@@ -49,14 +49,17 @@ def package(source: Path, folder: Path, *, registry: str, version: str, digests:
     name = source.name
     path = folder / f"{name}-{version}.tgz"
     folder.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-        with tarfile.open(fileobj=packed, mode="w") as chart:
-            for each in sorted(each for each in source.rglob("*") if each.is_file() and not each.name.startswith(".")):
-                content = each.read_bytes()
-                if each == source / "values.yaml":
-                    content = released(content.decode(), registry, version, digests).encode()
-                member = tarfile.TarInfo(f"{name}/{each.relative_to(source)}")
-                member.size, member.mode, member.mtime = len(content), MODE, time
-                chart.addfile(member, io.BytesIO(content))
+    with (
+        path.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as chart,
+    ):
+        for each in sorted(each for each in source.rglob("*") if each.is_file() and not each.name.startswith(".")):
+            content = each.read_bytes()
+            if each == source / "values.yaml":
+                content = released(content.decode(), registry, version, digests).encode()
+            member = tarfile.TarInfo(f"{name}/{each.relative_to(source)}")
+            member.size, member.mode, member.mtime = len(content), MODE, time
+            chart.addfile(member, io.BytesIO(content))
     os.utime(path, (time, time))  # `helm push` writes it into what it pushes
     return path

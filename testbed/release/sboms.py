@@ -1,8 +1,8 @@
 """What is in each image, as a CycloneDX bill of materials: what our locks pin, with the hashes that they pin.
 
-Listed are the Python packages of the image's lock, the programs built with Go, and the clients' jars. Debian's packages are those
-that the mirror had on the day of the build, which no file here knows: the builder looks at the image itself for
-them (`docker buildx build --sbom=true`, docs/images.md).
+Listed are the Python packages of the image's lock, the programs built with Go, and the clients' jars. Debian's packages
+are those that the mirror had on the day of the build, which no file here knows: the builder looks at the image itself
+for them (`docker buildx build --sbom=true`, docs/images.md).
 """
 
 import re

@@ -1,7 +1,7 @@
-"""One version for all that is released: said in pyproject.toml, and written from there wherever a file must say it itself.
+"""One version for all that is released: said in pyproject.toml, and written wherever else a file must say it.
 
-The package of the domain says it too, since images hold our code as plain files; so does each chart, since Helm reads charts
-and nothing else. `set_to` writes them all, `disagreements` finds one that says something else.
+The package of the domain says it too, since images hold our code as plain files; so does each chart, since Helm reads
+charts and nothing else. `set_to` writes them all, `disagreements` finds one that says something else.
 """
 
 import re
@@ -101,6 +101,6 @@ def obstacles(root: Path, tag: str) -> Iterator[str]:
     headings = re.findall(r"^## (.+)$", (root / CHANGELOG).read_text(), re.MULTILINE)
     if headings[:1] != [version]:
         yield (
-            f"{CHANGELOG}: got {headings[0] if headings else 'no section'} at the top; a release has a section of its own; "
-            f"write `## {version}` there, without{UNRELEASED}"
+            f"{CHANGELOG}: got {headings[0] if headings else 'no section'} at the top; "
+            f"a release has a section of its own; write `## {version}` there, without{UNRELEASED}"
         )
