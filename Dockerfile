@@ -10,13 +10,17 @@
 # optional secrets, `pip.conf` and `ca.pem`, and stays in no layer.
 
 ARG BASE=python:3.12-slim
+# The time that a build writes into files, in seconds since 1970: the builder's `--build-arg` of this name, if there is one. It
+# also makes compiled modules know their source by its content, for a builder may give all files one time.
+ARG SOURCE_DATE_EPOCH=0
 
 # What all images have in common: process 1, a user, and a Python environment that finds our code in /usr/local/dedup/code.
 FROM ${BASE} AS common
+ARG SOURCE_DATE_EPOCH
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends tini \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/ldconfig/* /var/log/* \
  && useradd --uid 1000 --user-group --home-dir /tmp --shell /usr/sbin/nologin dedup \
  && python3 -m venv --without-pip /usr/local/dedup \
  && cd /usr/local/dedup/lib/python3*/site-packages \
@@ -26,6 +30,7 @@ ENV PATH=/usr/local/dedup/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 ENTRYPOINT ["/usr/bin/tini", "--"]
 
 FROM common AS operator
+ARG SOURCE_DATE_EPOCH
 LABEL org.opencontainers.image.title="dedup-operator" \
       org.opencontainers.image.description="Runs DedupExperiments in a Kubernetes cluster" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -45,12 +50,13 @@ USER 1000:1000
 CMD ["python", "-m", "dedup_operator", "--settings=/etc/dedup/settings.yaml", "--lease=dedup-operator"]
 
 FROM common AS runner
+ARG SOURCE_DATE_EPOCH
 LABEL org.opencontainers.image.title="dedup-runner" \
       org.opencontainers.image.description="Producers, consumers and fault injectors of dedup experiments" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends iproute2 nftables openssl \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/ldconfig/* /var/log/*
 COPY requirements-runner.lock /usr/local/dedup/requirements.lock
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
     python3 -m venv /tmp/pip \
@@ -66,15 +72,17 @@ USER 1000:1000
 CMD ["python"]
 
 FROM common AS java
+ARG SOURCE_DATE_EPOCH
 RUN apt-get update \
  && mkdir -p /usr/share/man/man1 \
  && apt-get install --yes --no-install-recommends default-jre-headless \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/ldconfig/* /var/log/*
 ENV JAVA_HOME=/usr/lib/jvm/default-java
 
 # A runner with all clients that are programs: a folder for each version, with what starts it (docs/decisions/112). Of a client for
 # Python the library is installed here, by its lock; WITHOUT names those that the base's Python has no wheel of.
 FROM java AS clients
+ARG SOURCE_DATE_EPOCH
 LABEL org.opencontainers.image.title="dedup-clients" \
       org.opencontainers.image.description="Producers of dedup experiments whose client is a program" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -104,6 +112,7 @@ CMD ["python"]
 # out: streaming state on disk (RocksDB), Hive, Spark Connect, machine learning, and native code for other systems. Of
 # histories in S3 Spark itself knows nothing: our Python code reads them (dedup/history/stores.py).
 FROM java AS spark
+ARG SOURCE_DATE_EPOCH
 LABEL org.opencontainers.image.title="dedup-spark" \
       org.opencontainers.image.description="Verifies histories of dedup experiments on Spark" \
       org.opencontainers.image.licenses="Apache-2.0"

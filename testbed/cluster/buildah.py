@@ -4,6 +4,9 @@ Every call runs in a mount namespace of its own, so that whatever it mounts is g
 store (of layers) is in our cache, and in that namespace our folder is seen where root's own images are, if there are
 any. A build takes this machine's settings for packages as it finds them (apt's by a mount, pip's by secrets) and leaves
 none of them in an image. What it downloads goes into the user's own cache of pip.
+
+Every file of a layer, and the image itself, is of one time (`parts.ALWAYS`), whenever it is built: so the same content
+has the same digest (reproducible.py tries that).
 """
 
 import os
@@ -19,6 +22,7 @@ from typing import Final
 
 from dedup_lab.caches import remove_stale, root
 from testbed.cluster import packages
+from testbed.cluster.parts import ALWAYS
 from testbed.cluster.processes import AGAIN, run
 
 TIMEOUT_S: Final = 1800.0
@@ -30,6 +34,7 @@ _UNSEEN: Final = f'mount --bind "$0" {_NOTES} && exec "$@"'
 _RULE: Final = "the test cluster's images are built by buildah from their Dockerfiles"
 _CA: Final = "/run/secrets/ca.pem"
 _CACHE: Final = "/var/cache/pip"
+_DATED: Final = ("--timestamp", f"{ALWAYS[0]:.0f}")
 # zstd at its fastest: a tenth of gzip's time for about the same size.
 _PACKED: Final = ("--compression-format", "zstd", "--compression-level", "1")
 
@@ -37,9 +42,9 @@ _PACKED: Final = ("--compression-format", "zstd", "--compression-level", "1")
 class Buildah:
     """Builds images (images.py says what a builder is) into a store in our cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Path | None = None) -> None:
         packages.install(packages.IMAGES)
-        self._store = root() / "kubernetes" / "buildah"
+        self._store = store or root() / "kubernetes" / "buildah"
         self._notes = self._store / "notes"
         for folder in (self._notes, _NOTES):
             folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +56,7 @@ class Buildah:
         self._run("rm", "--all")  # what a build that was killed has left
         chosen = [*(["--target", target] if target else []), *(["--build-arg", f"BASE={base}"] if base else [])]
         with _settings(self._store) as settings:
-            options = ["--isolation", "chroot", "--layers", "--pull-never", *settings, *chosen]
+            options = ["--isolation", "chroot", "--layers", "--pull-never", *_DATED, *settings, *chosen]
             AGAIN(self._run, "bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
         self._forget(stored.rpartition(":")[0])
 

@@ -128,14 +128,15 @@ def archive(image: Image, progress: Progress = silent, builder: Builder | None =
         with alone(folder):
             if not path.exists():
                 progress(f"build {image.reference}", 0, 1)
-                _export(builder or Buildah(), image, digest, path, progress)
+                write(builder or Buildah(), image, path, progress)
                 progress(f"build {image.reference}", 1, 1)
     keep(path, f"{image.name}-*.tar")
     return path
 
 
-def _export(builder: Builder, image: Image, digest: str, path: Path, progress: Progress) -> None:
-    stored = _build(builder, image, digest, progress)
+def write(builder: Builder, image: Image, path: Path, progress: Progress = silent) -> None:
+    """Have an image's archive written by a builder, which builds it first unless it keeps it. Raises DedupError."""
+    stored = _build(builder, image, image.digest(), progress)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as new:
         whole = Path(new, path.name)
         builder.export(stored, image.reference, whole)

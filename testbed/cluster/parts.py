@@ -26,10 +26,20 @@ DEBOOTSTRAP_TIMEOUT_S: Final = 900.0
 GO_TIMEOUT_S: Final = 900.0
 ALWAYS: Final = (0.0, 0.0)
 """The time of every file and folder that is copied."""
+DATED: Final = {"SOURCE_DATE_EPOCH": f"{ALWAYS[0]:.0f}"}
+"""What tells programs the time to write into files; by it Python knows the source of a compiled module by content."""
 # Files of no use in a container: dpkg does not unpack them there, and the base does not have them either.
 UNREAD: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
-# What debootstrap leaves behind. Each machine has its own sources for apt.
-LEFTOVERS: Final = ("/var/cache/apt/archives/*.deb", "/var/lib/apt/lists/*", "/var/log/*", "/etc/apt/sources.list")
+# What debootstrap leaves behind. Each machine has its own sources for apt, name and resolver; ldconfig notes inodes.
+LEFTOVERS: Final = (
+    "/var/cache/apt/*",
+    "/var/cache/ldconfig/*",
+    "/var/lib/apt/lists/*",
+    "/var/log/*",
+    "/etc/apt/sources.list",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+)
 
 
 class Part(Protocol):
@@ -142,13 +152,13 @@ class Debian:
             folder = Path(name, "root")
             wanted = ",".join(self.packages)
             command = ["debootstrap", "--variant=minbase", f"--include={wanted}", suite, str(folder), mirror(suite)]
-            run(
-                command, {}, DEBOOTSTRAP_TIMEOUT_S, "the base of the test cluster's images is this machine's own Debian"
-            )
+            rule = "the base of the test cluster's images is this machine's own Debian"
+            run(command, DATED, DEBOOTSTRAP_TIMEOUT_S, rule)
             rules = "".join(f"path-exclude={pattern}\n" for pattern in UNREAD)
             (folder / "etc/dpkg/dpkg.cfg.d/unread").write_text(rules, encoding="utf-8")
             without = [f"--exclude=.{pattern}" for pattern in (*UNREAD, *LEFTOVERS)]
-            tar = ["tar", "--create", "--file", str(target), "--numeric-owner", *without, "--directory", str(folder)]
+            same = ["--numeric-owner", "--sort=name", f"--mtime=@{ALWAYS[0]:.0f}"]
+            tar = ["tar", "--create", "--file", str(target), *same, *without, "--directory", str(folder)]
             run([*tar, "."], {}, DEBOOTSTRAP_TIMEOUT_S, "the base is packed into one file")
         progress(f"debootstrap {suite}", 1, 1)
 

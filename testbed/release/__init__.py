@@ -1,0 +1,1 @@
+"""What a release is made of: one version everywhere, charts that name its images, bills of materials."""
