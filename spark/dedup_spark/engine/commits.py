@@ -32,9 +32,9 @@ At = tuple[int, int, int]
 
 
 class Zone(NamedTuple):
-    """The positions `first` … `last` of a partition, and the count of the messages that lie there."""
+    """The positions `first` … `last` of a partition, and the name of the count of messages that lie there."""
 
-    count: str
+    name: str
     partition: int
     first: At
     last: At
@@ -132,16 +132,17 @@ def inside(reads: Columns, zones: Mapping[int, Sequence[Zone]]) -> dict[str, Mas
     """Of each piece of messages read, cut at zones: whether it lies in one, by count."""
     found = {name: np.zeros(len(reads["run"]), dtype=bool) for name in (REREAD, SKIPPED)}
     for run in np.unique(reads["run"]).tolist() if zones else ():
-        for count, partition, first, last in zones.get(run, ()):
+        for name, partition, first, last in zones.get(run, ()):
             own = (reads["run"] == run) & (reads["partition"] == partition)
-            found[count] |= own & _at_least(reads, first) & ~_at_least(reads, (*last[:2], last[2] + 1))
+            found[name] |= own & _at_least(reads, first) & ~_at_least(reads, (*last[:2], last[2] + 1))
     return found
 
 
 def _at_least(reads: Columns, at: At) -> Mask:
     ledger, entry, batch = (reads[name] for name in ("ledger", "entry", "batch"))
     later: Any = (entry > at[1]) | ((entry == at[1]) & (batch >= at[2]))
-    return (ledger > at[0]) | ((ledger == at[0]) & later)
+    found: Mask = (ledger > at[0]) | ((ledger == at[0]) & later)
+    return found
 
 
 def of_intervals(shown: Mapping[str, Mask], interval: Column, intervals: int) -> dict[str, Mask]:
