@@ -1,11 +1,12 @@
 """An application whose position in one partition somebody moves between its two lives, as an administrator can.
 
-`moved_application.py BY`, and a task on standard input as `dedup_runners.clients.processing` takes it. Kafka: a commit by
-nobody of the group, which has no member then. Pulsar: a seek of the subscription. It ends as the application does.
+`moved_application.py BY`, and a task on standard input as `dedup_runners.clients.processing` takes it. Kafka: another
+member commits and leaves. Pulsar: a seek of the subscription. It ends as the application does.
 """
 
 import os
 import sys
+import time
 from typing import Any, Final
 
 import confluent_kafka as ck
@@ -29,10 +30,14 @@ class Again:
 
 
 def move_group(task: processing.Task) -> None:
-    """The first partition that has room for it."""
+    """The first partition that has room for it; by a member, since librdkafka's mock brokers take it of no one else."""
     config = task.config
     servers = {"bootstrap.servers": config.endpoints.client_bootstrap, "group.id": processing_kafka.group_of(config)}
     client: Any = ck.Consumer({**servers, "enable.auto.commit": "false", "log_level": "0"})
+    client.subscribe([config.topic])
+    deadline = time.monotonic() + WAIT_S
+    while not client.assignment() and time.monotonic() < deadline:
+        client.poll(0.1)
     asked = [ck.TopicPartition(config.topic, each.partition) for each in task.end]
     ends = {each.partition: each.entries for each in task.end}
     for found in client.committed(asked, timeout=WAIT_S):
