@@ -87,7 +87,7 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	cp crds/*.yaml charts/dedup-operator/crds/
 
 tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
-	$(PYTHON) -m dedup.judgement.counts <docs/verdicts.md >.verdicts.md
+	$(PYTHON) -m dedup.judgement.count_tables <docs/verdicts.md >.verdicts.md
 	mv .verdicts.md docs/verdicts.md
 
 probes: setup ## Ask Kafka and Pulsar, started here, for each rule of `dedup probe`, and write docs/probes.md again (minutes)

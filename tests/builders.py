@@ -17,6 +17,9 @@ its send was first read (none if it never was). `ends` ({partition: {ledger: ent
 `partitions` (the partition of stream 0, of stream 1, …) to none that is known. Counts not named are 0. A history in
 which some message has a session and an attempt is of schema 2; those without one are of session 0 and attempt 0.
 `processed: [1..5, 3..6]` is what each life of the application processed; without that key there was no application.
+`commits: [began 1, committed 4, unknown 6, began 5]` is where its lives began and what they committed, at the places at
+which these values were first read, or at places that are given; each `began` of a partition in which one is there
+already begins the next life. Without that key nothing is known of it.
 `transactions: [committed 1..3, aborted 4..6]` is what was sent in each transaction, and its end (ENDS); without that
 key there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message."""
 
@@ -61,6 +64,8 @@ ENDS: Final = {
 """Of a transaction: what was asked for, and what became of it (`Asked`, `Ended`). Refused: the commit, then aborted.
 
 Taken over: brokers aborted it when they let another instance of the producer in."""
+COMMITS: Final = {"committed": 0, "failed": 1, "unknown": 2}
+"""Of a commit: what became of it (`Committed`)."""
 _MESSAGE: Final = re.compile(
     r"(?:p(?P<partition>\d+)/)?(?:s(?P<stream>\d+)/)?(?P<first>\d+)(?:\.\.(?P<last>\d+))?"
     r"(?:@(?P<ledger>-?\d+):(?P<entry>-?\d+)(?::(?P<batch>\d+))?)?"
@@ -78,7 +83,8 @@ class History:
     `clock` None: all was sent within one nanosecond. `partitions`: where each stream is sent to; None: not known.
     `resent`: where it is sent again, if that is another one.
     `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
-    `processed`: what an application did; None: there was none. `transactions`: the table's rows; None: there were none.
+    `processed`: what an application did; None: there was none. `commits`: the table's rows; None: there are none.
+    `transactions`: the table's rows; None: there were none.
     `holes`: entries of ledger 0 that hold no message, by partition.
     """
 
@@ -92,6 +98,7 @@ class History:
     sessions: int = 0
     processed: Sequence[tuple[int, ...]] | None = None
     transactions: Sequence[tuple[int, ...]] | None = None
+    commits: Sequence[tuple[int, ...]] | None = None
     holes: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -163,6 +170,7 @@ def parse_golden(path: Path) -> Golden:
         sessions=sessions,
         processed=list(_processed(document["processed"])) if "processed" in document else None,
         transactions=list(_transactions(document["transactions"])) if "transactions" in document else None,
+        commits=list(_commits(document["commits"], received)) if "commits" in document else None,
         holes=document.get("holes", {}),
     )
     return Golden(path.stem, document["story"], history, document["expect"])
@@ -193,6 +201,18 @@ def _processed(lives: Sequence[object]) -> Iterator[tuple[int, ...]]:
     for life, text in enumerate(lives):
         for partition, stream, value, place, _ in _messages(_text(text)):
             yield (life, *(place or (partition, 0, value - 1, 0)), stream, value)
+
+
+def _commits(told: Sequence[str], received: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    life, begun = 0, set[int]()
+    for text in told:
+        word, _, messages = text.partition(" ")
+        for partition, stream, value, place, _ in _messages(messages):
+            read = (row[1:5] for row in received if (row[1], row[5], row[6]) == (partition, stream, value))
+            at = place or next(read)
+            if word == "began":
+                life, begun = (life + 1, {partition}) if partition in begun else (life, begun | {partition})
+            yield (life, int(word != "began"), *at, COMMITS.get(word, 0), 1, 2)
 
 
 def _transactions(told: Sequence[str]) -> Iterator[tuple[int, ...]]:
@@ -233,6 +253,7 @@ def write_history(
     tables = {"sent": history.sent, "outcomes": history.outcomes, "received": history.received}
     tables |= {} if history.processed is None else {"processed": history.processed}
     tables |= {} if history.transactions is None else {"transactions": history.transactions}
+    tables |= {} if history.commits is None else {"commits": history.commits}
     files = {
         table: tuple(_write_segments(folder, table, rows, segment_rows, row_group_rows, empty, history.version))
         for table, rows in tables.items()
@@ -317,8 +338,8 @@ def _manifest(history: History, files: Mapping[str, tuple[Segment, ...]], clock:
         effective_config={},
         received=len(history.received),
         end=history.end_positions(),
-        segments=(*files["received"], *files.get("processed", ())),
-        application=None if history.processed is None else _application(history.processed),
+        segments=(*files["received"], *files.get("processed", ()), *files.get("commits", ())),
+        application=None if history.processed is None else _application(history.processed, history.commits),
     )
     return Manifest(
         schema_version=history.version,
@@ -350,8 +371,9 @@ def _ended(rows: Sequence[tuple[int, ...]]) -> Transactions:
     return Transactions(rows=len(rows), number=len(ends), committed=told[0], aborted=told[1], unknown=told[2])
 
 
-def _application(processed: Sequence[tuple[int, ...]]) -> Application:
+def _application(processed: Sequence[tuple[int, ...]], commits: Sequence[tuple[int, ...]] | None) -> Application:
     lives = [row[0] for row in processed]
+    number = max((row[0] for row in (*processed, *(commits or ()))), default=0) + 1
     return Application(
         reached_end=True,
         group="g",
@@ -359,9 +381,10 @@ def _application(processed: Sequence[tuple[int, ...]]) -> Application:
         effective_config={},
         lives=tuple(
             Life(began="at 0", ended="closed", processed=lives.count(life), committed=lives.count(life))
-            for life in range(max(lives, default=0) + 1)
+            for life in range(number)
         ),
         processed=len(processed),
+        commits=None if commits is None else len(commits),
     )
 
 

@@ -40,6 +40,9 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
   confirmed or its commit never asked for; all of it, if its commit was confirmed; else all or nothing. It is torn if
   some value of it was read, in whatever stream, and others were not; those that provably never left the client do not
   count.
+- What an application has committed of a partition is its last confirmed commit. One in doubt that came after that
+  permits to begin there, too. A session is held against what was committed when it began; before the first confirmed
+  commit against nothing. Copies of a value in the log are not told apart: one is enough.
 - An entry that the manifest names as a hole holds no message, and is no gap.
 - A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
   that was not is `outcomes_unsent`.
@@ -55,11 +58,12 @@ from dedup.history.stores import Place
 from dedup.judgement.anomalies import Verification
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES, windows_of
-from dedup.wire.manifests import Manifest, Transactions
-from dedup_spark.engine import transactions
+from dedup.wire.manifests import Application, Manifest, Transactions
+from dedup_spark.engine import commits, transactions
 from dedup_spark.engine.borders import Carry, carry, falls, gaps, sends, suspects
 from dedup_spark.engine.chunks import CHUNK_ROWS, KINDS, Chunk, Note, chunks_of, ends_of
 from dedup_spark.engine.clocks import borders_of
+from dedup_spark.engine.commits import Zone
 from dedup_spark.engine.files import File, Inspected, files_of
 from dedup_spark.engine.findings import Findings
 from dedup_spark.engine.islands import READ, TRANSACTION
@@ -115,7 +119,8 @@ def verify(
     whole = [(run, folder, windows[run]) for run, (folder, _) in enumerate(folders) if run not in wrong]
     borders, unread = borders_of(whole)
     known, strange = transactions.known_of([run for run in _transactional(folders) if run[0] not in wrong])
-    wrong |= unread | strange
+    zones, odd = commits.zones_of([run for run in _committing(folders) if run[0] not in wrong])
+    wrong |= unread | strange | odd
     tables = tables_in(findings_folder, folders, windows)
     chunks = chunks_of([each for each in inspected if each.file.run not in wrong], chunk_rows, borders)
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(folders)}
@@ -134,7 +139,7 @@ def verify(
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
     seen = seen_of(known, {run: [note.seen for note in listed[run]] for run in known})
-    for run, part in workers.judge(_carry(notes, [each for _, each in folders], seen), wrong.keys(), tables):
+    for run, part in workers.judge(_carry(notes, [each for _, each in folders], seen, zones), wrong.keys(), tables):
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
@@ -177,6 +182,12 @@ def _transactional(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int,
     return [(run, folder, said) for run, folder, said in told if said is not None]
 
 
+def _committing(folders: Sequence[tuple[Place, Manifest]]) -> list[tuple[int, Place, Application]]:
+    """The runs whose application's commits are there, by number, with what is said of it."""
+    told = ((run, folder, it.consumer.application) for run, (folder, it) in enumerate(folders))
+    return [(run, folder, said) for run, folder, said in told if said is not None and said.commits is not None]
+
+
 def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     listed: list[list[Note]] = [[] for _ in range(runs)]
     for note in notes:
@@ -184,7 +195,12 @@ def _by_run(notes: Sequence[Note], runs: int) -> list[list[Note]]:
     return listed
 
 
-def _carry(notes: Iterable[Note], manifests: Sequence[Manifest], seen: Mapping[int, Seen]) -> Carry:
+def _carry(
+    notes: Iterable[Note],
+    manifests: Sequence[Manifest],
+    seen: Mapping[int, Seen],
+    zones: Mapping[int, Sequence[Zone]],
+) -> Carry:
     """What crosses the borders of chunks, with what the manifests say of each run."""
     runs = list(enumerate(manifests))
     return carry(
@@ -194,6 +210,7 @@ def _carry(notes: Iterable[Note], manifests: Sequence[Manifest], seen: Mapping[i
         resent={run: each.resent_partitions or () for run, each in runs},
         processed=tuple(run for run, each in runs if each.consumer.application is not None),
         seen=seen,
+        zones=zones,
     )
 
 

@@ -16,6 +16,8 @@ from dedup_spark.plain_histories import (
     ABORT,
     ABORTED,
     COMMITTED,
+    CONFIRMED,
+    DOUBTFUL,
     IN_DOUBT,
     NOTHING_ASKED,
     History,
@@ -127,6 +129,28 @@ def never_processed(history: History) -> Set[Message]:
 def processed_unread(history: History) -> Set[Message]:
     """Processed, and never read."""
     return history.processed.keys() - history.first.keys()
+
+
+@counts_messages
+def reread_below_commit(history: History) -> Set[Message]:
+    """Read where a session began, or behind that, and not behind what was committed by then."""
+    found = set[Message]()
+    for begin, permitted in _beginnings(history):
+        for message, place in _all_places(history):
+            if place[0] == begin[0] and begin <= place <= min(permitted):
+                found.add(message)
+    return found
+
+
+@counts_messages
+def skipped_above_commit(history: History) -> Set[Message]:
+    """Read behind what was committed, and before the place where a session began then."""
+    found = set[Message]()
+    for begin, permitted in _beginnings(history):
+        for message, place in _all_places(history):
+            if place[0] == begin[0] and max(permitted) < place < begin:
+                found.add(message)
+    return found
 
 
 @counts_messages
@@ -338,6 +362,26 @@ def _ending(message: Message, history: History) -> int | None:
 def _told_copies(history: History) -> Iterator[tuple[Message, list[Send]]]:
     """Each message that was read, with the sends of its copies, if the history tells them."""
     yield from history.copies.items() if history.tells_sends else ()
+
+
+def _beginnings(history: History) -> Iterator[tuple[Position, list[Position]]]:
+    """Where a session began, and what may have been committed of that partition by then: the last commit that was
+    confirmed, and those in doubt since."""
+    committed = dict[int, list[Position]]()
+    for is_commit, place, outcome in history.commits:
+        if not is_commit and place[0] in committed:
+            yield place, committed[place[0]]
+        if is_commit and outcome == CONFIRMED:
+            committed[place[0]] = [place]
+        if is_commit and outcome == DOUBTFUL and place[0] in committed:
+            committed[place[0]] = [*committed[place[0]], place]
+
+
+def _all_places(history: History) -> Iterator[tuple[Message, Position]]:
+    """Each message with each place at which it was read."""
+    for message in history.first:
+        for place in _places(message, history):
+            yield message, place
 
 
 # The parts of the answer other than counts.

@@ -20,6 +20,7 @@ Send = tuple[int, int]  # session, attempt; (0, 0) of all in a history of schema
 Transaction = tuple[int, int]  # session, number
 NOTHING_ASKED, COMMIT, ABORT = 0, 1, 2
 COMMITTED, ABORTED, IN_DOUBT = 0, 1, 2
+CONFIRMED, DOUBTFUL = 0, 2
 Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
 Lane = tuple[int, int]  # partition, stream
 
@@ -56,6 +57,9 @@ class History:
     """The transaction of each message that was sent in one, if the history has transactions."""
     asked: dict[Transaction, set[tuple[int, int]]] = field(default_factory=dict)
     """What was asked for of each transaction, and what became of it."""
+    commits: list[tuple[bool, Position, int]] = field(default_factory=list)
+    """What the application said of its positions, in order: whether it is a commit, or else a beginning; the last
+    position that the commit covers, or the first that was given; and what became of it."""
     acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
     """The messages that were acknowledged at a position."""
     at: dict[Position, Message] = field(default_factory=dict)
@@ -104,6 +108,10 @@ def read(folder: Path) -> History:
     history.has_application = manifest.consumer.application is not None
     for _, _, _, _, _, stream, value, *_ in _rows(folder, "processed", history.tells_sends):
         history.processed[stream, value] += 1
+    for path in segments(folder, "commits"):
+        for it in pq.read_table(path).cast(SCHEMAS["commits"]).to_pylist():
+            place = (it["partition"], it["ledger"], it["entry"], it["batch"])
+            history.commits.append((it["kind"] == 1, place, it["outcome"]))
     history.ok = {message for message, outcome in history.outcomes.items() if outcome == OK}
     for message, outcome in history.outcomes.items():
         if outcome == FAIL and history.sends.get(message, set()) <= history.told[message]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.judgement.counts import COUNTS, FORBIDDEN, JUMP_COUNTS, TABLES, Counts, Jump, definitions, with_tables
+from dedup.judgement.count_tables import TABLES, definitions, with_tables
+from dedup.judgement.counts import COUNTS, FORBIDDEN, JUMP_COUNTS, Counts, Jump
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "verdicts.md"
 

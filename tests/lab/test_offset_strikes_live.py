@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import confluent_kafka as ck
-import pyarrow.parquet as pq
 import pytest
+from tests.builders import History, write_history
 from tests.lab.pointed import bootstrap
+from tests.runners.test_application_commits import recorded
 
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point
@@ -36,6 +37,7 @@ from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.workloads import outputs
+from dedup_spark import local, oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -101,10 +103,25 @@ def lived(
         recorder, observer = Recorder(folder), Observer(folder, "consumer")
         ends = (EndPosition(partition=0, extents=((0, MESSAGES),)),)
         application = outputs.application(config, ends, admin, recorder, observer, Consumption).run(LIVES_S)
-        found = [pq.read_table(folder / segment.path).to_pylist() for segment in recorder.close()]
+        recorder.close()
         observer.close()
-        times = Counter(row["value"] for rows in found for row in rows)
+        times = Counter(row["value"] for row in recorded(folder, "processed"))
         return Lived(application, times, interposer.conversation.rows(), list(interposer.problems))
+
+
+def given_again(folder: Path, tmp_path: Path) -> tuple[int, int]:
+    """How many messages both judges find below what was committed, and above it, where a session began.
+
+    Offsets of the topic are those of its values, which were sent straight to it.
+    """
+    messages = [(0, value) for value in range(1, MESSAGES + 1)]
+    read = [(value - 1, 0, 0, value - 1, 0, 0, value) for _, value in messages]
+    outcomes = [(0, value, 0, 0, 0, value - 1, 0) for _, value in messages]
+    tables = {name: [tuple(row.values()) for row in recorded(folder, name)] for name in ("processed", "commits")}
+    write_history(tmp_path / "judged", History(messages, outcomes, read, **tables))
+    (said,) = local.verify([tmp_path / "judged"]).runs
+    assert said.counts == oracle.judge(tmp_path / "judged").counts
+    return said.counts.reread_below_commit, said.counts.skipped_above_commit
 
 
 def late(happen: Callable[[str], None], row: Row) -> None:
@@ -132,6 +149,7 @@ def test_a_calm_application_puts_the_positions_of_each_batch_into_its_transactio
     asked = {(each.api, each.number) for each in strikes.exchanges(found.rows, CLIENT)}
     assert {(api, number) for api in APIS for number in range(1, MESSAGES // BATCH + 1)} <= asked
     assert found.times == dict.fromkeys(range(1, MESSAGES + 1), 1)
+    assert given_again(tmp_path / "calm", tmp_path) == (0, 0)
 
 
 def test_the_control_commits_outside_of_the_transaction_and_is_killed_in_between(
@@ -141,6 +159,7 @@ def test_the_control_commits_outside_of_the_transaction_and_is_killed_in_between
     assert found.application.problems == ()
     assert {value for value, times in found.times.items() if times > 1} == set(range(BATCH + 1, 2 * BATCH + 1))
     assert found.times.keys() == set(range(1, MESSAGES + 1))
+    assert given_again(tmp_path / "control", tmp_path) == (0, 0), "it began where it had committed"
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -183,4 +202,5 @@ def test_positions_that_come_late_take_the_group_back_in_the_next_transaction(
     assert second.began == f"partition 0 at {2 * BATCH}, by the group's commits"
     twice = {value for value, times in found.times.items() if times == 2}
     assert twice == set(range(2 * BATCH + 1, 3 * BATCH + 1)) and sum(found.times.values()) == MESSAGES + BATCH
+    assert given_again(tmp_path / f"late-{repetition}", tmp_path) == (BATCH, 0)
     tell(f"committed up to {3 * BATCH}, back at {2 * BATCH}: {len(twice)} inputs have two committed outputs")

@@ -140,9 +140,11 @@ def processed_as_expected(
     assert found == expected, ended.told()
     for group in ended.summary.systems:
         assert (group.sums.values_with_duplicates, group.sums.not_received, group.sums.processed_unread) == (0, 0, 0)
+        assert (group.sums.reread_below_commit, group.sums.skipped_above_commit) == (0, 0)
     for run in sorted((ended.folder / "runs").iterdir()):
         manifest = read_manifest(run / "attempt-1")
         assert manifest.schema_version == 1 and manifest.consumer.application is not None
+        assert manifest.consumer.application.commits, "no commits were taken down, and this says nothing of them"
         tell(f"{manifest.run_id}: " + "; ".join(life.model_dump_json() for life in manifest.consumer.application.lives))
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 

@@ -37,7 +37,7 @@ def applied(folder: Path, *, timeout_s: float = 60.0, **asked: Any) -> tuple[App
     """What came of an application, and the rows of what it processed."""
     lives, recorder = lives_in(folder, **asked)
     application = lives.run(timeout_s)
-    segments = [folder / segment.path for segment in recorder.close()]
+    segments = [folder / segment.path for segment in recorder.close() if segment.path.startswith("processed/")]
     return application, [row for path in segments for row in pq.read_table(path).cast(PROCESSINGS).to_pylist()]
 
 

@@ -49,10 +49,11 @@ def history_of(seed: int) -> History:
             forgetting.pop(dice.randrange(len(forgetting)))
     received: list[tuple[int, ...]] = [(arrival, *row) for arrival, row in enumerate(read)]
     processed = _processed(dice, read)
+    commits = None if processed is None or dice.random() < 0.2 else _commits(dice, read)
     if dice.random() < 0.45:
-        history = History(sent, outcomes, received, ends, processed=processed)
+        history = History(sent, outcomes, received, ends, processed=processed, commits=commits)
     else:
-        history = replace(_with_sends(dice, sent, outcomes, received, ends), processed=processed)
+        history = replace(_with_sends(dice, sent, outcomes, received, ends), processed=processed, commits=commits)
     return with_transactions(dice, history) if dice.random() < 0.35 else history
 
 
@@ -103,6 +104,28 @@ def _processed(dice: random.Random, read: list[Read]) -> list[tuple[int, ...]] |
         rows += [(life, *row) for row in read[begin:at]]
     if dice.random() < 0.3:
         rows.append((0, 0, 0, 0, 0, dice.randrange(3), dice.choice([1, 9, 131_072])))
+    return rows
+
+
+def _commits(dice: random.Random, read: list[Read]) -> list[tuple[int, ...]]:
+    """Where lives begin and what they commit, mostly in order, now and then anywhere, or where nothing was read."""
+    rows: list[tuple[int, ...]] = []
+    for life in range(dice.choice([1, 2, 2, 3, 4])):
+        for partition in range(3):
+            places = sorted(row[:4] for row in read if row[0] == partition)
+            at = dice.randrange(len(places)) if places else 0
+            for kind in (0, *[1] * dice.choice([0, 1, 2, 4])):
+                if not places or dice.random() < 0.05:
+                    place: tuple[int, ...] = (
+                        partition,
+                        dice.choice([0, 3, 5, 8]),
+                        dice.randrange(9),
+                        dice.randrange(3),
+                    )
+                else:
+                    at = min(at + dice.choice([0, 1, 1, 5]), len(places) - 1)
+                    place = places[at]
+                rows.append((life, kind, *place, kind * dice.choice([0, 0, 0, 1, 2]), 1, 2))
     return rows
 
 

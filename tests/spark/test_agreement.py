@@ -48,6 +48,7 @@ MORE = (
     "empty files",
     "files of one row",
     "with an application",
+    "with commits",
     "with transactions",
     "with holes",
 )
@@ -74,6 +75,7 @@ class Coverage:
         self.found["with sessions"] += bool(history.sessions)
         self.found["with transactions"] += history.transactions is not None
         self.found["with holes"] += bool(history.holes)
+        self.found["with commits"] += history.commits is not None
         self.found["with an application"] += history.processed is not None
         self.found["files of one row"] += any(
             len(rows) % segment_rows == 1 for rows in (history.sent, history.outcomes, history.received)

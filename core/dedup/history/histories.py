@@ -5,8 +5,9 @@ folder of closed Parquet segments and a manifest that is written last. This file
 check that decides whether a folder may be judged: every segment that the manifest names is there, with the recorded
 bytes and rows, and nothing else is there.
 
-A history may have two more tables. `processed`: what an application did with the messages of the topic.
-`transactions`: which messages were sent in which transaction, and what became of it.
+A history may have three more tables. `processed`: what an application did with the messages of the topic. `commits`:
+where its sessions began, and what they committed. `transactions`: which messages were sent in which transaction, and
+what became of it.
 
 Schema 2 adds `session` and `attempt` to the three tables: which life of the producer sent the message, and which of the
 application's own sends of it this was. Schema 1 is read for ever; it has one send of each message. A manifest says
@@ -44,7 +45,9 @@ PROCESSED: Final = "processed"
 """A table of histories with an application; others have no such folder."""
 TRANSACTIONS: Final = "transactions"
 """A table of histories whose producer sends in transactions; others have no such folder."""
-ALL_TABLES: Final = (*TABLES, PROCESSED, TRANSACTIONS)
+COMMITS: Final = "commits"
+"""A table of histories with an application; others, and older ones, have no such folder."""
+ALL_TABLES: Final = (*TABLES, PROCESSED, TRANSACTIONS, COMMITS)
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -72,6 +75,11 @@ IN_TRANSACTIONS: Final = _schema(
 )
 """A row for each transaction and stream: the values `first` to `last` were sent in transaction `number` of `session`.
 What the producer asked for, and what became of it: `Asked` and `Ended` (dedup.wire.manifests)."""
+POSITIONS: Final = _schema(
+    life=pa.int32(), kind=pa.int8(), **_POSITION, outcome=pa.int8(), asked_ns=pa.int64(), ended_ns=pa.int64()
+)
+"""In the order in which the application came to them; what a row is: `Told` (dedup.wire.manifests). The position is
+that of the first message that a life was given of the partition, or of the last one that a commit covers."""
 CLOCK: Final = _schema(kind=pa.int8(), index=pa.int64(), monotonic_ns=pa.int64())
 LATENCY: Final = _schema(
     second=pa.int32(), outcome=pa.int8(), lower_ns=pa.int64(), upper_ns=pa.int64(), count=pa.int64()
@@ -84,6 +92,7 @@ SCHEMAS: Final = {
     "clock": CLOCK,
     PROCESSED: PROCESSINGS,
     TRANSACTIONS: IN_TRANSACTIONS,
+    COMMITS: POSITIONS,
 }
 SEND: Final = {"session": pa.int32(), "attempt": pa.int32()}
 """Schema 2: the producer's session, from 0, and the application's attempt, from 0. Of a message read it is the send

@@ -8,8 +8,7 @@ So a new count is a field here, a rule in the engine (dedup_spark/engine/values.
 `make tables` writes the page's tables again. The names of the four jumps are Jack Vanlightly's (S0).
 """
 
-import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
@@ -17,7 +16,6 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict
 
 from dedup.experiment.variants import Expectation
-from dedup.pages import filled
 
 EXACTLY_ONCE, AT_MOST_ONCE = Expectation.EXACTLY_ONCE, Expectation.AT_MOST_ONCE
 COMMITTED_ONCE: Final = Expectation.COMMITTED_ONCE
@@ -47,6 +45,7 @@ class Basis(StrEnum):
     ONCE = "each value was sent once: what is sent again comes later"
     PROCESSED = "the application came to the end of the topic"
     TRANSACTIONS = "all transactions are there, if there are any"
+    COMMITS = "all commits and beginnings of the application are there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +230,28 @@ class Counts(BaseModel):
             words="missing from a transaction of which others were read",
             forbidden_by=IN_ORDER,
             rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS),
+            added=True,
+        ),
+    ] = 0
+    reread_below_commit: Annotated[
+        int,
+        Count(
+            definition="at or below what the application had committed in its partition, and a later session of it "
+            "began there or below; counted if the history has [commits](history.md#commits), like the next one",
+            words="committed, and given to a later session of the application again",
+            forbidden_by=ONCE,
+            rests_on=(Basis.COMMITS,),
+            added=True,
+        ),
+    ] = 0
+    skipped_above_commit: Annotated[
+        int,
+        Count(
+            definition="above what the application had committed in its partition, and a later session of it began "
+            "above that",
+            words="not committed, and passed over by a later session of the application",
+            forbidden_by=LOSSLESS,
+            rests_on=(Basis.COMMITS,),
             added=True,
         ),
     ] = 0
@@ -421,6 +442,9 @@ OF_APPLICATIONS: Final = ("processed_twice", "never_processed")
 OF_TRANSACTIONS: Final = ("aborted_read", "torn_transaction")
 """What is forbidden and can be told only of histories with transactions."""
 
+OF_COMMITS: Final = ("reread_below_commit", "skipped_above_commit")
+"""What is forbidden and can be told only of histories with commits."""
+
 COPIES: Final = "values_with_duplicates"
 LOSS: Final = "not_received"
 
@@ -460,31 +484,3 @@ def uncertainty(counts: Counts) -> str:
     unresolved = f", {counts.in_unresolved:,} are of transactions in doubt" if counts.in_unresolved else ""
     ended = f"{counts.unknown:,} sends ended unknown and {counts.negative_ack:,} failed"
     return f"{ended}{unresolved}, {100 * share:.2g} % of all"
-
-
-def definitions() -> str:
-    """The table of all counts, in Markdown."""
-    rows = (
-        f"| `{name}` | {each.definition} | {'; '.join(basis.value for basis in each.rests_on)} |"
-        for name, each in COUNTS.items()
-    )
-    return "\n".join(("| count | meaning | it accuses only if |", "| --- | --- | --- |", *rows))
-
-
-def expectations() -> str:
-    """The table of what each expectation forbids, in Markdown."""
-    listed = {each: ", ".join(f"`{name}`" for name in names) for each, names in FORBIDDEN.items()}
-    rows = (f"| `{each}` | {names or 'nothing: the runs are counted, not judged'} |" for each, names in listed.items())
-    return "\n".join(("| `expect` | must be 0 in every run |", "| --- | --- |", *rows))
-
-
-TABLES: Final[Mapping[str, Callable[[], str]]] = {"counts": definitions, "expectations": expectations}
-
-
-def with_tables(page: str) -> str:
-    """The page with each table, made from the records, between its marks `<!-- NAME -->` and `<!-- end -->`."""
-    return filled(page, {name: table() for name, table in TABLES.items()})
-
-
-if __name__ == "__main__":
-    print(with_tables(sys.stdin.read()), end="")

@@ -30,8 +30,6 @@ from dedup.judgement.counts import (
     COUNTS,
     FORBIDDEN,
     LOSS,
-    OF_APPLICATIONS,
-    OF_TRANSACTIONS,
     Basis,
     Counts,
     promises,
@@ -44,6 +42,7 @@ from dedup.judgement.demands import departures, other_faults, unplanned_sends
 from dedup.judgement.endings import Ending
 from dedup.judgement.paces import Pace
 from dedup.judgement.selfchecks import BACKWARD, contradictions, disagreements, unwitnessed
+from dedup.judgement.untold import OF_SOME, untold
 from dedup.judgement.verdict_kinds import EXIT_CODES as EXIT_CODES
 from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
@@ -281,7 +280,7 @@ def _voids(evidence: Evidence, demand: Demand) -> Iterator[Reason]:
 def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[str]:
     """The forbidden counts above 0 whose evidence is whole. Bare files count as whole only if they are trusted."""
     files = not evidence.bare or demand.trusted
-    tables = ("sent", "outcomes", "transactions")
+    tables = ("sent", "outcomes", "transactions", "commits")
     whole = {table: not any(line.startswith(table) for line in evidence.damages) for table in tables}
     complete = manifest.producer.complete and files
     there = {
@@ -290,6 +289,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.SENDS: (complete or manifest.producer.intended is not None) and whole["sent"],
         Basis.FINISHED: complete,
         Basis.TRANSACTIONS: whole["transactions"],
+        Basis.COMMITS: whole["commits"],
         Basis.PROCESSED: (found := manifest.consumer.application) is not None and not any(found.unread()),
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
@@ -466,12 +466,8 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    untold = {
-        *(OF_APPLICATIONS if manifest.consumer.application is None else ()),
-        *(OF_TRANSACTIONS if manifest.producer.transactions is None else ()),
-    }
-    none_of = promises(demand.expectation, untold)
-    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_APPLICATIONS, *OF_TRANSACTIONS))
+    none_of = promises(demand.expectation, untold(manifest))
+    subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_SOME))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
         Code.CLEAN,

@@ -50,6 +50,24 @@ class Ended(IntEnum):
     UNKNOWN = 2
 
 
+class Told(IntEnum):
+    """What a row of `commits` says (`kind`)."""
+
+    BEGAN = 0
+    COMMITTED = 1
+
+
+class Committed(IntEnum):
+    """What became of a commit (`outcome`); a beginning is confirmed.
+
+    *Failed* means that it provably holds nothing: nobody asked for it, or its transaction was aborted.
+    """
+
+    CONFIRMED = 0
+    FAILED = 1
+    UNKNOWN = 2
+
+
 class Proof(StrEnum):
     """Why a position holds no message for the reader that did not read it, as the log itself shows."""
 
@@ -209,6 +227,7 @@ class Application(Record):
     effective_config: dict[str, str]
     lives: tuple[Life, ...]
     processed: int = Field(description="rows of `processed`")
+    commits: int | None = Field(None, description="rows of `commits`; None: an older history, which does not have them")
     problems: tuple[str, ...] = ()
     output: Outputs | None = Field(None, description="None: what it did to a message it wrote down, and nowhere else")
 
@@ -348,12 +367,14 @@ class Manifest(Record):
         """How many rows the runners say they recorded in `table`."""
         outcomes = self.producer.ok + self.producer.fail + self.producer.unknown
         sent = self.producer.sent if self.producer.intended is None else self.producer.intended
-        processed = self.consumer.application.processed if self.consumer.application is not None else 0
+        application = self.consumer.application
+        processed, commits = (0, 0) if application is None else (application.processed, application.commits or 0)
         return {
             "sent": sent,
             "outcomes": outcomes,
             "received": self.consumer.received,
             "processed": processed,
+            "commits": commits,
             "transactions": 0 if self.producer.transactions is None else self.producer.transactions.rows,
         }[table]
 

@@ -6,6 +6,11 @@ no doubt about what it had done. The line has the message's position too: whoeve
 together. Each line is a word and more:
 
     began partition 0 at 120  where it begins, and by whose word
+    begins 0 0 120 0 77       the first message that it was given of a partition: partition, ledger, entry, batch index;
+                              or where the partition ends, if it was given none up to there; and the monotonic time, ns
+    covers 0 0 219 0          a commit that comes now covers this message of a partition, and all before it
+    asks 78                   it asks for that commit now
+    answered 0 79             the commit is confirmed (0), or has provably failed (1): `Committed`
     did 0 0 120 0 0 121       processed: partition, ledger, entry, batch index, stream, value
     wrote 200                 so many outputs this life has written, and the brokers have acknowledged them
     committed 200             so many messages this life has committed, and the brokers have acknowledged it
@@ -28,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dedup.errors import EXIT_ERROR, DedupError, one_line
 from dedup.experiment import systems
-from dedup.wire.manifests import EndPosition
+from dedup.wire.manifests import Committed, EndPosition
 from dedup.workloads.consumer import Commit, Consumer, Position
 from dedup.workloads.restart import End
 from dedup_runners.clients import Form
@@ -114,6 +119,7 @@ class Life:
 
     def __init__(self, task: Task) -> None:
         self._task, self._form, self._done = task, Form.of(task.config), 0
+        self._begun = set[int]()
         self._deadline = time.monotonic() + task.timeout_s
         self._source: Source = module_of(task.config).Source(task)
 
@@ -121,6 +127,7 @@ class Life:
         """Process and commit, batch by batch; it returns when the topic, or this life, has come to its end."""
         while not self._over() and (batch := self._take()):
             self._do(batch)
+        self._say_of_the_rest()
         self._source.close()
         say("ended")
 
@@ -128,11 +135,36 @@ class Life:
         """Process a batch, and commit it."""
         commit = None if self._task.keeps_positions else self._task.asked.commit
         if commit is Commit.BEFORE:
-            say("committed", self._source.commit(batch))
+            self._commit(batch)
         for message in batch:
             self._process(message)
         if commit is Commit.AFTER:
-            say("committed", self._source.commit(batch))
+            self._commit(batch)
+
+    def _commit(self, batch: Sequence[Taken]) -> None:
+        """Commit a batch, and say so before and after."""
+        self._say_what_it_covers(batch)
+        say("asks", time.monotonic_ns())
+        committed = self._source.commit(batch)
+        say("answered", int(Committed.CONFIRMED), time.monotonic_ns())
+        say("committed", committed)
+
+    def _say_what_it_covers(self, batch: Sequence[Taken]) -> None:
+        for place in {message.place.partition: message.place for message in batch}.values():
+            say("covers", *place)
+
+    def _say_where_it_begins(self, taken: Sequence[Taken]) -> None:
+        """Of each partition, once."""
+        for place, *_ in taken:
+            if place.partition not in self._begun:
+                self._begun.add(place.partition)
+                say("begins", *place, time.monotonic_ns())
+
+    def _say_of_the_rest(self) -> None:
+        """A life that came to the end begins there in a partition of which it was given nothing."""
+        for end in self._task.end if self._source.at_end() else ():
+            if end.extents and end.partition not in self._begun:
+                say("begins", end.partition, *max(end.extents), 0, time.monotonic_ns())
 
     def _over(self) -> bool:
         return self._task.until is not None and self._done >= self._task.until
@@ -144,7 +176,9 @@ class Life:
             if time.monotonic() > self._deadline:
                 last = f" (its client said last: {self._source.problem})" if self._source.problem else ""
                 raise TimeoutError(f"not at the end within {self._task.timeout_s:g} s{last}: {self._source.lacking()}")
-            batch += self._source.take(most - len(batch))
+            taken = self._source.take(most - len(batch))
+            self._say_where_it_begins(taken)
+            batch += taken
         return batch
 
     def _most(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import confluent_kafka as ck
 
 from dedup.payloads import Message, packed
+from dedup.wire.manifests import Committed
 from dedup.workloads.consumer import Commit
 from dedup.workloads.restart import End
 from dedup_runners import credentials
@@ -124,6 +125,7 @@ class WritingLife(Life):
             try:
                 self._try(batch, attempt, done)
             except Aborted as aborted:
+                say("answered", int(Committed.FAILED), time.monotonic_ns())
                 self._source.problem = f"a transaction was aborted: {aborted}"
                 if time.monotonic() > self._deadline:
                     raise TimeoutError(self._source.problem) from aborted
@@ -139,14 +141,18 @@ class WritingLife(Life):
             self._done = done
             say("wrote", done)
         if commit is Commit.BEFORE:
-            say("committed", self._source.commit(batch))
+            self._commit(batch)
         if commit is Commit.IN_TRANSACTION:
+            self._say_what_it_covers(batch)
             self._outputs.add(self._source.positions(batch), self._source.group())
         if commit is not Commit.AFTER:
             self._wait_if_over()
+        if commit is Commit.IN_TRANSACTION:
+            say("asks", time.monotonic_ns())
         self._outputs.commit()
         if commit is Commit.IN_TRANSACTION:
+            say("answered", int(Committed.CONFIRMED), time.monotonic_ns())
             say("committed", self._source.count(batch))
         if commit is Commit.AFTER:
             self._wait_if_over()
-            say("committed", self._source.commit(batch))
+            self._commit(batch)

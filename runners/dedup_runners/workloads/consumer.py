@@ -10,14 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
 from dedup.errors import one_line
-from dedup.wire.manifests import Application, EndPosition, Life
+from dedup.history.histories import COMMITS, POSITIONS
+from dedup.wire.manifests import Application, Committed, EndPosition, Life, Told
 from dedup.workloads.consumer import Position
 from dedup.workloads.kinds import CLOSED, KILLED
 from dedup.workloads.restart import End
@@ -51,7 +52,7 @@ class Lives:
     def run(self, timeout_s: float) -> Application:
         """Let it live twice; what came of it. A life that does not end as it should is its last one."""
         assert self._config.consumer is not None
-        deadline, lives = time.monotonic() + timeout_s, list[Life]()
+        deadline, lives, commits = time.monotonic() + timeout_s, list[Life](), 0
         stored, problem = dict[int, Place](), ""
         for number, until in enumerate((self._config.consumer.at.message, None)):
             if problem or self._stopped:
@@ -66,6 +67,7 @@ class Lives:
                 self._running.stop()
             life, problem = self._running.end()
             stored |= self._running.stored
+            commits += self._running.positions.rows
             self._log(f"life {number} of the application: {life.model_dump_json()} {problem}")
             lives.append(life)
         reached = not problem and not self._stopped
@@ -79,6 +81,7 @@ class Lives:
             effective_config=client.told(self._config),
             lives=tuple(lives),
             processed=sum(life.processed for life in lives),
+            commits=commits,
             problems=(f"the application: {problem}",) if problem else (),
         )
 
@@ -93,6 +96,47 @@ class Lives:
             self._running.stop()
 
 
+class Positions:
+    """Takes down where one life began, and what it committed: a row for each partition."""
+
+    def __init__(self, life: int, recorder: Recorder) -> None:
+        self._life, self._recorder = life, recorder
+        self._covered: list[Place] = []
+        self._asked_ns = 0
+        self.rows = 0
+
+    def began(self, place: Place, at_ns: int) -> None:
+        self._write(Told.BEGAN, [place], Committed.CONFIRMED, at_ns, at_ns)
+
+    def covers(self, place: Place) -> None:
+        """The next commit covers that message of its partition, and all before it."""
+        self._covered.append(place)
+
+    def asked(self, at_ns: int) -> None:
+        self._asked_ns = at_ns
+
+    def answered(self, outcome: Committed, at_ns: int) -> None:
+        self._write(Told.COMMITTED, self._covered, outcome, self._asked_ns, at_ns)
+        self._covered, self._asked_ns = [], 0
+
+    def end(self, stored: Iterable[Place]) -> None:
+        """It is gone: a commit without an answer is unknown, one that it never asked for has failed. What it has stored
+        is committed."""
+        self.answered(Committed.UNKNOWN if self._asked_ns else Committed.FAILED, 0)
+        now_ns = time.monotonic_ns()
+        self._write(Told.COMMITTED, list(stored), Committed.CONFIRMED, now_ns, now_ns)
+
+    def _write(self, kind: Told, places: Sequence[Place], outcome: Committed, asked_ns: int, ended_ns: int) -> None:
+        if places:
+            rows = ((self._life, kind, *at[:3], max(at.batch, 0), outcome, asked_ns, ended_ns) for at in sorted(places))
+            columns = zip(*rows, strict=True)
+            arrays = (
+                np.array(column, field.type.to_pandas_dtype()) for column, field in zip(columns, POSITIONS, strict=True)
+            )
+            self._recorder.write(COMMITS, tuple(arrays))
+            self.rows += len(places)
+
+
 class _Running:
     """One life while it lives."""
 
@@ -103,6 +147,7 @@ class _Running:
         """Where the last message lies that it has processed in each partition: one line says both."""
         self._began, self._committed = "nowhere: it was given no partition", 0
         self._rows: list[tuple[int, ...]] = []
+        self.positions = Positions(number, recorder)
         self._processed = self._written = 0
         self._said = ""
         self._ended_in_order = self._was_killed = False
@@ -130,6 +175,7 @@ class _Running:
             problem = f"what it said is not understood: {error}"
             self._process.kill()
         self._record()
+        self.positions.end(self.stored.values() if self._task.keeps_positions else ())
         try:
             code = self._process.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
@@ -175,6 +221,8 @@ class _Running:
             self._processed += 1
             if len(self._rows) >= ROWS_AT_ONCE:
                 self._record()
+        elif word in ("begins", "covers", "asks", "answered"):
+            self._take_down_position(word, list(map(int, rest)))
         elif word == "began":
             self._began = " ".join(rest)
         elif word == "wrote":
@@ -188,6 +236,16 @@ class _Running:
             self._ended_in_order = True
         else:
             raise ValueError(f"{word}, a word that is not known")
+
+    def _take_down_position(self, word: str, rest: list[int]) -> None:
+        if word == "begins":
+            self.positions.began(Place(*rest[:4]), rest[4])
+        elif word == "covers":
+            self.positions.covers(Place(*rest))
+        elif word == "asks":
+            self.positions.asked(rest[0])
+        else:
+            self.positions.answered(Committed(rest[0]), rest[1])
 
     def _record(self) -> None:
         if self._rows:

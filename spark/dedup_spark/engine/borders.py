@@ -14,6 +14,7 @@ import numpy as np
 
 from dedup_spark.engine.chunks import Note
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, highest_before, joined, since, size, taken
+from dedup_spark.engine.commits import NO_ZONES, Zone
 from dedup_spark.engine.islands import NOTHING_BEFORE, READ
 from dedup_spark.engine.positions import EDGE, GAP, SPAN, Ends, above, gaps_around, lowest, rises
 from dedup_spark.engine.transactions import Seen
@@ -28,7 +29,8 @@ class Carry(NamedTuple):
     `homes`: by run, the partition that each stream is sent to, if the manifest names it. `resent`: likewise, those to
     which it is sent again by the application, where they are others. `recorded`: the runs whose
     history says which send each message was (schema 2). `processed`: the runs that have an application. `seen`: by run,
-    its transactions.
+    its transactions. `zones`: by run, the positions at which messages were given to a session of its application
+    against what it had committed.
     """
 
     start: Column
@@ -40,6 +42,7 @@ class Carry(NamedTuple):
     resent: Mapping[int, Sequence[int]] = NO_HOMES
     processed: tuple[int, ...] = ()
     seen: Mapping[int, Seen] = NOTHING_SEEN
+    zones: Mapping[int, Sequence[Zone]] = NO_ZONES
 
     def misplaced(self, reads: Columns) -> Mask:
         """Which of the messages read lie in another partition than the one that their stream is sent to."""
@@ -71,8 +74,9 @@ def carry(
     resent: Mapping[int, Sequence[int]] = NO_HOMES,
     processed: tuple[int, ...] = (),
     seen: Mapping[int, Seen] = NOTHING_SEEN,
+    zones: Mapping[int, Sequence[Zone]] = NO_ZONES,
 ) -> Carry:
-    """The state before every chunk; `homes`, `recorded`, `resent`, `processed` and `seen`: see Carry.
+    """The state before every chunk; `homes`, `recorded`, `resent`, `processed`, `seen` and `zones`: see Carry.
 
     A lane begins one below the lowest value sent in its stream; at 0 if none was.
     """
@@ -93,7 +97,7 @@ def carry(
     placed, before, highest = np.empty_like(order), np.empty_like(order), np.empty_like(order)
     placed[order], before[order] = since(first, lanes["rows"]), last
     highest[order] = highest_before(first, lanes["highest"], NOTHING_BEFORE)
-    return Carry(start, placed, before, highest, homes, recorded, resent, processed, seen)
+    return Carry(start, placed, before, highest, homes, recorded, resent, processed, seen, zones)
 
 
 def sends(notes: Iterable[Note]) -> dict[tuple[int, int], tuple[int, int]]:

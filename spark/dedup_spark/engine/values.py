@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dedup.judgement.anomalies import MAX_WITNESSES
 from dedup.judgement.counts import JUMP_COUNTS
 from dedup.judgement.findings import RANGES
-from dedup_spark.engine import sends, tails, transactions
+from dedup_spark.engine import commits, sends, tails, transactions
 from dedup_spark.engine.borders import Carry
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, groups, joined, repeated, taken
 from dedup_spark.engine.findings import EVENT, JUMP, STRETCH, Findings, count_sums, earliest, widest
@@ -35,7 +35,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     """The findings of each run, the stretches, and the jumps; all islands of the same values must be here."""
     if not len(islands["run"]):
         return {}, dict.fromkeys(STRETCH, islands["run"]), dict.fromkeys(JUMP, islands["run"])
-    pieces, intervals = cut_at_ends(carry.applied(islands))
+    pieces, intervals = cut_at_ends(commits.cut_at_zones(carry.applied(islands), carry.zones))
     reads = taken(pieces, pieces["kind"] == READ)
     reads = taken(reads, np.lexsort([reads[name] for name in ("place", "partition", "interval")]))
     first = firsts(reads["interval"], reads["partition"])
@@ -45,6 +45,7 @@ def judge(islands: Columns, carry: Carry) -> tuple[dict[int, Findings], Columns,
     states = _states(pieces, reads, intervals) | sends.states(pieces, reads, intervals, carry.recorded)
     states["fail"] &= ~states["open"]
     states |= transactions.states(pieces, intervals, carry.seen)
+    states |= commits.of_intervals(commits.inside(reads, carry.zones), reads["interval"], len(intervals["run"]))
     states["has_application"] = np.isin(intervals["run"], carry.processed)
     # The highest value read before an interval's first piece is outside the interval: above or below all its values.
     backwards = first & (reads["highest"] > reads["value"])
@@ -195,6 +196,8 @@ def _anomalies(state: dict[str, Any]) -> dict[str, Mask]:
         "processed_twice": (processed > 1) & (processed > copies),
         "processed_unread": (processed > 0) & (copies == 0),
         "received_no_ack": (copies == 1) & ~ok,
+        commits.REREAD: state[commits.REREAD],
+        commits.SKIPPED: state[commits.SKIPPED],
         "send_backwards": state["backwards"],
         "unsent_copies": state["unsent_copies"] & sent,
         "values_with_duplicates": copies > 1,
