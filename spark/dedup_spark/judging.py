@@ -40,6 +40,8 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
   confirmed or its commit never asked for; all of it, if its commit was confirmed; else all or nothing. It is torn if
   some value of it was read, in whatever stream, and others were not; those that provably never left the client do not
   count.
+- A transaction hangs in a partition if the manifest names it as open there, and the audit saw it for longer than its
+  coordinator needs to end it: for 0 s, if no coordinator knows it. The lowest MAX_WITNESSES are named, as gaps are.
 - An entry that the manifest names as a hole holds no message, and is no gap.
 - A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
   that was not is `outcomes_unsent`.
@@ -138,6 +140,9 @@ def verify(
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
+    for run, (_, manifest) in enumerate(folders):
+        findings[run].hanging = transactions.hanging_of(manifest)
+        findings[run].numbers["hanging_transaction"] = len(findings[run].hanging)
     for (run, stream), bounds in sends(notes).items():
         findings[run].sent[stream] = bounds
     for run, missing in gaps(notes, ends).items():

@@ -22,6 +22,7 @@ NOTHING_ASKED, COMMIT, ABORT = 0, 1, 2
 COMMITTED, ABORTED, IN_DOUBT = 0, 1, 2
 Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
 Lane = tuple[int, int]  # partition, stream
+Hanging = tuple[int, int, int, int]  # partition, offset, producer id, epoch
 
 
 @dataclass
@@ -56,6 +57,8 @@ class History:
     """The transaction of each message that was sent in one, if the history has transactions."""
     asked: dict[Transaction, set[tuple[int, int]]] = field(default_factory=dict)
     """What was asked for of each transaction, and what became of it."""
+    hanging: list[Hanging] = field(default_factory=list)
+    """The transactions that did not end in the time that they have."""
     acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
     """The messages that were acknowledged at a position."""
     at: dict[Position, Message] = field(default_factory=dict)
@@ -101,6 +104,10 @@ def read(folder: Path) -> History:
         history.transactions = {}
         for each_row in _rows_of_transactions(folder):
             _take_transaction(history, *each_row)
+    for end in manifest.consumer.end:
+        for begun in end.open:
+            if not begun.seen_s <= begun.due_s:
+                history.hanging.append((end.partition, begun.first, begun.producer_id, begun.epoch))
     history.has_application = manifest.consumer.application is not None
     for _, _, _, _, _, stream, value, *_ in _rows(folder, "processed", history.tells_sends):
         history.processed[stream, value] += 1
