@@ -1,4 +1,4 @@
-"""A batch that is stored when its transaction has ended hangs for ever, and the run fails; where it is refused, none does.
+"""A batch that is stored when its transaction has ended hangs for ever, and the run fails; its twin is refused.
 
 The published cause (KIP-890): a batch is late on its way, the producer gives up its transaction, the coordinator ends
 it, and then the batch comes. Brokers ask the coordinator first (`transaction.partition.verification.enable`, from 3.6
