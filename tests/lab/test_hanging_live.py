@@ -12,7 +12,12 @@ from typing import Any, Final
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 from tests.builders import ENDS, NOWHERE, History, rows_of_transaction, write_history
 from tests.lab.pointed import bootstrap
 

@@ -58,7 +58,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 
 
 def lived(system: Endpoints, version: str, name: str, rules: Sequence[Rule] = ()) -> Lived:
-    """Two lives of the application: the first is closed after three batches, and its requests go past the rules."""
+    """Two lives of the application: the first ends after three batches, and what it asks goes through the rules."""
     topic, outputs = name, f"{name}-outputs"
     with admins.connect(system) as admin, Interposer(Kafka(), list(rules)) as interposer:
         interposer.conversation.follow(partial(late, interposer.happen))
@@ -98,7 +98,7 @@ def written(system: Endpoints, topic: str) -> Counter[int]:
             if (error := message.error()) is not None:
                 assert error.code() == ck.KafkaError._PARTITION_EOF, error
                 return found
-            found[int.from_bytes(message.value()[:8], "big") & MAX_VALUE] += 1  # of stream 0
+            found[int.from_bytes((message.value() or b"")[:8], "big") & MAX_VALUE] += 1  # of stream 0
     finally:
         reader.close()
     raise TimeoutError(f"the outputs were not read to their end within {READ_S:g} s")
