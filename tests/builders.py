@@ -21,7 +21,9 @@ which some message has a session and an attempt is of schema 2; those without on
 which these values were first read, or at places that are given; each `began` of a partition in which one is there
 already begins the next life. Without that key nothing is known of it.
 `transactions: [committed 1..3, aborted 4..6]` is what was sent in each transaction, and its end (ENDS); without that
-key there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message."""
+key there were none. `holes: {PARTITION: [3, 7]}` are entries of ledger 0 that hold no message. `open: {PARTITION:
+[PRODUCER.EPOCH@OFFSET SEEN/DUE]}` are transactions that had not ended there, with their seconds; the last stable offset
+is the first one's, and without any it is not known."""
 
 import itertools
 import re
@@ -43,6 +45,7 @@ from dedup.wire.manifests import (
     Hole,
     Life,
     Manifest,
+    OpenTransaction,
     ProducerReport,
     Segment,
     Session,
@@ -71,6 +74,7 @@ _MESSAGE: Final = re.compile(
     r"(?:@(?P<ledger>-?\d+):(?P<entry>-?\d+)(?::(?P<batch>\d+))?)?"
     r"(?:#(?P<session>\d+)\.(?P<attempt>\d+))?"
 )
+_OPEN: Final = re.compile(r"(\d+)\.(\d+)@(\d+) (\d+)/(\d+)")
 
 Place = tuple[int, int, int, int]
 """partition, ledger, entry, batch"""
@@ -85,7 +89,7 @@ class History:
     `sessions`: how many there are, in schema 2, whose rows end with session and attempt; 0: schema 1.
     `processed`: what an application did; None: there was none. `commits`: the table's rows; None: there are none.
     `transactions`: the table's rows; None: there were none.
-    `holes`: entries of ledger 0 that hold no message, by partition.
+    `holes`: entries of ledger 0 that hold no message, by partition. `open`: transactions that had not ended there.
     """
 
     sent: Sequence[tuple[int, ...]] = field(default_factory=list)
@@ -100,6 +104,7 @@ class History:
     transactions: Sequence[tuple[int, ...]] | None = None
     commits: Sequence[tuple[int, ...]] | None = None
     holes: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    open: Mapping[int, Sequence[OpenTransaction]] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -116,6 +121,8 @@ class History:
                 partition=p,
                 extents=tuple(sorted(e.items())),
                 holes=tuple(Hole(ledger=0, first=each, last=each, proof="marker") for each in self.holes.get(p, ())),
+                stable=min((each.first for each in self.open.get(p, ())), default=None),
+                open=tuple(self.open.get(p, ())),
             )
             for p, e in sorted(ends.items())
         )
@@ -172,6 +179,7 @@ def parse_golden(path: Path) -> Golden:
         transactions=list(_transactions(document["transactions"])) if "transactions" in document else None,
         commits=list(_commits(document["commits"], received)) if "commits" in document else None,
         holes=document.get("holes", {}),
+        open={p: [_open(text) for text in texts] for p, texts in document.get("open", {}).items()},
     )
     return Golden(path.stem, document["story"], history, document["expect"])
 
@@ -220,6 +228,13 @@ def _transactions(told: Sequence[str]) -> Iterator[tuple[int, ...]]:
         end, _, messages = text.partition(" ")
         named = [((send[0], stream), value) for _, stream, value, _, send in _messages(messages)]
         yield from rows_of_transaction(number, named, ENDS[end])
+
+
+def _open(text: str) -> OpenTransaction:
+    match = _OPEN.fullmatch(text)
+    assert match, f"{text!r} is not PRODUCER.EPOCH@OFFSET SEEN/DUE"
+    producer, epoch, first, seen, due = map(int, match.groups())
+    return OpenTransaction(producer_id=producer, epoch=epoch, first=first, seen_s=seen, due_s=due)
 
 
 def rows_of_transaction(

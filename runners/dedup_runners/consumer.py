@@ -33,6 +33,7 @@ from dedup_runners.metrics import served
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.journals import Observer, save_report, usage
 from dedup_runners.recording.recorders import Columns, Recorder
+from dedup_runners.watches import Watch
 
 READ_S: Final = 0.2
 MAX_PROBLEMS: Final = 10
@@ -62,6 +63,7 @@ class Consumption:
         self._config, self._admin, self._recorder = config, admin, recorder
         self.undelivered: tuple[Undelivered, ...] = ()
         self._coverage = Coverage()
+        self._watch = Watch(lambda: cast(transactions.Describes, admin).open_transactions(config.topic))
         self._passed: list[tuple[int, Place, Place]] = []
         self._stopped = False
         self._stop_application: Callable[[], None] = lambda: None
@@ -78,6 +80,8 @@ class Consumption:
                 state, since_s = now, time.monotonic()
             elif time.monotonic() - since_s > STANDS_STILL_S:
                 self._pass_over()
+                if (hanging := self._watched()) and self._watch.overdue():
+                    return f"the end cannot be reached: {missing}{hanging}"
                 since_s = time.monotonic()
             if missing is None:
                 before, self.end = self.end, self._ask_end()
@@ -89,7 +93,7 @@ class Consumption:
             if self._stopped:
                 return f"stopped before the end: {missing}"
             if time.monotonic() > deadline:
-                return f"the end was not reached within {self._config.timeout_s:g} s: {missing}{self._open()}"
+                return f"the end was not reached within {self._config.timeout_s:g} s: {missing}{self._watched()}"
             self._read()
 
     def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
@@ -136,15 +140,18 @@ class Consumption:
         except PlatformError:
             return  # what cannot be asked again is waited for
 
-    def _open(self) -> str:
-        """Which transactions keep the end from being read, in words."""
+    def _watched(self) -> str:
+        """Which transactions keep the end from being read, in words; the ends then name them, too."""
         if self._config.transactions is None:
             return ""
+        admin = cast(transactions.Reads, self._admin)
         try:
-            found = cast(transactions.Describes, self._admin).open_transactions(self._config.topic)
-        except (OSError, PlatformError) as error:
+            end, stable = self._ask_end(), admin.stable_offsets(self._config.topic)
+            self._watch.look()
+            self.end = self._watch.named(end, stable)
+        except PlatformError as error:
             return f"; which transactions are open is not known: {error}"
-        return "".join(f"; {each}" for each in found[:MAX_HOLES])
+        return "".join(f"; {each}" for each in self._watch.words()[:MAX_HOLES])
 
     def _prove_holes(self) -> None:
         """With transactions: name the entries that were not read and hold no message, by what is stored there."""

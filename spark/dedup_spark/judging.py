@@ -43,6 +43,8 @@ docs/design.md §6 leaves some rules open. The engine and the oracle decide them
 - What an application has committed of a partition is its last confirmed commit. One in doubt that came after that
   permits to begin there, too. A session is held against what was committed when it began; before the first confirmed
   commit against nothing. Copies of a value in the log are not told apart: one is enough.
+- A transaction hangs in a partition if the manifest names it as open there, and the audit saw it for longer than its
+  coordinator needs to end it: for 0 s, if no coordinator knows it. The lowest MAX_WITNESSES are named, as gaps are.
 - An entry that the manifest names as a hole holds no message, and is no gap.
 - A copy of a value that was sent, of a send that was not, is `unsent_copies`, the tester's error. An outcome of a send
   that was not is `outcomes_unsent`.
@@ -143,6 +145,9 @@ def verify(
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
+    for run, (_, manifest) in enumerate(folders):
+        findings[run].hanging = transactions.hanging_of(manifest)
+        findings[run].numbers["hanging_transaction"] = len(findings[run].hanging)
     for (run, stream), bounds in sends(notes).items():
         findings[run].sent[stream] = bounds
     for run, missing in gaps(notes, ends).items():

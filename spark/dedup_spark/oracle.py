@@ -20,6 +20,7 @@ from dedup_spark.plain_histories import (
     DOUBTFUL,
     IN_DOUBT,
     NOTHING_ASKED,
+    Hanging,
     History,
     Message,
     Position,
@@ -50,6 +51,7 @@ def judge(folder: Path) -> Verification:
         "copies_during": _copies_during(folder, history),
         "sent": {stream: (history.lowest[stream], history.highest[stream]) for stream in sorted(history.lowest)},
         "gaps": _gaps(folder, history),
+        "hanging": _named(history.hanging),
     }
     return Verification.model_validate(answer)
 
@@ -327,6 +329,12 @@ def duplicate_jump_backward(history: History) -> int:
 
 
 @counts
+def hanging_transaction(history: History) -> int:
+    """Transactions that are open in a partition, for longer than a coordinator takes that knows them."""
+    return len(history.hanging)
+
+
+@counts
 def re_reads(history: History) -> int:
     """Rows that repeat a position and its message."""
     return history.re_reads
@@ -444,6 +452,15 @@ def _gaps(folder: Path, history: History) -> list[str]:
                 gaps.append(f"{where}, entry {entry}: batch indexes {expected} to {batch - 1} were not read")
             last, last_batch = entry, batch
     return gaps[:MAX_WITNESSES] + [f"and {len(gaps) - MAX_WITNESSES} more"] * (len(gaps) > MAX_WITNESSES)
+
+
+def _named(hanging: list[Hanging]) -> list[str]:
+    """The first of them, and how many more."""
+    texts = []
+    for partition, offset, producer, epoch in sorted(hanging):
+        texts.append(f"partition {partition}: producer {producer}, epoch {epoch}, from offset {offset} on")
+    more = len(texts) - MAX_WITNESSES
+    return [*texts[:MAX_WITNESSES], f"and {more} more"] if more > 0 else texts
 
 
 def _runs(begin: int, end: int, without: set[int]) -> list[tuple[int, int]]:

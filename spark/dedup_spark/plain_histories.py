@@ -23,6 +23,7 @@ COMMITTED, ABORTED, IN_DOUBT = 0, 1, 2
 CONFIRMED, DOUBTFUL = 0, 2
 Position = tuple[int, int, int, int]  # partition, ledger, entry, batch
 Lane = tuple[int, int]  # partition, stream
+Hanging = tuple[int, int, int, int]  # partition, offset, producer id, epoch
 
 
 @dataclass
@@ -60,6 +61,8 @@ class History:
     commits: list[tuple[bool, Position, int]] = field(default_factory=list)
     """What the application said of its positions, in order: whether it is a commit, or else a beginning; the last
     position that the commit covers, or the first that was given; and what became of it."""
+    hanging: list[Hanging] = field(default_factory=list)
+    """The transactions that did not end in the time that they have."""
     acknowledged: list[tuple[Message, Position]] = field(default_factory=list)
     """The messages that were acknowledged at a position."""
     at: dict[Position, Message] = field(default_factory=dict)
@@ -105,6 +108,10 @@ def read(folder: Path) -> History:
         history.transactions = {}
         for each_row in _rows_of_transactions(folder):
             _take_transaction(history, *each_row)
+    for end in manifest.consumer.end:
+        for begun in end.open:
+            if not begun.seen_s <= begun.due_s:
+                history.hanging.append((end.partition, begun.first, begun.producer_id, begun.epoch))
     history.has_application = manifest.consumer.application is not None
     for _, _, _, _, _, stream, value, *_ in _rows(folder, "processed", history.tells_sends):
         history.processed[stream, value] += 1

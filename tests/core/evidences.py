@@ -72,6 +72,7 @@ ANOMALIES: dict[str, dict[str, int]] = {
     "processed_twice": {"processed_twice": 3},
     "aborted_read": {"aborted_read": 1},
     "torn_transaction": {"torn_transaction": 1},
+    "hanging_transaction": {"hanging_transaction": 1},
     "jump_backward": {"jump_backward": 1},
     "duplicate_jump_backward": {"duplicate_jump_backward": 1},
 }
@@ -127,6 +128,7 @@ def verification(engine: str = "spark", /, **changes: int) -> Verification:
         witnesses=witnesses,
         block_lengths={copies: 1} if (copies := counted.values_with_duplicates) else {},
         copies_during={"cut": copies},
+        hanging=("partition 0: producer 7, epoch 0, from offset 900 on",) * counted.hanging_transaction,
     )
 
 

@@ -8,8 +8,9 @@ from tests.core.test_workloads import asked, refused
 
 from dedup.experiment.spec import Expectation
 from dedup.judgement.conditions import Result, Side
+from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
-from dedup.wire.manifests import Session, Transactions
+from dedup.wire.manifests import OpenTransaction, Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED
 from dedup.workloads.registry import leave_defaults_out, leave_unset_out
 
@@ -159,7 +160,7 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
     assert "read although their transaction was not committed" in verdict.reasons[0].text
 
 
-@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction"])
+@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "hanging_transaction"])
 def test_what_is_promised_of_transactions_fails(anomaly: str) -> None:
     verdict = judged(TOLD, (CLOSED,), **{anomaly: 3})
     assert (verdict.verdict, codes(verdict)[0]) == (Verdict.FAIL, anomaly)
@@ -212,6 +213,52 @@ def test_a_damaged_table_of_transactions_accuses_nobody(
 ) -> None:
     found = shown(TOLD, (CLOSED,), "read_committed", None, (), **{anomaly: 3}).model_copy(update={"damages": damages})
     assert judge_run(found, demand()).verdict is verdict
+
+
+def hung(*, first: int = 900, stable: int | None = 900, named: bool = True) -> Evidence:
+    """A run whose audit came to the last stable offset, and found a transaction open there of which nobody knows."""
+    found = shown(TOLD, (CLOSED,), received=900, not_received=100, hanging_transaction=1)
+    assert found.manifest is not None and found.spark is not None and found.oracle is not None
+    open_ = OpenTransaction(producer_id=7, epoch=0, first=first, seen_s=30.0, due_s=0.0)
+    end = found.manifest.consumer.end[0].model_copy(update={"stable": stable, "open": (open_,)})
+    stopped = {"complete": False, "reached_end": False, "received": 900, "end": (end,), "problems": ("stands still",)}
+    consumer = found.manifest.consumer.model_copy(update=stopped)
+    said = {} if named else {"hanging": ()}
+    return found.model_copy(
+        update={
+            "manifest": found.manifest.model_copy(update={"consumer": consumer}),
+            "spark": found.spark.model_copy(update=said),
+            "oracle": found.oracle.model_copy(update=said),
+        }
+    )
+
+
+def test_a_transaction_that_hangs_fails_and_what_it_keeps_back_is_not_lost() -> None:
+    verdict = judge_run(hung(), demand())
+    assert (verdict.verdict, codes(verdict)) == (
+        Verdict.FAIL,
+        ["hanging_transaction", Code.INCOMPLETE, Code.END_NOT_REACHED],
+    )
+    assert verdict.reasons[0].text == (
+        "1 transaction open in a partition, and ended by nobody, such as "
+        "partition 0: producer 7, epoch 0, from offset 900 on"
+    )
+
+
+@pytest.mark.parametrize(
+    "found",
+    [hung(first=899), hung(stable=None), hung(first=MESSAGES, stable=MESSAGES), hung(named=False)],
+    ids=["it begins below the last stable offset", "that is not known", "that is the end", "no judge names it"],
+)
+def test_an_open_transaction_that_cannot_be_is_the_testers_error(found: Evidence) -> None:
+    verdict = judge_run(found, demand())
+    assert (verdict.verdict, verdict.void) == (Verdict.ERROR, True)
+    assert Code.SELF_CHECK in codes(verdict)
+
+
+def test_a_control_that_reads_what_is_not_committed_may_have_one() -> None:
+    assert "hanging_transaction" not in FORBIDDEN[Expectation.DUPLICATES]
+    assert "hanging_transaction" in FORBIDDEN[Expectation.COMMITTED_ONCE]
 
 
 def test_transactions_in_doubt_weaken_the_claim_that_nothing_is_lost() -> None:

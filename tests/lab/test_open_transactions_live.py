@@ -1,4 +1,7 @@
-"""A transaction that does not end keeps committed readers from what lies behind it, and is named; else none is."""
+"""A transaction that does not end keeps committed readers from what lies behind it, and is named; else none is.
+
+Its coordinator knows it and its time-out is not past, so it does not hang: the innocent twin of test_hanging_live.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 COMMITTED, OPEN, BEHIND = 3, 2, 4
 """Messages that are committed, then some of a transaction that does not end, and behind them some of no transaction."""
 READ_S: Final = 5.0
+TIMEOUT_S: Final = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 def opened(system: Endpoints, topic: str) -> ck.Producer:
     """A producer with a transaction in the middle of what lies in the topic."""
     settings: dict[str, Any] = {"bootstrap.servers": system.client_bootstrap, "log_level": 0}
-    producer = ck.Producer({**settings, "transactional.id": topic, "transaction.timeout.ms": 600_000})
+    producer = ck.Producer({**settings, "transactional.id": topic, "transaction.timeout.ms": round(TIMEOUT_S * 1000)})
     producer.init_transactions(60)
     values = iter(range(1, 1 + COMMITTED + OPEN + BEHIND))
 
@@ -70,6 +74,9 @@ def test_a_transaction_that_hangs_is_named_and_one_that_ended_is_not(system: End
     (problem,) = held.problems
     assert "in partition 0 a transaction of producer " in problem
     assert f"is open from offset {COMMITTED + 1} on" in problem, "behind the first one's marker"
+    (known,) = held.end[0].open
+    assert (known.first, known.seen_s, held.end[0].stable) == (COMMITTED + 1, 0.0, COMMITTED + 1)
+    assert known.due_s > TIMEOUT_S, "its coordinator knows it, and looks for those that are past now and then"
     producer.abort_transaction(60)
     producer.close()
     whole = read(system, "hanging", tmp_path / "whole", 60.0)

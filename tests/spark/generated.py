@@ -12,6 +12,8 @@ from typing import Final
 
 from tests.builders import ENDS, History, rows_of_transaction
 
+from dedup.wire.manifests import OpenTransaction
+
 BUCKET: Final = 1 << 17
 """Some streams begin just below this value, where islands are cut (dedup_spark/engine/islands.py)."""
 
@@ -89,7 +91,24 @@ def with_transactions(dice: random.Random, history: History) -> History:
         if dice.random() < 0.8:
             holes.setdefault(partition, []).append(entry)
     received = [(arrival, *row) for arrival, row in enumerate(kept)]
-    return replace(history, received=received, ends=history.ends, transactions=rows, holes=holes)
+    open_ = {end.partition: _open(dice, end.entries) for end in history.end_positions() if dice.random() < 0.2}
+    return replace(history, received=received, ends=history.ends, transactions=rows, holes=holes, open=open_)
+
+
+def _open(dice: random.Random, entries: int) -> list[OpenTransaction]:
+    """Transactions that had not ended in a partition; some hang. Sometimes there are more than a judge names."""
+    number = dice.choice([1, 1, 2, 15])
+    begun = sorted(dice.choices(range(max(1, entries)), k=number))
+    return [
+        OpenTransaction(
+            producer_id=producer,
+            epoch=dice.randrange(3),
+            first=first,
+            seen_s=dice.choice([0.0, 0.5, 70.0]),
+            due_s=dice.choice([0.0, 0.5, 70.0]),
+        )
+        for producer, first in enumerate(begun)
+    ]
 
 
 def _processed(dice: random.Random, read: list[Read]) -> list[tuple[int, ...]] | None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from tests.builders import ENDS, NOWHERE, History, Place, rows_of_transaction
 
+from dedup.wire.manifests import OpenTransaction
+
 Message = tuple[int, int]
 """stream, value"""
 Send = tuple[int, int]
@@ -35,6 +37,8 @@ class Clean:
     """What each life of an application processed, if there is one."""
     transactions: list[tuple[str, list[Message]]] | None = None
     """The end of each transaction (builders.ENDS) and its messages, if there are some."""
+    open: dict[int, list[OpenTransaction]] = field(default_factory=dict)
+    """What had not ended in each partition."""
     hidden: set[Message] = field(default_factory=set)
     """What a committed reader is not given; its entries are holes."""
 
@@ -57,7 +61,7 @@ class Clean:
         for number, (end, messages) in enumerate(self.transactions, 1):
             rows += rows_of_transaction(number, [((0, stream), value) for stream, value in messages], ENDS[end])
         received = [(arrival, *row[1:]) for arrival, row in enumerate(read)]
-        return replace(made, received=received, transactions=rows, holes=holes)
+        return replace(made, received=received, transactions=rows, holes=holes, open=self.open)
 
     def without_transactions(self) -> History:
         places: dict[Message, Place] = {}

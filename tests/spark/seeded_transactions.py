@@ -2,6 +2,8 @@
 
 from tests.spark.seeded import Clean, Found, Message
 
+from dedup.wire.manifests import OpenTransaction
+
 
 def committed_in_order(it: Clean) -> Found:
     """Every transaction takes some messages of each stream, and all were committed."""
@@ -138,8 +140,39 @@ def a_zombie_is_let_in(it: Clean) -> Found:
     return found
 
 
+def kept_back(it: Clean, seen_s: float, due_s: float) -> Found:
+    """The last messages of a partition are of a transaction in doubt, which is open there."""
+    committed_in_order(it)
+    assert it.transactions is not None
+    log, i = it.pick(5)
+    open_ = OpenTransaction(producer_id=7, epoch=it.dice.randrange(9), first=i, seen_s=seen_s, due_s=due_s)
+    it.open[it.logs.index(log)] = [open_]
+    behind = set(log[i:])
+    kept = [(end, [each for each in part if each not in behind]) for end, part in it.transactions]
+    it.transactions = [*((end, part) for end, part in kept if part), ("in-doubt", log[i:])]
+    it.hidden |= behind
+    return {"received": -len(behind), "in_unresolved": len(behind)}
+
+
+def hangs_and_nobody_knows_it(it: Clean) -> Found:
+    return kept_back(it, it.dice.choice([0.5, 30.0, 90.0]), 0.0) | {"hanging_transaction": 1}
+
+
+def hangs_and_is_not_aborted_in_time(it: Clean) -> Found:
+    return kept_back(it, 70.5, 70.0) | {"hanging_transaction": 1}
+
+
+def open_and_known_and_not_due_yet(it: Clean) -> Found:
+    return kept_back(it, it.dice.choice([0.0, 30.0, 70.0]), 70.0)
+
+
+def open_and_seen_once(it: Clean) -> Found:
+    return kept_back(it, 0.0, 0.0)
+
+
 OF_TRANSACTIONS = (
     *(committed_in_order, aborted, refused, aborted_and_the_first_half_read, in_doubt_and_read, in_doubt_and_not_read),
     *(in_doubt_and_torn, committed_and_torn, committed_and_lost, sent_in_no_transaction, not_read_and_no_marker),
+    *(hangs_and_nobody_knows_it, hangs_and_is_not_aborted_in_time, open_and_known_and_not_due_yet, open_and_seen_once),
     *(a_zombie_is_refused, a_zombie_is_refused_and_its_half_is_read, a_zombie_is_let_in),
 )

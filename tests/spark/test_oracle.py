@@ -20,6 +20,7 @@ def said(verification: Verification) -> dict[str, object]:
         "events": [f"{event.value} {event.jump} {abs(event.value - event.last)}" for event in verification.events],
         "blocks": verification.block_lengths,
         "gaps": list(verification.gaps),
+        "hanging": list(verification.hanging),
     }
 
 
@@ -36,7 +37,7 @@ def test_says_of_a_golden_history_what_its_story_says(golden: Golden, tmp_path: 
     manifest = write_history(tmp_path / "run", golden.history)
     assert histories.damages(tmp_path / "run", manifest) == []
     verification = oracle.judge(tmp_path / "run")
-    expected: dict[str, object] = {"counts": {}, "events": [], "blocks": {}, "gaps": []}
+    expected: dict[str, object] = {"counts": {}, "events": [], "blocks": {}, "gaps": [], "hanging": []}
     expected |= {name: part for name, part in golden.expect.items() if name != "witnesses"}
     assert said(verification) == expected
     for anomaly, witnesses in golden.expect.get("witnesses", {}).items():

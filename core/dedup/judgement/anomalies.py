@@ -73,4 +73,9 @@ class Verification(BaseModel):
         None, description="stream -> the lowest and the highest value that was sent; None: the judge does not say"
     )
     gaps: tuple[str, ...] = Field((), description="positions that must exist and were not read: the tester's error")
+    hanging: tuple[str, ...] = Field(
+        (),
+        description=f"the transactions of `hanging_transaction`, by partition and offset, {MAX_WITNESSES} at most and "
+        "how many more",
+    )
     findings: Overview | None = Field(None, description="what lies behind the counts; the oracle makes none")

@@ -56,6 +56,8 @@ class Count:
     """What it counts, for docs/verdicts.md; values are counted by distinct (stream, value), rows by row."""
     words: str = ""
     """A phrase on each value that shows it, or on each message that its jumps lead to."""
+    noun: str = "value"
+    """What it counts. Anything but values is shown by the judge's own words (`Verification.hanging`)."""
     jump: Jump | None = None
     """The order events that it counts and that witness it; None: values witness it."""
     forbidden_by: tuple[Expectation, ...] = ()
@@ -215,7 +217,7 @@ class Counts(BaseModel):
         int,
         Count(
             definition="read, though the abort of its transaction was confirmed, or its commit never asked for; "
-            "counted if the history has [transactions](history.md#transactions), like the next three",
+            "counted if the history has [transactions](history.md#transactions), like the next four",
             words="read although their transaction was not committed",
             forbidden_by=ONCE,
             rests_on=(Basis.TRANSACTIONS,),
@@ -252,6 +254,18 @@ class Counts(BaseModel):
             words="not committed, and passed over by a later session of the application",
             forbidden_by=LOSSLESS,
             rests_on=(Basis.COMMITS,),
+            added=True,
+        ),
+    ] = 0
+    hanging_transaction: Annotated[
+        int,
+        Count(
+            definition="transactions, one a partition, that **hang**: begun there and not ended, while no coordinator "
+            "knows them, or for longer than it takes to abort them ([how it is known](history.md#open-transactions)). "
+            "What lies behind one no reader of committed messages is ever given",
+            words="open in a partition, and ended by nobody",
+            noun="transaction",
+            forbidden_by=IN_ORDER,
             added=True,
         ),
     ] = 0
@@ -439,7 +453,7 @@ CAUSES: Final = ("copied_by_retry", "copied_by_resend", "copied_by_session")
 OF_APPLICATIONS: Final = ("processed_twice", "never_processed")
 """What is forbidden and can be told only of histories with an application: without one they are 0 and say nothing."""
 
-OF_TRANSACTIONS: Final = ("aborted_read", "torn_transaction")
+OF_TRANSACTIONS: Final = ("aborted_read", "torn_transaction", "hanging_transaction")
 """What is forbidden and can be told only of histories with transactions."""
 
 OF_COMMITS: Final = ("reread_below_commit", "skipped_above_commit")

@@ -21,8 +21,10 @@ MAX_WINDOWS: Final = 62
 """An island has a bit for each; an experiment has at most 16."""
 
 BLOCK: Final = "duplicate_block"
-RANGES: Final = tuple(name for name, each in COUNTS.items() if each.forbidden_by and not each.jump)
-"""The counts, jumps apart, that an expectation can forbid: their values are listed as ranges."""
+RANGES: Final = tuple(
+    name for name, each in COUNTS.items() if each.forbidden_by and not each.jump and each.noun == "value"
+)
+"""The counts of values, jumps apart, that an expectation can forbid: they are listed as ranges."""
 
 
 class Found(BaseModel):

@@ -32,6 +32,18 @@ def disagreements(answer: Verification, other: Verification) -> Iterator[str]:
             yield f"different {name}"
 
 
+def _above_the_stable(manifest: Manifest) -> Iterator[str]:
+    """Open transactions that cannot be: no last stable offset lies above the beginning of one."""
+    for end in manifest.consumer.end:
+        for each in end.open:
+            if end.stable is None or not each.first >= end.stable < end.entries:
+                stable = "none" if end.stable is None else f"{end.stable:,}"
+                yield (
+                    f"in partition {end.partition} a transaction is open from offset {each.first:,} on, and the last "
+                    f"stable offset is {stable}, of {end.entries:,}"
+                )
+
+
 OF_SENDS: Final = frozenset({"values sent", "ok outcomes", "fail outcomes", "unknown outcomes"})
 """What is counted by value and recorded by send: alike only if each value was sent once."""
 
@@ -46,6 +58,7 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
     for name, number in counts:
         if number and COUNTS[name].contradiction:
             yield f"{COUNTS[name].contradiction}: {number:,}"
+    yield from _above_the_stable(manifest)
     unasked = set(range(manifest.topic_partitions)) - {end.partition for end in consumer.end}
     if consumer.reached_end and unasked:
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
@@ -86,10 +99,12 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
 
 
 def unwitnessed(answer: Verification, anomalies: Iterable[str]) -> Iterator[str]:
-    """The counts above 0, of those named, for which the judge shows no message."""
+    """The counts above 0, of those named, for which the judge shows no message, or nothing else that it counts."""
+    anomalies = tuple(anomalies)
     shown = {witness.anomaly for witness in answer.witnesses} | {
         name for name, jump in BACKWARD.items() if any(event.jump is jump for event in answer.events)
     }
+    shown |= {name for name in anomalies if COUNTS[name].noun == "transaction" and answer.hanging}
     cut_off = set(BACKWARD) if answer.events_total > len(answer.events) else set()
     for name in anomalies:
         if (count := getattr(answer.counts, name)) and name not in shown | cut_off:

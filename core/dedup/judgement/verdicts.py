@@ -310,8 +310,9 @@ def _accusation(answer: Verification, name: str) -> Reason:
         for event in answer.events
         if event.jump is BACKWARD.get(name)
     ]
+    shown = list(answer.hanging) if COUNTS[name].noun == "transaction" else shown
     count = getattr(answer.counts, name)
-    noun = ("jump" if name in BACKWARD else "value") + ("" if count == 1 else "s")
+    noun = ("jump" if name in BACKWARD else COUNTS[name].noun) + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
     words += _because(name, answer.counts)
     return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")

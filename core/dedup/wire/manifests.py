@@ -87,6 +87,24 @@ class Hole(Record):
     proof: Proof
 
 
+class OpenTransaction(Record):
+    """A transaction that had begun in a partition, and had not ended there when the audit looked for the last time.
+
+    A partition's leader names it (DescribeProducers), and so do coordinators (ListTransactions, DescribeTransactions;
+    KIP-664): a transaction that has begun is ended by its coordinator, at the latest after its time-out.
+    """
+
+    producer_id: int
+    epoch: int
+    first: Entries = Field(description="the offset of its first message there")
+    seen_s: float = Field(ge=0, description="between the first and the last time that the audit saw it; 0: seen once")
+    due_s: float = Field(
+        ge=0,
+        description="within so many seconds its coordinator ends it, by the time-out that it names and the pause "
+        "between its looks for those that are past; 0: no coordinator knows it, so none ever ends it",
+    )
+
+
 class EndPosition(Record):
     """How far one partition reached when it was asked.
 
@@ -98,6 +116,9 @@ class EndPosition(Record):
     extents: tuple[tuple[Entries, Entries], ...] = ()
     holes: tuple[Hole, ...] = Field((), description="in order; within the extents, and never at what was read")
     stable: int | None = Field(None, ge=0, description="Kafka's last stable offset; None: not asked")
+    open: tuple[OpenTransaction, ...] = Field(
+        (), description="by their beginnings; asked for only if a reader of committed messages came no further"
+    )
 
     @property
     def entries(self) -> int:

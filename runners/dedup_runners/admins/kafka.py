@@ -37,7 +37,8 @@ from dedup_runners.admins import (
     views,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
-from dedup_runners.admins.transactions import Open, all_open
+from dedup_runners.admins.hanging import open_in_all
+from dedup_runners.admins.transactions import Open
 from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
 from dedup_runners.admins.wire import Line
 from dedup_runners.closing import Closing
@@ -202,11 +203,11 @@ class KafkaAdmin(Closing):
         return persistently(lambda: self._ends(topic, stable=True), ANSWERED_S, f"the last stable offsets of {topic}")
 
     def open_transactions(self, topic: str) -> list[Open]:
-        """The transactions that have begun in its partitions, and have not ended there.
+        """The transactions that have begun in its partitions, and have not ended there (admins/hanging.py).
 
-        Asked once, after a deadline: OSError, PlatformError if they are not told at once.
+        Asked once: OSError, PlatformError if they are not told at once.
         """
-        return all_open(self._leaders(topic), topic, self._security)
+        return open_in_all(self._addresses, topic, self._security)
 
     def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
         """All stored batches of a partition below an offset."""

@@ -6,8 +6,9 @@ a transaction lie before the producer's next marker. So a transactional batch is
 abort; the broker's own list of aborted transactions, which clients go by, is not asked.
 Source: kafka.apache.org/documentation, "Message Format", "Control Batches".
 
-A transaction that does not end *hangs*: no reader of committed messages is given what lies behind its beginning. A
-partition's leader names the producers whose transactions are open there (DescribeProducers, KIP-664).
+No reader of committed messages is given what lies behind the beginning of a transaction that is open. A partition's
+leader names the producers whose transactions are open there (DescribeProducers, KIP-664). Which of them hang:
+admins/hanging.py.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,10 +55,8 @@ class Open(NamedTuple):
     producer_id: int
     epoch: int
     first: int
-
-    def __str__(self) -> str:
-        whose = f"producer {self.producer_id} of epoch {self.epoch}"
-        return f"in partition {self.partition} a transaction of {whose} is open from offset {self.first:,} on"
+    due_s: float = 0.0
+    """Within so long its coordinator ends it; 0: no coordinator knows it, or none was asked (`hanging`)."""
 
 
 class Range(NamedTuple):

@@ -60,6 +60,7 @@ class Findings:
     gaps: tuple[Columns, int] = field(default_factory=lambda: (joined((), GAP), 0))
     torn: bool = False
     sent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    hanging: list[str] = field(default_factory=list)
 
     def add(self, other: "Findings") -> None:
         """Add another task's findings on the same run."""
@@ -98,6 +99,7 @@ class Findings:
             },
             sent=dict(sorted(self.sent.items())),
             gaps=tuple(_gap_texts(*self.gaps)),
+            hanging=tuple(_at_most(self.hanging)),
             findings=self._overview(windows),
         )
 
@@ -212,6 +214,12 @@ def _ranges(found: Columns, faults: Sequence[str]) -> Iterator[Range]:
     for row, _, during in _listed(found, faults):
         names = ("stream", "value", "length")
         yield Range(**{name: row[name] for name in names}, anomaly=KINDS[row["kind"]], during=during)
+
+
+def _at_most(texts: Sequence[str]) -> list[str]:
+    """The first few, and how many more."""
+    more = len(texts) - MAX_WITNESSES
+    return [*texts[:MAX_WITNESSES], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _gap_texts(gaps: Columns, total: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dedup.history.histories import IN_TRANSACTIONS, TRANSACTIONS, segments
 from dedup.history.stores import Place, parquet, reached
 from dedup.payloads import MAX_VALUE
-from dedup.wire.manifests import Asked, Ended, Transactions
+from dedup.wire.manifests import Asked, Ended, Manifest, Transactions
 from dedup_spark.engine.columns import Column, Columns, Mask, firsts, repeated
 from dedup_spark.engine.files import DAMAGED, damage
 from dedup_spark.engine.islands import ISLAND, TRANSACTION
@@ -178,6 +178,16 @@ def states(pieces: Columns, intervals: Columns, seen: Mapping[int, Seen]) -> dic
         "begun": begun,
         "transactional": np.isin(intervals["run"], list(seen)),
     }
+
+
+def hanging_of(manifest: Manifest) -> list[str]:
+    """The transactions that hang by what the manifest says of the ends, in words; in order, all of them."""
+    told = [(end.partition, each.first, each) for end in manifest.consumer.end for each in end.open]
+    return [
+        f"partition {partition}: producer {each.producer_id}, epoch {each.epoch}, from offset {first} on"
+        for partition, first, each in sorted(told, key=lambda place: (*place[:2], place[2].producer_id))
+        if each.seen_s > each.due_s
+    ]
 
 
 def anomalies(state: Mapping[str, Any]) -> dict[str, Mask]:
