@@ -39,6 +39,7 @@ CONTENDERS: dict[str, dict[str, Contender]] = {
         "kafka-java, full history": Contest.our_java_producer,
         "ProducerPerformance": Contest.producer_performance,
         "bare Python loop, no acks": Contest.bare_producer,
+        "bare C API loop, acks counted": Contest.bare_librdkafka,
         "our consumer, full history": Contest.our_consumer,
         "ConsumerPerformance": Contest.consumer_performance,
     },

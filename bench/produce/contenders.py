@@ -89,7 +89,13 @@ class Contest:
         seconds = (report.last_acknowledgement_ns - report.first_send_ns) / 1e9
         return self._sample(seconds, report.cpu_seconds, report.max_rss_bytes)
 
+    def bare_librdkafka(self) -> Sample:
+        return self._bare("librdkafka")
+
     def bare_producer(self) -> Sample:
+        return self._bare(self.system)
+
+    def _bare(self, loop: str) -> Sample:
         topic = self._topic()
         settings = {"topic": topic, "messages": self.messages, "in_flight": IN_FLIGHT}
         if self.system == "kafka":
@@ -100,7 +106,7 @@ class Contest:
                 "listener_name": self.endpoints.listener_name,
                 "properties": {name: int(value) for name, value in PULSAR.items()},
             }
-        said = json.loads(self._run([sys.executable, str(HERE / "bare.py"), self.system], json.dumps(settings))[0])
+        said = json.loads(self._run([sys.executable, str(HERE / "bare.py"), loop], json.dumps(settings))[0])
         self._done_with(topic)
         return self._sample(said["seconds"], said["cpu_seconds"])
 

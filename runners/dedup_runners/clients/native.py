@@ -202,7 +202,7 @@ class Client:
 
     def __init__(self, asked: dict[str, str], watch: Watch | None) -> None:
         """Raises Refusal with librdkafka's own words."""
-        self._rk = _opened(asked)
+        self._rk = opened(asked)
         self._watch, self._name = watch, _text(quick.name(self._rk))
         self._queue = slow.queue_get_main(self._rk)
         if watch is not None:
@@ -363,8 +363,8 @@ def messages_of(
     return made, (payloads, laid)
 
 
-def _opened(asked: dict[str, str]) -> int:
-    """A new rd_kafka_t."""
+def opened(asked: dict[str, str]) -> int:
+    """A new rd_kafka_t; Refusal, with librdkafka's own words, if it does not take these settings."""
     conf, text = slow.conf_new(), ctypes.create_string_buffer(TEXT_BYTES)
     told = {
         "client.software.name": "confluent-kafka-python",
