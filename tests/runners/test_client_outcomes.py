@@ -26,10 +26,10 @@ CONFIG = {
 
 
 def kafka_producer(
-    rows: list[Outcomes], witnesses: Seen, *, idempotent: bool = False, **properties: str
+    rows: list[Outcomes], witnesses: Seen, *, idempotent: bool = False, properties: dict[str, str] | None = None
 ) -> kafka.Producer:
     """A producer that reaches no broker."""
-    told = CONFIG | {"properties": properties, "deduplication": idempotent}
+    told = CONFIG | {"properties": properties or {}, "deduplication": idempotent}
     return kafka.Producer(ProducerConfig.model_validate(told), rows.append, witnesses)
 
 
@@ -82,7 +82,7 @@ def test_a_client_that_gives_up_leaves_an_outcome_of_every_message() -> None:
 )
 def test_a_success_that_no_broker_has_said_is_unknown(properties: dict[str, str], outcome: Outcome) -> None:
     rows: list[Outcomes] = []
-    producer = kafka_producer(rows, Seen(), **properties)
+    producer = kafka_producer(rows, Seen(), properties=properties)
     given(producer, reports([1], [-1001]))
     producer._drain()
     assert (rows[0].outcomes.tolist(), rows[0].entries.tolist()) == ([outcome], [-1])

@@ -236,11 +236,11 @@ class Producer:
 
     def _messages(self, chunk: Chunk) -> tuple[Any, Any]:
         """The chunk as librdkafka takes it, and what must be kept for so long."""
-        keys, partitions = None, chunk.partitions
+        partitions = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
+        keys = None
         if self._keys is not None:
-            keys, partitions = [self._keys[stream] for stream in chunk.streams.tolist()], np.int32(UNASSIGNED)
-        elif partitions is None:
-            partitions = self._homes[chunk.streams]
+            partitions = np.full_like(partitions, UNASSIGNED)
+            keys = [self._keys[stream] for stream in chunk.streams.tolist()]
         return native.messages_of(chunk.payloads, partitions, words_of(chunk.streams, chunk.values), keys)
 
     def _offer(self, chunk: Chunk, messages: Any, first: int, last: int) -> int:

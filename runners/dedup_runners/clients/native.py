@@ -18,7 +18,7 @@ import confluent_kafka as ck
 import numpy as np
 import numpy.typing as npt
 
-from dedup.errors import EnvironmentError_
+from dedup.errors import EnvironmentError_, PlatformError
 from dedup_runners.clients.librdkafka import Watch
 
 PRODUCER: Final = 0  # RD_KAFKA_PRODUCER
@@ -31,7 +31,6 @@ LOG: Final = 0x4
 ERROR: Final = 0x8
 STATISTICS: Final = 0x40
 QUEUE_FULL: Final = ck.KafkaError._QUEUE_FULL
-FATAL: Final = ck.KafkaError._FATAL
 UNASSIGNED: Final = -1
 """The partition of a message that librdkafka is to choose it for."""
 REPORTS: Final = 1 << 16
@@ -143,12 +142,12 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "purge": (c_int, [c_void_p, c_int]),
     "metadata": (c_int, [c_void_p, c_int, c_void_p, c_void_p, c_int]),
     "metadata_destroy": (None, [c_void_p]),
-    "fatal_error": (c_int, [c_void_p, c_char_p, c_size_t]),
     "last_error": (c_int, []),
     "err2str": (c_char_p, [c_int]),
     "event_type": (c_int, [c_void_p]),
     "event_destroy": (None, [c_void_p]),
     "event_error": (c_int, [c_void_p]),
+    "event_error_is_fatal": (c_int, [c_void_p]),
     "event_error_string": (c_char_p, [c_void_p]),
     "event_stats": (c_char_p, [c_void_p]),
     "event_log": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
@@ -236,7 +235,7 @@ class Client:
         full = errors == QUEUE_FULL
         settled = int(full.argmax()) if full.any() else count
         if not full[settled:].all() or np.count_nonzero(errors[:settled] == 0) != taken or (errors == _UNSAID).any():
-            raise RuntimeError(f"librdkafka took {taken} of {count} messages, and says other things of each")
+            raise _contradiction(f"{taken} of {count} messages taken, and other words on each of them")
         return settled
 
     def poll(self, for_s: float) -> Reports | None:
@@ -319,7 +318,7 @@ class Client:
             self._pointers = np.concatenate([self._pointers[:count], np.zeros(more, np.uint64)])
         got: int = quick.event_message_array(event, self._pointers.ctypes.data + WORD * count, more)
         if got != more:
-            raise RuntimeError(f"librdkafka: an event of {more} reports has {got}")
+            raise _contradiction(f"an event of {more} reports with {got} of them")
         return got
 
     def _hear(self, event: int) -> None:
@@ -339,10 +338,8 @@ class Client:
             watch.statistics(_text(quick.event_stats(event)))
         elif kind == ERROR:
             code, words = quick.event_error(event), _text(quick.event_error_string(event))
-            if code == FATAL:
-                text = ctypes.create_string_buffer(TEXT_BYTES)
-                quick.fatal_error(self._rk, text, TEXT_BYTES)
-                watch.gave_up(_text(text.value))
+            if quick.event_error_is_fatal(event):
+                watch.gave_up(words)
             else:
                 watch.error(ck.KafkaError(code, words))
 
@@ -405,7 +402,7 @@ def _read(pointers: npt.NDArray[np.uint64]) -> Reports:
     """
     lowest, highest = int(pointers.min()), int(pointers.max())
     if lowest % WORD or np.bitwise_or.reduce(pointers) % WORD:
-        raise RuntimeError("librdkafka: a message at an odd address")
+        raise _contradiction("a message at an odd address")
     memory = np.asarray(_Memory(lowest, (highest - lowest + MESSAGE.itemsize) // WORD))
     at = ((pointers - np.uint64(lowest)) >> np.uint64(3)).astype(np.intp)
 
@@ -432,6 +429,15 @@ def _failed(error: int | None) -> Failure | None:
         )
     finally:
         slow.error_destroy(error)
+
+
+def _contradiction(got: str) -> PlatformError:
+    return PlatformError(
+        where=f"librdkafka {ck.libversion()[0]}",
+        got=got,
+        rule="what it says of single messages and of all of them must agree (rdkafka.h)",
+        todo="try another version of confluent-kafka, and report this one",
+    )
 
 
 def _text(raw: bytes | None) -> str:
