@@ -18,7 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.parquet as pq
+
 from dedup.experiment.endpoints import Endpoints
+from dedup.history.histories import CLOCK_SENT
 from dedup.wire.manifests import ProducerReport
 from dedup_lab import java
 from dedup_lab.caches import silent
@@ -29,7 +32,6 @@ from dedup_runners.admins import Admin
 IN_FLIGHT = 200_000
 TIMEOUT_S = 600.0
 KAFKA = {
-    "batch.size": "16384",  # the Java client's default; librdkafka's is 1,000,000
     "linger.ms": "50",
     "compression.type": "none",
     "max.in.flight.requests.per.connection": "5",
@@ -56,6 +58,10 @@ class Contest:
     version: str
     logs: Path
     messages: int
+    batch_bytes: int = 16384
+    """Kafka's batch.size: the Java client's default; librdkafka's is 1,000,000."""
+    warm: int = 0
+    """So many messages a producer sends before it counts, where the system is Kafka."""
     filled: str = ""
     """A topic with `messages` messages in it, for consumers."""
 
@@ -84,16 +90,26 @@ class Contest:
         report = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
         if not report.complete:
             raise RuntimeError(f"our producer was not complete: {report.problems}")
+        first, began_ns = self._counted_from(folder) if self.warm else (0, report.first_send_ns)
         shutil.rmtree(folder)
         self._done_with(topic, keep=self.system == "kafka")
-        seconds = (report.last_acknowledgement_ns - report.first_send_ns) / 1e9
-        return self._sample(seconds, report.cpu_seconds, report.max_rss_bytes)
+        seconds = (report.last_acknowledgement_ns - began_ns) / 1e9
+        return self._sample(seconds, report.cpu_seconds, report.max_rss_bytes, self.messages - first)
+
+    def _counted_from(self, folder: Path) -> tuple[int, int]:
+        """How many messages one of our producers had sent when it was warm, and when that was."""
+        ticks = pq.read_table(folder / "clock.parquet").to_pylist()
+        return min(
+            (tick["index"], tick["monotonic_ns"])
+            for tick in ticks
+            if tick["kind"] == CLOCK_SENT and tick["index"] >= self.warm
+        )
 
     def bare_producer(self) -> Sample:
         topic = self._topic()
         settings = {"topic": topic, "messages": self.messages, "in_flight": IN_FLIGHT}
         if self.system == "kafka":
-            settings |= {"bootstrap": self.endpoints.client_bootstrap, "properties": KAFKA}
+            settings |= {"bootstrap": self.endpoints.client_bootstrap, "properties": self._kafka(), "warm": self.warm}
         else:
             settings |= {
                 "bootstrap": self.endpoints.client_bootstrap,
@@ -102,18 +118,19 @@ class Contest:
             }
         said = json.loads(self._run([sys.executable, str(HERE / "bare.py"), self.system], json.dumps(settings))[0])
         self._done_with(topic)
-        return self._sample(said["seconds"], said["cpu_seconds"])
+        return self._sample(said["seconds"], said["cpu_seconds"], counted=said["counted"])
 
     def producer_performance(self) -> Sample:
         topic = self._topic()
         properties = {
-            **KAFKA,
+            **self._kafka(),
             "bootstrap.servers": self.endpoints.client_bootstrap,
             "acks": "all",
             "enable.idempotence": "true",
         }
         arguments = [
             *("--topic", topic, "--num-records", str(self.messages)),
+            *(("--warmup-records", str(self.warm)) if self.warm else ()),
             *("--record-size", "8", "--throughput", "-1", "--reporting-interval", "3600000"),
             *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         ]
@@ -145,7 +162,7 @@ class Contest:
             "endpoints": self.endpoints.model_dump(mode="json"),
             "topic": topic,
             "library": "confluent-kafka" if self.system == "kafka" else "pulsar-client",
-            "properties": KAFKA if self.system == "kafka" else PULSAR,
+            "properties": self._kafka() if self.system == "kafka" else PULSAR,
         }
 
     def _topic(self) -> str:
@@ -191,8 +208,13 @@ class Contest:
             raise RuntimeError(f"{' '.join(command[:4])}: exit code {done.returncode}: {done.stderr[-500:]}")
         return done.stdout, _children_cpu_s() - before
 
-    def _sample(self, seconds: float, cpu_seconds: float, max_rss_bytes: int = 0) -> Sample:
-        return Sample(self.messages / seconds, cpu_seconds / self.messages * 1e6, max_rss_bytes)
+    def _kafka(self) -> dict[str, str]:
+        return {"batch.size": str(self.batch_bytes), **KAFKA}
+
+    def _sample(self, seconds: float, cpu_seconds: float, max_rss_bytes: int = 0, counted: int | None = None) -> Sample:
+        """`seconds`: for the messages that count, all by default; processor seconds are for all of them."""
+        rate = (self.messages if counted is None else counted) / seconds
+        return Sample(rate, cpu_seconds / self.messages * 1e6, max_rss_bytes)
 
 
 def _children_cpu_s() -> float:

@@ -136,7 +136,7 @@ def late(happen: Callable[[str], None], row: Row) -> None:
 
 def sent(system: Endpoints, topic: str) -> None:
     producer = ck.Producer({"bootstrap.servers": system.direct_bootstrap, "enable.idempotence": "true"})
-    for payload in chunk_of(0, MESSAGES, 1).payloads:
+    for payload in chunk_of(0, MESSAGES, 1).payloads.tolist():
         producer.produce(topic, payload, partition=0)
     assert producer.flush(60) == 0
 

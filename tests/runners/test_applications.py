@@ -167,7 +167,7 @@ def test_what_is_repeated_and_what_is_lost_is_exact(
         topic = f"t{os.getpid()}"
         producer = ck.Producer({"bootstrap.servers": endpoints.client_bootstrap, "log_level": 0})
         chunk = chunk_of(0, MESSAGES, STREAMS)
-        for payload, stream in zip(chunk.payloads, chunk.streams.tolist(), strict=True):
+        for payload, stream in zip(chunk.payloads.tolist(), chunk.streams.tolist(), strict=True):
             producer.produce(topic, payload, partition=stream)
         assert producer.flush(30) == 0
         application, rows = applied(

@@ -1,5 +1,6 @@
 """What becomes of what a client library says: outcomes in their order, in time, and never more certain than it is."""
 
+import ctypes
 import threading
 from typing import Any
 
@@ -7,11 +8,12 @@ import confluent_kafka as ck
 import numpy as np
 import pulsar as library
 import pytest
+from tests.runners.native_clients import LIBRARY, given, reports
 from tests.runners.payload_bytes import encode
 from tests.runners.witnesses import Seen
 
 from dedup.wire.manifests import EndPosition
-from dedup_runners.clients import Form, Outcome, Outcomes, pulsar
+from dedup_runners.clients import Form, Outcome, Outcomes, chunk_of, pulsar
 from dedup_runners.clients import confluent_kafka as kafka
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.recording.recorders import CLOCK_INTERVAL_NS
@@ -23,51 +25,49 @@ CONFIG = {
 }  # fmt: skip
 
 
-def kafka_producer(rows: list[Outcomes], witnesses: Seen, **properties: str) -> kafka.Producer:
+def kafka_producer(
+    rows: list[Outcomes], witnesses: Seen, *, idempotent: bool = False, properties: dict[str, str] | None = None
+) -> kafka.Producer:
     """A producer that reaches no broker."""
-    return kafka.Producer(ProducerConfig.model_validate(CONFIG | {"properties": properties}), rows.append, witnesses)
-
-
-def report(producer: kafka.Producer, value: int, offset: int, error: int | None = None) -> None:
-    """What librdkafka calls back with."""
-    failure = None if error is None else ck.KafkaError(error)
-    message = ck.Message(topic="t", partition=0, offset=offset, value=encode(0, value), error=failure)
-    kafka._delivery(producer._reported, producer._failed)(failure, message)
+    told = CONFIG | {"properties": properties or {}, "deduplication": idempotent}
+    return kafka.Producer(ProducerConfig.model_validate(told), rows.append, witnesses)
 
 
 def test_successes_and_failures_of_one_drain_keep_their_order() -> None:
     rows: list[Outcomes] = []
     witnesses = Seen()
     producer = kafka_producer(rows, witnesses)
-    report(producer, 1, 0)
-    report(producer, 2, -1001, ck.KafkaError._MSG_TIMED_OUT)
-    report(producer, 3, 1)
+    given(producer, reports([1, 2], [0, -1001], [0, ck.KafkaError._MSG_TIMED_OUT]), reports([3], [1]))
     assert producer.progress().acked == 3
     producer._drain()
     (found,) = rows
     assert found.values.tolist() == [1, 2, 3]
     assert found.outcomes.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
     assert found.entries.tolist() == [0, -1, 1]
-    assert (producer.progress().acked, len(witnesses.disturbances)) == (3, 1)
+    assert [detail for _, detail, _ in witnesses.disturbances] == [
+        "delivery failed: _MSG_TIMED_OUT: Local: Message timed out"
+    ]
     producer._drain()
-    assert len(rows) == 1
+    assert len(rows) == 1 and producer.progress().acked == 3
 
 
 def test_a_client_that_gives_up_leaves_an_outcome_of_every_message() -> None:
-    """Python's librdkafka raises its fatal error while it is served, and reports the messages the next time."""
+    """What it had taken may have been sent, for all that its reports say; what it refuses from then on was not."""
     rows: list[Outcomes] = []
     witnesses = Seen()
-    producer = kafka_producer(rows, witnesses)
-
-    def serve(_for_s: float) -> None:
-        if not witnesses.disturbances:
-            raise ck.KafkaException(ck.KafkaError(ck.KafkaError._INCONSISTENT, "Unable to reconstruct", True))
-        report(producer, 1, -1001, ck.KafkaError._PURGE_QUEUE)
-
-    producer._serve(serve, 0)
-    assert [detail for _, detail, _ in witnesses.disturbances] == ["the client has given up: Unable to reconstruct"]
-    producer._serve(serve, 0)
-    assert rows[0].outcomes.tolist() == [Outcome.UNKNOWN]
+    producer = kafka_producer(rows, witnesses, idempotent=True)
+    assert producer.send(chunk_of(0, 2, 1)) == 2
+    give_up = LIBRARY.rd_kafka_test_fatal_error
+    give_up.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
+    give_up(producer._client._rk, ck.KafkaError._INCONSISTENT, b"Unable to reconstruct")
+    assert producer.send(chunk_of(2, 3, 1)) == 1
+    producer.finish()
+    producer.close()
+    found = {int(value): outcome for each in rows for value, outcome in zip(each.values, each.outcomes, strict=True)}
+    assert found == {1: Outcome.UNKNOWN, 2: Outcome.UNKNOWN, 3: Outcome.FAIL}
+    told = [detail for _, detail, _ in witnesses.disturbances]
+    assert "the client has given up: test_fatal_error: Unable to reconstruct" in told
+    assert sum(detail.startswith("produce refused: KafkaError{code=_FATAL") for detail in told) == 1
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_client_that_gives_up_leaves_an_outcome_of_every_message() -> None:
 )
 def test_a_success_that_no_broker_has_said_is_unknown(properties: dict[str, str], outcome: Outcome) -> None:
     rows: list[Outcomes] = []
-    producer = kafka_producer(rows, Seen(), **properties)
-    report(producer, 1, -1001)
+    producer = kafka_producer(rows, Seen(), properties=properties)
+    given(producer, reports([1], [-1001]))
     producer._drain()
     assert (rows[0].outcomes.tolist(), rows[0].entries.tolist()) == ([outcome], [-1])
 

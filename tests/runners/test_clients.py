@@ -36,7 +36,9 @@ def test_a_chunk_deals_messages_to_the_streams_in_turn() -> None:
     chunk = chunk_of(4, 10, 3)
     assert chunk.streams.tolist() == [1, 2, 0, 1, 2, 0]
     assert chunk.values.tolist() == [2, 2, 3, 3, 3, 4]
-    assert chunk.payloads == [encode(s, v) for s, v in zip(chunk.streams.tolist(), chunk.values.tolist(), strict=True)]
+    assert chunk.payloads.tolist() == [
+        encode(s, v) for s, v in zip(chunk.streams.tolist(), chunk.values.tolist(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("size", [28, 29, 1000])
@@ -47,8 +49,10 @@ def test_larger_payloads_are_packed_as_the_domain_packs_them_and_read_again(size
     streams, values = identities(4, 10, 3)
     chunk = chunk_of_sends(streams, values, session, attempts, size) if sends else chunk_of(4, 10, 3, size)
     named = zip(streams.tolist(), values.tolist(), attempts.tolist(), strict=True)
-    assert chunk.payloads == [packed(Message(stream, value, session, each), size) for stream, value, each in named]
-    assert form.all_ours(chunk.payloads) and all(map(form.is_ours, chunk.payloads))
+    assert chunk.payloads.tolist() == [
+        packed(Message(stream, value, session, each), size) for stream, value, each in named
+    ]
+    assert form.all_ours(chunk.payloads.tolist()) and all(map(form.is_ours, chunk.payloads.tolist()))
     found = form.read(b"".join(chunk.payloads))
     wanted = (streams, values, np.full(6, session), attempts) if sends else (streams, values)
     assert [column.tolist() for column in found] == [column.tolist() for column in wanted]
@@ -56,7 +60,7 @@ def test_larger_payloads_are_packed_as_the_domain_packs_them_and_read_again(size
 
 @pytest.mark.parametrize("at", [0, 7, 23, 24, 27, 28, 99], ids=lambda at: f"byte {at}")
 def test_a_message_with_one_damaged_byte_is_not_ours(at: int) -> None:
-    form, payloads = Form(sends=False, size=100), chunk_of(0, 5, 1, 100).payloads
+    form, payloads = Form(sends=False, size=100), chunk_of(0, 5, 1, 100).payloads.tolist()
     damaged = bytearray(payloads[3])
     damaged[at] ^= 0x10
     assert form.all_ours(payloads)
@@ -67,7 +71,7 @@ def test_a_message_with_one_damaged_byte_is_not_ours(at: int) -> None:
 
 @pytest.mark.parametrize("other", [b"", bytes(8), bytes(99), bytes(101), None])
 def test_a_message_of_another_size_is_not_ours(other: bytes | None) -> None:
-    form, payloads = Form(sends=False, size=100), list(chunk_of(0, 2, 1, 100).payloads)
+    form, payloads = Form(sends=False, size=100), chunk_of(0, 2, 1, 100).payloads.tolist()
     assert form.all_ours(payloads)
     assert not form.all_ours([*payloads, other]) and not form.is_ours(other)
 

@@ -74,7 +74,7 @@ def test_an_output_is_written_for_each_input_and_again_if_its_position_was_not_c
         topic, client = f"t{os.getpid()}", {"bootstrap.servers": endpoints.client_bootstrap, "log_level": 0}
         producer = ck.Producer(client)
         chunk = chunk_of(0, MESSAGES, STREAMS)
-        for payload, stream in zip(chunk.payloads, chunk.streams.tolist(), strict=True):
+        for payload, stream in zip(chunk.payloads.tolist(), chunk.streams.tolist(), strict=True):
             producer.produce(topic, payload, partition=stream)
         assert producer.flush(30) == 0
         application, rows = applied(

@@ -146,7 +146,7 @@ def chunk() -> Chunk:
     """Twelve messages, those of each of three producers together."""
     whole = chunk_of(0, 12, 12)
     order = np.argsort(whole.streams // PARTITIONS, kind="stable")
-    return Chunk(whole.streams[order], whole.values[order], [whole.payloads[each] for each in order])
+    return Chunk(whole.streams[order], whole.values[order], whole.payloads[order])
 
 
 def test_what_was_sent_of_a_part_is_what_comes_first_in_it() -> None:
@@ -213,7 +213,7 @@ def test_in_flight_are_the_messages_of_its_own_streams(config: Make, partition: 
     )
     whole = chunk_of(0, 3 * STREAMS, STREAMS, 28)
     own = np.flatnonzero(whole.streams // PARTITIONS == 1)[:10]
-    mine = Chunk(whole.streams[own], whole.values[own], [whole.payloads[each] for each in own])
+    mine = Chunk(whole.streams[own], whole.values[own], whole.payloads[own])
     assert client.send(mine) == 10
     assert client.in_flight(partition) == waiting
     client._client.purge()

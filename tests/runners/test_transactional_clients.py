@@ -5,62 +5,37 @@ from typing import Any, Final
 
 import confluent_kafka as ck
 import pytest
+from tests.runners.native_clients import Reporter
 
 from dedup.wire.manifests import Asked, Ended, EndPosition
 from dedup_runners.clients.confluent_kafka import Consumer
+from dedup_runners.clients.native import Failure
 from dedup_runners.clients.transactions import TransactionalProducer
+from dedup_runners.turns import Turns
 
 
-class Told(Exception):
-    """Stands for librdkafka's error, of which Python cannot make one that is retriable or fatal."""
-
-    def __init__(self, *, again: bool = False, abort: bool = False, code: int = 0) -> None:
-        super().__init__(self)
-        self._again, self._abort, self._code = again, abort, code
-
-    def retriable(self) -> bool:
-        return self._again
-
-    def txn_requires_abort(self) -> bool:
-        return self._abort
-
-    def name(self) -> str:
-        return "NAME"
-
-    def code(self) -> int:
-        return self._code
-
-    def str(self) -> str:
-        return "words"
+def told(*, again: bool = False, aborts: bool = False, code: int = ck.KafkaError._FATAL) -> Failure:
+    """librdkafka's error."""
+    return Failure(code, "words", again, aborts)
 
 
-AGAIN, DOOMED, FATAL = Told(again=True), Told(abort=True), Told()
-Answers = list[Told | None]
+AGAIN, DOOMED, FATAL = told(again=True), told(aborts=True), told()
+Answers = list[Failure | None]
 
 
-class Client:
+class Client(Reporter):
     def __init__(self, commits: Answers, aborts: Answers) -> None:
-        self._answers = {"commit": commits, "abort": aborts}
-        self.left_open = False
+        super().__init__()
+        self.commits, self.aborts = commits, aborts
 
-    def poll(self, timeout_s: float) -> None:
-        """Nothing has come."""
+    def commit_transaction(self, for_s: float) -> Failure | None:
+        return self.commits.pop(0)
 
-    def commit_transaction(self, timeout_s: float) -> None:
-        self._next("commit")
+    def abort_transaction(self, for_s: float) -> Failure | None:
+        return self.aborts.pop(0)
 
-    def abort_transaction(self, timeout_s: float) -> None:
-        self._next("abort")
-
-    def begin_transaction(self) -> None:
-        raise FATAL
-
-    def close(self) -> None:
-        raise FATAL
-
-    def _next(self, what: str) -> None:
-        if (answer := self._answers[what].pop(0)) is not None:
-            raise answer
+    def begin_transaction(self) -> Failure | None:
+        return FATAL
 
 
 class Witness:
@@ -68,10 +43,10 @@ class Witness:
         """It is told of it."""
 
 
-def producer(monkeypatch: pytest.MonkeyPatch, commits: Answers = [], aborts: Answers = []) -> TransactionalProducer:  # noqa: B006
-    monkeypatch.setattr(ck, "KafkaException", Told)
+def producer(commits: Answers = [], aborts: Answers = []) -> TransactionalProducer:  # noqa: B006
     made: Any = TransactionalProducer.__new__(TransactionalProducer)
-    made._client, made._witnesses, made._drain = Client(list(commits), list(aborts)), Witness(), lambda: None
+    made._client, made._witnesses = Client(list(commits), list(aborts)), Witness()
+    made._serving, made._drain = Turns(), lambda: None
     result: TransactionalProducer = made
     return result
 
@@ -90,16 +65,17 @@ def producer(monkeypatch: pytest.MonkeyPatch, commits: Answers = [], aborts: Ans
     ],
 )
 def test_only_a_call_that_succeeds_settles_a_transaction(
-    asked: Asked, commits: Answers, aborts: Answers, ended: Ended, failed: bool, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, commits: Answers, aborts: Answers, ended: Ended, failed: bool
 ) -> None:
-    client = producer(monkeypatch, commits, aborts)
+    client = producer(commits, aborts)
     assert client.end(asked, 60.0) is ended
     assert bool(client.failed) is failed
-    assert client._client._answers == {"commit": [], "abort": []}, "it asks no more than it must"
+    stand_in: Any = client._client
+    assert stand_in.commits == stand_in.aborts == [], "it asks as often as it must, and no more"
 
 
 def test_a_commit_that_may_be_repeated_for_too_long_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = producer(monkeypatch, [AGAIN] * 3)
+    client = producer([AGAIN] * 3)
     now = iter(range(0, 1000, 40))
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
@@ -115,18 +91,16 @@ def test_a_commit_that_may_be_repeated_for_too_long_is_unknown(monkeypatch: pyte
         (ck.KafkaError._FATAL, False),
     ],
 )
-def test_a_client_whose_place_another_one_took_says_so(
-    code: int, fenced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = producer(monkeypatch, [Told(code=code)])
+def test_a_client_whose_place_another_one_took_says_so(code: int, fenced: bool) -> None:
+    client = producer([told(code=code)])
     assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
     assert (bool(client.failed), client.fenced) == (True, fenced)
 
 
-def test_a_client_that_has_given_up_ends_nothing_and_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = producer(monkeypatch)
+def test_a_client_that_has_given_up_ends_nothing_and_can_be_closed() -> None:
+    client = producer()
     client.begin()
-    assert client.failed == "NAME: words"
+    assert client.failed == "_FATAL: words"
     assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
     client.close()
 

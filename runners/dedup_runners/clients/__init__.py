@@ -56,6 +56,9 @@ _NAMED: Final = int(SEND.fields["checksum"][1])  # type: ignore[index]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+Payloads = npt.NDArray[np.void]
+"""Equally long ones, one after the other in memory."""
 
 
 class Outcome(IntEnum):
@@ -75,7 +78,7 @@ class Chunk(NamedTuple):
 
     streams: Int32s
     values: Int64s
-    payloads: list[bytes]
+    payloads: Payloads
     partitions: Int32s | None = None
     sequences: Int64s | None = None
 
@@ -205,8 +208,7 @@ def chunk_of(first: int, last: int, streams: int, size: int = PAYLOAD_BYTES) -> 
     stream, value = identities(first, last, streams)
     if size > PAYLOAD_BYTES:
         return chunk_of_sends(stream, value, 0, np.zeros(len(value), np.int32), size)
-    words = (stream.astype(np.int64) << VALUE_BITS | value).astype(">u8")
-    return Chunk(stream, value, words.view(f"V{PAYLOAD_BYTES}").tolist())
+    return Chunk(stream, value, words_of(stream, value).astype(">u8").view(f"V{PAYLOAD_BYTES}"))
 
 
 def chunk_of_sends(
@@ -214,11 +216,11 @@ def chunk_of_sends(
 ) -> Chunk:
     """These messages, with payloads of so many bytes that name their sends."""
     sends, filler = np.zeros(len(values), _sized(size)), bytes(size - SEND_BYTES)
-    sends["identity"] = streams.astype(np.int64) << VALUE_BITS | values
+    sends["identity"] = words_of(streams, values)
     sends["session"], sends["attempt"] = session, attempts
     heads = sends.view(f"V{size}").tolist()
     sends["checksum"] = [zlib.crc32(filler, zlib.crc32(head[:_NAMED])) for head in heads]
-    return Chunk(streams, values, sends.view(f"V{size}").tolist())
+    return Chunk(streams, values, sends.view(f"V{size}"))
 
 
 @cache
@@ -268,7 +270,7 @@ def under_way(
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:
     """The streams and values of payloads laid end to end."""
-    return _identified(np.frombuffer(payloads, dtype=">u8"))
+    return identified(np.frombuffer(payloads, dtype=">u8"))
 
 
 class Form(NamedTuple):
@@ -301,7 +303,7 @@ class Form(NamedTuple):
 
     def decode(self, payloads: bytes) -> tuple[Int32s, Int64s]:
         """The streams and values of payloads of this form, laid end to end, and known to be whole."""
-        return decoded(payloads) if self.size == PAYLOAD_BYTES else _identified(self._sends(payloads)["identity"])
+        return decoded(payloads) if self.size == PAYLOAD_BYTES else identified(self._sends(payloads)["identity"])
 
     def read(self, payloads: bytes) -> tuple[Any, ...]:
         """The columns of `Rows` that a payload has: stream and value, and session and attempt if they are recorded."""
@@ -315,7 +317,13 @@ class Form(NamedTuple):
         return np.frombuffer(payloads, _sized(self.size))
 
 
-def _identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:
+def words_of(streams: Int32s, values: Int64s) -> Words:
+    """These messages' identities, a word each."""
+    return (streams.astype(np.int64) << VALUE_BITS | values).view(np.uint64)
+
+
+def identified(identities: npt.NDArray[Any]) -> tuple[Int32s, Int64s]:
+    """The streams and values of messages with these identities: the inverse of `words_of`."""
     words = identities.astype(np.int64)
     return (words.view(np.uint64) >> np.uint64(VALUE_BITS)).astype(np.int32), words & ((1 << VALUE_BITS) - 1)
 

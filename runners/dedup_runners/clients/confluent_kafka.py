@@ -1,10 +1,9 @@
-"""librdkafka, through confluent-kafka: Kafka's producer and consumer for Python.
+"""librdkafka, as confluent-kafka brings it: Kafka's producer and consumer for Python.
 
-The producer is fast because the interpreter does little a message. Payloads are cut out of one numpy array; the sending
-loop runs in C (`deque(map(produce, …))`); librdkafka itself keeps the in-flight bound (`queue.buffering.max.messages`
-counts a message until its delivery report was served); a delivery report only appends the message to a list, and a
-whole list becomes columns at once. When the bound is reached `produce` raises BufferError: the message was not taken,
-so offering the same message again is no second send.
+The consumer is confluent-kafka's. The producer calls librdkafka's own C API (dedup_runners.clients.native), because the
+interpreter is to do nothing for a single message: an array of messages is sent by one call, and reports become columns
+at once. Never more than `in_flight` messages have no report: no more are offered, and librdkafka takes no more
+(`queue.buffering.max.messages`). One that it says does not fit was not taken, so offering it again is no second send.
 
 Idempotence, the thing under test, is the only setting that differs between the variants. librdkafka moves its
 defaults with it, so everything that moves is set here for both.
@@ -14,10 +13,7 @@ import logging
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import repeat
-from operator import length_hint
+from collections.abc import Callable
 from typing import Any, Final
 
 import confluent_kafka as ck
@@ -37,11 +33,15 @@ from dedup_runners.clients import (
     Progress,
     Rows,
     Witnesses,
+    identified,
     masked,
+    native,
     refuse,
     under_way,
+    words_of,
 )
 from dedup_runners.clients.librdkafka import Watch
+from dedup_runners.clients.native import UNASSIGNED, Reports
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 from dedup_runners.turns import Turns
 
@@ -50,15 +50,15 @@ DRAIN_GRACE_S: Final = 60.0
 PURGE_S: Final = 30.0
 STATISTICS_MS: Final = 250
 READ_MESSAGES: Final = 5_000
-UNASSIGNED: Final = -1
-"""The partition of a message that librdkafka is to choose it for."""
 
 OUTCOME_OF: Final[dict[int, Outcome]] = {}
 """Error codes of delivery reports that prove that a message never left the client: none does.
 
 A report says what ended the last attempt. A message that was purged from the queue or timed out there may have been
-sent before, and librdkafka's own `status` of a message, which would tell, is not part of the Python client. Only an
-error that `produce` itself raises proves that librdkafka never took the message; that one is a `fail`.
+sent before. Nor does librdkafka's own `rd_kafka_message_status` prove it: "not persisted" is also what it says of a
+message that it sent and whose leader answered NOT_LEADER_FOR_PARTITION, and a leader that loses its place while it
+waits for replicas answers so of messages that it has stored. Only an error of the call that offers a message proves
+that librdkafka never took it; that one is a `fail`.
 """
 
 ACKNOWLEDGED: Final = re.compile(r"all|-1|[1-9]\d*", re.I)
@@ -133,13 +133,17 @@ def reported_as(asked: dict[str, str]) -> Outcome:
 def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> None:
     """Build a producer and a consumer that reach no broker: librdkafka checks every setting when it starts."""
     asked = settings(properties, deduplication, in_flight, 60.0)
-    silent = {"bootstrap.servers": "", "logger": _silent_logger(), "log_level": "0"}
-    _built(ck.Producer, {**asked, **silent})
-    _built(ck.Consumer, {**properties, "group.id": "check", **silent}).close()
+    silent = {"bootstrap.servers": "", "log_level": "0"}
+    _started({**asked, **silent}, None).close()
+    _built(ck.Consumer, {**properties, "group.id": "check", **silent, "logger": _silent_logger()}).close()
 
 
 class Producer:
-    """One idempotent or plain producer. A stream goes to its partition, or has a key, and librdkafka chooses."""
+    """One idempotent or plain producer. A stream goes to its partition, or has a key, and librdkafka chooses.
+
+    `_sent`, `_acked` and `_ended_in` are what any thread may ask for: `_counting` guards them, and it is held while
+    librdkafka takes messages, so that their count is exact. `_serving` keeps reports in the order in which they come.
+    """
 
     library_version = f"confluent-kafka {ck.__version__}, librdkafka {ck.libversion()[0]}"
 
@@ -151,130 +155,135 @@ class Producer:
         self.effective_config = masked({**asked, **credentials.told(config.endpoints.for_clients)})
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._partitions = config.topic, config.topic_partitions
-        self._patience_s = config.delivery_timeout_s
+        self._patience_s, self._most = config.delivery_timeout_s, config.in_flight
         self._homes, self._own = np.array(config.placed, np.int32), config.own_streams
         self._keys = list(map(key_of, range(config.streams))) if config.keys else None
-        self._record, self._witnesses, self._form = record, witnesses, Form.of(config)
-        self._reported: list[Any] = []
-        self._failed: list[bool] = []  # not empty: some of `_reported` carry an error, or did
+        self._record, self._witnesses = record, witnesses
+        self._reported: list[Reports] = []
         self._reported_as = reported_as(asked)
         self.problem = ""
-        self._sending: tuple[int, Iterator[bytes]] = (0, iter(()))
-        self._acked, self._stopped, self._in_hand = 0, False, 0
+        self._sent, self._acked, self._stopped = 0, 0, False
         self._ended_in = np.zeros(config.streams, np.int64)
         self._serving, self._counting = Turns(), threading.Lock()
-        watch = Watch(witnesses)
-        self._client = _built(
-            ck.Producer, {**asked, **watch.callbacks(), "on_delivery": _delivery(self._reported, self._failed)}
-        )
+        self._client = _started(asked, Watch(witnesses))
 
     def _more(self, config: ProducerConfig) -> dict[str, str]:
         """Settings of a special producer."""
         return {}
 
     def connect(self, timeout_s: float) -> None:
-        _await_topic(self._client, self._topic, self._partitions, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        why = "no answer"
+        while (left_s := deadline - time.monotonic()) > 0:
+            leaders, error = self._client.leaders(self._topic, min(left_s, 5.0))
+            led = sum(leader >= 0 for leader in leaders)
+            if error is None and led == self._partitions:
+                return
+            why = f"{led} of {self._partitions} partitions have a leader" if error is None else error.words
+            self._serve(0.05)
+        raise PlatformError(
+            where=f"topic {self._topic}",
+            got=why,
+            rule=f"the client must know the topic and its leaders before the first send, within {timeout_s:g} s",
+            todo="look at the brokers' logs",
+        )
 
     def send(self, chunk: Chunk) -> int:
-        if self._stopped:
-            return 0
-        payloads = iter(chunk.payloads)
-        sent_before, count = self._sent, len(chunk.payloads)
-        self._sending = (sent_before + count, payloads)
-        keys: Iterator[bytes | None] = repeat(None)
-        if self._keys is not None:
-            keys, partitions = map(self._keys.__getitem__, chunk.streams.tolist()), repeat(UNASSIGNED)
-        else:
-            given = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
-            partitions = repeat(0) if self._partitions == 1 else iter(given.tolist())
-        sends = map(self._client.produce, repeat(self._topic), payloads, keys, partitions)
-        while True:
-            try:
-                deque(sends, maxlen=0)
-                break
-            except BufferError:
-                index = count - length_hint(payloads) - 1
-                if not self._offer(chunk, index):
-                    self._sending = (sent_before + index, iter(()))
-                    break
-            except ck.KafkaException as error:
-                self._refused(chunk, count - length_hint(payloads) - 1, error)
-        self._serve(self._client.poll, 0)
-        return self._sent - sent_before
+        count, first = len(chunk.payloads), 0
+        messages, kept = self._messages(chunk)
+        while first < count and not self._stopped:
+            last = min(first + self._room(), count)
+            taken = self._offer(chunk, messages, first, last) if first < last else 0
+            first += taken
+            self._serve(0 if taken else SERVE_S)
+            self._drain()
+        del kept  # librdkafka has copied what it took
+        self._serve(0)
+        self._drain()
+        return first
 
     def finish(self) -> None:
         self._flush(self._patience_s + DRAIN_GRACE_S)
-        if self.progress().acked < self._sent:
-            self._witnesses.log(f"purging {self._sent - self.progress().acked} messages that had no outcome in time")
+        if self._acked < self._sent:
+            self._witnesses.log(f"purging {self._sent - self._acked} messages that had no outcome in time")
             self._client.purge()
             self._flush(PURGE_S)
 
     def progress(self) -> Progress:
         with self._counting:
-            acked = self._acked + len(self._reported)
-        return Progress(self._sent, acked)
+            return Progress(self._sent, self._acked)
 
     def in_flight(self, partition: int | None) -> int:
-        with self._serving:  # librdkafka takes all reports before it calls back with the first: nobody is at it now
-            sent = self._sent
-            self._survive(self._client.poll, 0)  # the sending thread does so once a chunk only
         with self._counting:
-            served, _ = self._form.decode(b"".join(map(_VALUE, self._reported)))
-            ended = self._ended_in + np.bincount(served, minlength=len(self._ended_in))
-        return under_way(sent, ended[self._own], partition, self._homes[self._own].tolist())
+            sent = self._sent
+        while self._serve(0) >= native.REPORTS:  # the sending thread does so once a chunk only
+            pass
+        with self._counting:
+            ended = self._ended_in[self._own]
+        return under_way(sent, ended, partition, self._homes[self._own].tolist())
 
     def stop(self) -> None:
         self._stopped = True
 
     def close(self) -> None:
-        self._client.close()
+        with self._serving:
+            self._client.close()
 
-    @property
-    def _sent(self) -> int:
-        end, payloads = self._sending
-        return end - length_hint(payloads) - self._in_hand
+    def _room(self) -> int:
+        """How many more messages may be unacknowledged."""
+        with self._counting:
+            return self._most - (self._sent - self._acked)
 
-    def _offer(self, chunk: Chunk, index: int) -> bool:
-        """Offer one message until it is taken (or refused for good); False if we were stopped meanwhile."""
-        given = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
-        partition, key = int(given[index]), None
+    def _messages(self, chunk: Chunk) -> tuple[Any, Any]:
+        """The chunk as librdkafka takes it, and what must be kept for so long."""
+        partitions = self._homes[chunk.streams] if chunk.partitions is None else chunk.partitions
+        keys = None
         if self._keys is not None:
-            partition, key = UNASSIGNED, self._keys[chunk.streams[index]]
-        self._in_hand = 1
-        while not self._stopped:
-            self._serve(self._client.poll, SERVE_S)
-            try:
-                self._client.produce(self._topic, chunk.payloads[index], key, partition)
-                self._in_hand = 0
-                return True
-            except BufferError:
-                continue
-            except ck.KafkaException as error:
-                self._in_hand = 0
-                self._refused(chunk, index, error)
-                return True
-        self._in_hand = 0
-        return False
+            partitions = np.full_like(partitions, UNASSIGNED)
+            keys = [self._keys[stream] for stream in chunk.streams.tolist()]
+        return native.messages_of(chunk.payloads, partitions, words_of(chunk.streams, chunk.values), keys)
+
+    def _offer(self, chunk: Chunk, messages: Any, first: int, last: int) -> int:
+        """Let librdkafka take these messages; how many of them, in their order, it took or refused for good."""
+        with self._counting:
+            settled = self._client.produce(self._topic, messages[first:last])
+            self._sent += settled
+            idle = self._sent == self._acked
+        if not settled and idle:
+            raise PlatformError(
+                where=f"topic {self._topic}",
+                got="librdkafka's words that its queue is full",
+                rule="it has reported every message that it took, so its queue is empty",
+                todo="look at the client's log",
+            )
+        for index in (first + np.flatnonzero(messages["err"][first : first + settled])).tolist():
+            self._refused(chunk, index, native.failure(int(messages["err"][index])))
+        return settled
 
     def _flush(self, bound_s: float) -> None:
         deadline = time.monotonic() + bound_s
-        while self.progress().acked < self._sent and time.monotonic() < deadline:
-            self._serve(self._client.flush, SERVE_S)
+        while self._acked < self._sent and time.monotonic() < deadline:
+            self._client.flush(SERVE_S)
+            self._serve(0)
+            self._drain()
+        self._drain()  # another thread may have taken the last reports
 
-    def _serve(self, serve: Callable[[float], object], for_s: float) -> None:
+    def _serve(self, for_s: float) -> int:
+        """Take the reports that have come, and wait so long for the first; how many: they count from now on."""
         with self._serving:
-            self._survive(serve, for_s)
-        self._drain()
+            if self._client.closed or (reports := self._client.poll(for_s)) is None:
+                return 0
+            streams, _ = identified(reports.words)
+            ended = np.bincount(streams, minlength=len(self._ended_in))
+            with self._counting:
+                self._reported.append(reports)
+                self._acked += len(streams)
+                self._ended_in += ended
+        return len(streams)
 
-    def _survive(self, serve: Callable[[float], object], for_s: float) -> None:
-        """Serve what has come. An error that is fatal to the client is raised here, once: then it ends all messages."""
-        try:
-            serve(for_s)
-        except ck.KafkaException as error:
-            self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {error.args[0].str()}")
-
-    def _refused(self, chunk: Chunk, index: int, error: ck.KafkaException) -> None:
-        self._witnesses.disturbed(Noticed.REFUSED, f"produce refused: {error}")
+    def _refused(self, chunk: Chunk, index: int, why: native.Failure) -> None:
+        told = ck.KafkaError(why.code, f"Unable to produce message: {why.words}")
+        self._witnesses.disturbed(Noticed.REFUSED, f"produce refused: {told}")
         self._drain()  # what was reported before comes before
         here = slice(index, index + 1)
         fail, nowhere = np.array([Outcome.FAIL], np.int8), np.array([-1], np.int64)
@@ -284,25 +293,21 @@ class Producer:
             self._ended_in[chunk.streams[index]] += 1
 
     def _drain(self) -> None:
-        """Turn the delivery reports served so far into rows of the history, in the order in which they came."""
-        reported = self._reported[:]
+        """Turn the reports taken so far into rows of the history, in the order in which they came."""
+        with self._counting:
+            reported, self._reported = self._reported, []
         if not reported:
             return
-        streams, values = self._form.decode(b"".join(map(_VALUE, reported)))
-        offsets = _offsets(reported)
-        partitions = np.fromiter(map(_PARTITION, reported), np.int32, len(reported))
-        outcomes = np.full(len(reported), self._reported_as, np.int8)
-        failures = map(_ERROR, reported) if self._failed else ()  # asked after the reports were taken
-        for index in [number for number, error in enumerate(failures) if error is not None]:
-            error = reported[index].error()
-            outcomes[index] = OUTCOME_OF.get(error.code(), Outcome.UNKNOWN)
+        words, errors, partitions, offsets = map(np.concatenate, zip(*reported, strict=True))
+        streams, values = identified(words)
+        outcomes = np.full(len(words), self._reported_as, np.int8)
+        for index in np.flatnonzero(errors).tolist():
+            error = native.failure(int(errors[index]))
+            outcomes[index] = OUTCOME_OF.get(error.code, Outcome.UNKNOWN)
             partitions[index] = self._homes[streams[index]]
-            self._witnesses.disturbed(Noticed.ERROR, f"delivery failed: {error.name()}: {error.str()}")
-        self._report(streams, values, outcomes, partitions, np.where(outcomes == Outcome.OK, offsets, -1))
-        with self._counting:
-            self._acked += len(reported)
-            self._ended_in += np.bincount(streams, minlength=len(self._ended_in))
-            del self._reported[: len(reported)]
+            self._witnesses.disturbed(Noticed.ERROR, f"delivery failed: {error.name}: {error.words}")
+        placed = (outcomes == Outcome.OK) & (offsets >= 0)
+        self._report(streams, values, outcomes, partitions, np.where(placed, offsets, -1))
 
     def _report(self, streams: Any, values: Any, outcomes: Any, partitions: Any, entries: Any) -> None:
         zeros = np.zeros(len(values), np.int64)
@@ -421,24 +426,11 @@ def _silent_logger() -> logging.Logger:
     return logger
 
 
-def _delivery(reported: list[Any], failed: list[bool]) -> Callable[[Any, Any], None]:
-    """Two threads may be called back at once (`Producer.in_flight`): no index into `reported` would hold."""
-    took = reported.append
-
-    def on_delivery(error: Any, message: Any) -> None:
-        if error is not None and not failed:
-            failed.append(True)
-        took(message)
-
-    return on_delivery
-
-
-def _offsets(reported: list[Any]) -> Any:
-    """The offsets of delivery reports; -1 where one names none (a failure, acks=0, a duplicate that was recognised)."""
+def _started(asked: dict[str, str], watch: Watch | None) -> native.Client:
     try:
-        return np.fromiter(map(_OFFSET, reported), np.int64, len(reported))
-    except TypeError:
-        return np.array([-1 if offset is None else offset for offset in map(_OFFSET, reported)], np.int64)
+        return native.Client(asked, watch)
+    except native.Refusal as refusal:
+        raise _refusal(str(refusal)) from None
 
 
 def _built(kind: Any, asked: dict[str, Any]) -> Any:
@@ -447,32 +439,15 @@ def _built(kind: Any, asked: dict[str, Any]) -> Any:
     except (ck.KafkaException, ValueError, TypeError) as error:
         inner = error.args[0] if error.args else error
         message = inner.str() if isinstance(inner, ck.KafkaError) else str(inner)
-    raise SpecificationError(
+    raise _refusal(message)
+
+
+def _refusal(words: str) -> SpecificationError:
+    return SpecificationError(
         where="client.properties",
-        got=f"a refusal by librdkafka: {message}",
+        got=f"a refusal by librdkafka: {words}",
         rule="the client library checks its own settings",
         todo="correct the properties (librdkafka's CONFIGURATION.md lists them)",
-    )
-
-
-def _await_topic(client: Any, topic: str, partitions: int, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    why = "no answer"
-    while (left_s := deadline - time.monotonic()) > 0:
-        try:
-            found = client.list_topics(topic, min(left_s, 5.0)).topics[topic]
-            led = [each for each in found.partitions.values() if each.leader >= 0]
-            if found.error is None and len(led) == partitions:
-                return
-            why = str(found.error) if found.error else f"{len(led)} of {partitions} partitions have a leader"
-        except ck.KafkaException as error:
-            why = error.args[0].str()
-        client.poll(0.05)
-    raise PlatformError(
-        where=f"topic {topic}",
-        got=why,
-        rule=f"the client must know the topic and its leaders before the first send, within {timeout_s:g} s",
-        todo="look at the brokers' logs",
     )
 
 

@@ -33,7 +33,7 @@ _OF_BROKER: Final = re.compile(r"\S+:\d+/(\d+): ")
 
 
 class Watch:
-    """Turns librdkafka's error, log and statistics callbacks into witnesses of a disturbance."""
+    """Turns what librdkafka says (errors, log, statistics) into witnesses of a disturbance."""
 
     def __init__(self, witnesses: Witnesses) -> None:
         self._witnesses = witnesses
@@ -43,9 +43,11 @@ class Watch:
         self._looked_ns = time.monotonic_ns()
 
     def callbacks(self) -> dict[str, Any]:
-        return {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _logger(self._on_log)}
+        """For a client of confluent-kafka."""
+        return {"error_cb": self.error, "stats_cb": self.statistics, "logger": _logger(self.log)}
 
-    def _on_log(self, line: str) -> None:
+    def log(self, line: str) -> None:
+        """A line of its log."""
         self._witnesses.log(line)
         if closed := _CLOSED.match(line):
             name, node, words = closed.groups()
@@ -53,13 +55,19 @@ class Watch:
             broker = node if node.isdecimal() else None
             self._witnesses.disturbed(Noticed.DISCONNECT, f"{name}: {words}", broker=broker)
 
-    def _on_error(self, error: ck.KafkaError) -> None:
+    def gave_up(self, words: str) -> None:
+        """An error that is fatal to the client: it ends all messages."""
+        self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {words}")
+
+    def error(self, error: ck.KafkaError) -> None:
+        """An error that it tries to get over."""
         lost = error.code() in (ck.KafkaError._TRANSPORT, ck.KafkaError._ALL_BROKERS_DOWN)
         named = _OF_BROKER.match(error.str())
         kind, broker = Noticed.DISCONNECT if lost else Noticed.ERROR, named[1] if named else None
         self._witnesses.disturbed(kind, f"{error.name()}: {error.str()}", broker=broker)
 
-    def _on_statistics(self, text: str) -> None:
+    def statistics(self, text: str) -> None:
+        """Its statistics, as JSON."""
         statistics = json.loads(text)
         since_ns, at_ns = self._looked_ns, statistics["ts"] * 1000
         self._looked_ns = at_ns

@@ -230,7 +230,7 @@ class Producer:
 
     def _send(self, chunk: Chunk, first: int, last: int, sent_before: int) -> None:
         part = chunk.part(first, last)
-        payloads = iter(part.payloads)
+        payloads = iter(part.payloads.tolist())
         self._sending = (sent_before + last, payloads)
         ended, sends = self._on_end, self._sends
         streams, values = part.streams.tolist(), part.values.tolist()

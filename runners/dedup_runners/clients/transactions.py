@@ -1,4 +1,4 @@
-"""A producer that sends in transactions, through confluent-kafka.
+"""A producer of librdkafka that sends in transactions.
 
 librdkafka says of each error whether the call may be repeated, whether the transaction must be aborted, or whether the
 producer is of no use any more. Only a call that returns without an error settles a transaction; of one that ends in an
@@ -14,6 +14,7 @@ import confluent_kafka as ck
 from dedup.errors import PlatformError
 from dedup.wire.clients import Noticed
 from dedup.wire.manifests import Asked, Ended
+from dedup_runners.clients import native
 from dedup_runners.clients.confluent_kafka import Producer
 from dedup_runners.configs import ProducerConfig
 
@@ -47,7 +48,7 @@ class TransactionalProducer(Producer):
         if error := self._until_done(self._client.init_transactions, deadline):
             raise PlatformError(
                 where=f"transactional id {self.effective_config['transactional.id']}",
-                got=error.str(),
+                got=error.words,
                 rule=f"brokers give a transactional producer its id within {timeout_s:g} s",
                 todo="look at the brokers' logs: __transaction_state must have its replicas in sync",
             )
@@ -58,10 +59,8 @@ class TransactionalProducer(Producer):
 
     def begin(self) -> None:
         """Begin a transaction."""
-        try:
-            self._client.begin_transaction()
-        except ck.KafkaException as error:
-            self._give_up(error.args[0])
+        if error := self._client.begin_transaction():
+            self._give_up(error)
 
     def end(self, asked: Asked, timeout_s: float) -> Ended:
         """Commit or abort; what became of it. A commit that cannot be is aborted instead."""
@@ -72,8 +71,8 @@ class TransactionalProducer(Producer):
             error = self._until_done(self._client.commit_transaction, deadline)
             if error is None:
                 return Ended.COMMITTED
-            self._witnesses.disturbed(Noticed.ERROR, f"commit: {error.name()}: {error.str()}")
-            if not error.txn_requires_abort():
+            self._witnesses.disturbed(Noticed.ERROR, f"commit: {error.name}: {error.words}")
+            if not error.aborts:
                 self._give_up(error)
                 return Ended.UNKNOWN
         error = self._until_done(self._client.abort_transaction, deadline)
@@ -82,26 +81,16 @@ class TransactionalProducer(Producer):
         self._give_up(error)
         return Ended.UNKNOWN
 
-    def close(self) -> None:
-        """Closing, too, raises the error of a client that has given up."""
-        self._survive(lambda _: self._client.close(), 0)
-
-    def _until_done(self, call: Callable[[float], object], deadline: float) -> ck.KafkaError | None:
+    def _until_done(self, call: Callable[[float], native.Failure | None], deadline: float) -> native.Failure | None:
         """Repeat a call as long as it may be; None when it is done, else the error."""
         while True:
-            try:
-                self._client.poll(0)
-                call(STEP_S)
-            except ck.KafkaException as raised:
-                error: ck.KafkaError = raised.args[0]
-                if not error.retriable() or time.monotonic() > deadline:
-                    return error
-            else:
-                return None
-            finally:
-                self._drain()
+            self._serve(0)
+            error = call(STEP_S)
+            self._drain()
+            if error is None or not error.again or time.monotonic() > deadline:
+                return error
 
-    def _give_up(self, error: ck.KafkaError) -> None:
-        self.failed = self.failed or f"{error.name()}: {error.str()}"
-        self.fenced = self.fenced or error.code() in FENCES
+    def _give_up(self, error: native.Failure) -> None:
+        self.failed = self.failed or f"{error.name}: {error.words}"
+        self.fenced = self.fenced or error.code in FENCES
         self._witnesses.disturbed(Noticed.ERROR, f"the client has given up: {self.failed}")
