@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import pulsars
 from contenders import Contest, Sample
 
 from dedup_lab.systems import kafka, labs, pulsar
@@ -48,7 +49,12 @@ CONTENDERS: dict[str, dict[str, Contender]] = {
         "our consumer, full history": Contest.our_consumer,
         "ConsumerPerformance": Contest.consumer_performance,
     },
-    "pulsar": {"our producer, full history": Contest.our_producer, "bare send_async loop": Contest.bare_producer},
+    "pulsar": {
+        "our producer, full history": Contest.our_producer,
+        "pulsar-java, full history": pulsars.our_java_producer,
+        "PerformanceProducer": pulsars.performance_producer,
+        "bare send_async loop": Contest.bare_producer,
+    },
 }
 COMPARISONS = {
     "kafka": [
@@ -57,7 +63,11 @@ COMPARISONS = {
         Comparison("our producer, full history", "bare C API loop, acks counted", 0.8, warm=0.8),
         Comparison("our consumer, full history", "ConsumerPerformance", 0.7),
     ],
-    "pulsar": [Comparison("our producer, full history", "bare send_async loop", 0.8)],
+    "pulsar": [
+        Comparison("our producer, full history", "bare send_async loop", 0.8),
+        Comparison("pulsar-java, full history", "PerformanceProducer", 0.8),
+        Comparison("pulsar-java, full history", "our producer, full history", 2.0),
+    ],
 }
 VERSIONS = {"kafka": "4.3.1", "pulsar": "4.2.4"}
 WARM_UP_ROUNDS = 2

@@ -41,6 +41,8 @@ CHUNK: Final = 8192
 """Messages handed to the client at once: the clock wants an entry every 10,000 rows. More is no faster."""
 CHUNK_BYTES: Final = 16 << 20
 """What these may take in memory."""
+PROGRAMS_CHUNK: Final = 1 << 16
+"""Messages that a program is asked for at once: it makes them itself, and between two orders it waits for us."""
 CONNECT_S: Final = 60.0
 
 
@@ -110,7 +112,9 @@ class Production:
         self._triggers: list[TriggerClient] = []
         times = {each.fault: (each.effect_of, each.after_s) for each in config.triggers}
         self._alarms = Alarms({fault: (of, s) for fault, (of, s) in times.items() if s is not None}, self._ring)
-        self._chunk = min(CHUNK, max(1, CHUNK_BYTES // config.message_bytes))
+        self._by_program = config.program is not None and not config.sends
+        most = PROGRAMS_CHUNK if self._by_program else CHUNK
+        self._chunk = min(most, max(1, CHUNK_BYTES // config.message_bytes))
         self.intentions = Intentions(recorder, config.messages, config.streams)
 
     def run(self) -> None:
@@ -187,9 +191,15 @@ class Production:
         """Send everything, and wait for every outcome."""
         for first, last in self._chunks():
             self.intentions.cover(last)
-            if not self._send(chunk_of(first, last, self._config.streams, self._config.message_bytes)):
+            if not self._send(self._made(first, last)):
                 break
         self.client.finish()
+
+    def _made(self, first: int, last: int) -> Chunk:
+        """Messages `first` to `last` - 1 of the run; a program makes their payloads itself."""
+        if self._by_program:
+            return Chunk(*identities(first, last, self._config.streams), [])
+        return chunk_of(first, last, self._config.streams, self._config.message_bytes)
 
     def stamp(self, event: str, fault: str | None, **more: Any) -> None:
         """A line in marks.jsonl: what happened, and how far we were."""
@@ -223,7 +233,7 @@ class Production:
         self.clock.tick(CLOCK_SENT, self.sent, time.monotonic_ns())
         for trigger in reached:
             self.stamp(Milestone.MESSAGE, trigger.fault, requested=trigger.message)
-        return count == len(chunk.payloads)
+        return count == len(chunk.values)
 
     def _note_sent(self, sent: int, now_ns: int) -> None:
         if self.latencies is not None:

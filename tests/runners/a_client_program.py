@@ -46,6 +46,10 @@ class Client:
             if "look" in self.properties and not self.sent:
                 found = len([*Path(self.properties["look"], "sent").glob("*.parquet")])
                 frame(b"L", b"ranges on the disk before the first send: %d" % found)
+            if "beats" in self.properties:
+                self.beat(number)
+            if "orders" in self.properties:
+                frame(b"L", b"asked for %d" % number)
             self.send(number)
             frame(b"S", struct.pack(">Q", self.sent))
         elif order == "count":
@@ -63,6 +67,11 @@ class Client:
             frame(b"F", b"")
             return False
         return True
+
+    def beat(self, until: int) -> None:
+        """Say on the way how many were sent, with no outcome, and go on when the tester asks for a count."""
+        frame(b"O", struct.pack(">Q", (self.sent + until) // 2))
+        frame(b"C", struct.pack(">Q", int(sys.stdin.readline().split()[1])))
 
     def send(self, until: int) -> None:
         self.sent = min(until, self.die or until)

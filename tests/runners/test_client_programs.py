@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -21,8 +22,9 @@ from dedup.errors import PlatformError, SpecificationError
 from dedup.wire.manifests import ProducerReport
 from dedup_runners import clients
 from dedup_runners.clients import Outcome, Outcomes, chunk_of, programs
-from dedup_runners.configs import ProducerConfig, Program
+from dedup_runners.configs import ProducerConfig, Program, Trigger
 from dedup_runners.producer import produce
+from dedup_runners.triggers import TriggerServer
 from dedup_runners.waiting import until
 
 PROGRAM = Program(argv=(sys.executable, "-S", "-E", str(Path(__file__).with_name("a_client_program.py"))))
@@ -107,6 +109,43 @@ def test_a_program_that_dies_is_an_error_and_loses_nothing(
     assert sorted(known) == sorted(planned(0, report.sent))
     assert set(outcomes["outcome"].to_pylist()) == {Outcome.OK, Outcome.UNKNOWN}
     assert report.sent >= 9000, "it may have sent what it was asked to"
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_what_was_sent_is_noted_before_any_outcome_comes(
+    config: Callable[..., ProducerConfig], tmp_path: Path, beats: bool
+) -> None:
+    """The program that beats ends its send only when it is asked for a count: without it nobody is told before."""
+    driven = Recorded(config({"beats": ""} if beats else {}))
+    sending = threading.Thread(target=driven.send, args=(0, 100))
+    sending.start()
+    if beats:
+        until(lambda: len(driven.outcomes) == 1, BOUND_S, "what was sent is noted")
+        assert driven.client.progress() == (50, 0) and driven.rows == []
+        driven.client.in_flight(None)
+    sending.join(BOUND_S)
+    assert not sending.is_alive()
+    driven.client.finish()
+    assert [row[:2] for row in driven.rows] == planned(0, 100)
+    assert [len(each.values) for each in driven.outcomes] == [*([0] if beats else []), 100]
+
+
+@pytest.mark.parametrize(("triggered", "orders"), [([], [MESSAGES]), ([7_000], [7_000, MESSAGES])])
+def test_a_program_is_asked_for_all_that_comes_before_the_next_fault(
+    config: Callable[..., ProducerConfig],
+    tmp_path: Path,
+    triggered: list[int],
+    orders: list[int],
+) -> None:
+    servers = [TriggerServer() for _ in triggered]
+    triggers = [Trigger(fault="cut", message=each, port=to.port) for each, to in zip(triggered, servers, strict=True)]
+    produce(config({"orders": ""}, triggers=triggers))
+    assert [server.wait_message(BOUND_S).actual for server in servers] == triggered
+    for server in servers:
+        server.close()
+    told = (tmp_path / "producer.log").read_text()
+    assert [int(number) for number in re.findall(r"asked for (\d+)", told)] == orders
+    assert report_of(tmp_path).complete
 
 
 @pytest.mark.parametrize(

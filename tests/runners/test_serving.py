@@ -206,6 +206,17 @@ def test_orders_are_heard_while_it_sends_and_a_stop_ends_it(served: tuple[Orders
     assert wire.ready(said.frames[0]).version == "a library 1.0"
 
 
+@pytest.mark.parametrize(("asked", "on_the_way"), [(2 * serving.CHUNK + 1, 2), (serving.CHUNK, 0)])
+def test_it_says_on_the_way_how_many_it_has_sent(
+    served: tuple[Orders, Said, Stand], asked: int, on_the_way: int
+) -> None:
+    orders, said, _ = served
+    orders.lines.put(b"send %d\n" % asked)
+    until(lambda: bool(said.of(Kind.SENT)), BOUND_S, "answered")
+    *numbers, answer = (wire.number(each) for each in said.of(Kind.OUTCOMES, Kind.SENT))
+    assert numbers == [serving.CHUNK * each for each in range(1, on_the_way + 1)] and answer == asked
+
+
 def test_what_is_said_is_what_the_tester_reads() -> None:
     said = Said()
     say = serving.Sayings(said)

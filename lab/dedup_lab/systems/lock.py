@@ -53,6 +53,9 @@ RECIPES = {
         added=("org.slf4j:slf4j-api:2.0.17", "org.slf4j:slf4j-jdk14:2.0.17"),
     ),
     "ecj": Recipe(roots=("org.eclipse.jdt:ecj",)),
+    # No broker: Pulsar's own performance producer, beside which bench/produce measures; its list lies there. It runs on
+    # the class path of a broker, with the client of that version: Maven has the tool itself of few versions only.
+    "pulsar-testclient": Recipe(roots=("org.apache.pulsar:pulsar-testclient",), excluded=("*",)),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
 }
@@ -123,6 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("system", choices=sorted(RECIPES))
     parser.add_argument("version")
+    parser.add_argument("--locks", type=Path, default=LOCKS, help="the folder of the list, if not the lab's own")
     asked = parser.parse_args(arguments)
     try:
         if shutil.which("mvn") is None:
@@ -136,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     except DedupError as error:
         print(error, file=sys.stderr)
         return 4
-    path = LOCKS / f"{asked.system}-{asked.version}.txt"
+    path = asked.locks / f"{asked.system}-{asked.version}.txt"
     path.parent.mkdir(exist_ok=True)
     command = f"python -m dedup_lab.systems.lock {asked.system} {asked.version}"
     head = f"# {asked.system} {asked.version}, in class path order; made by: {command}\n"

@@ -100,6 +100,7 @@ class Producer:
         self._changed = threading.Condition()
         self._come: list[Outcomes] = []
         self._ready = self._finished = self._over = self._stopped = self._killed = False
+        self._moved = False  # it has sent more, and said no outcome since
         self.last_sequence_ids: tuple[int, ...] = ()
         self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
         self._sent_at_count = 0
@@ -125,7 +126,7 @@ class Producer:
 
     def send(self, chunk: Chunk) -> int:
         self._drain()
-        count = len(chunk.payloads)
+        count = len(chunk.values)
         if not count or self._stopped or self._over:
             return 0
         before, answers = self._asked, self._answers
@@ -199,7 +200,8 @@ class Producer:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._come or self._over or condition(), max(0.0, deadline - time.monotonic())
+                    lambda: self._come or self._moved or self._over or condition(),
+                    max(0.0, deadline - time.monotonic()),
                 )
                 holds, over = condition(), self._over
             self._drain()
@@ -207,12 +209,16 @@ class Producer:
                 return holds
 
     def _drain(self) -> None:
+        """Record the outcomes that have come; none is recorded, too: whoever records notes how many were sent."""
         with self._changed:
             come, self._come = self._come, []
+            moved, self._moved = self._moved, False
         if come:
-            outcomes = Outcomes(*map(np.concatenate, zip(*come, strict=True)))
+            outcomes = Outcomes(*map(np.concatenate, zip(*come, strict=True))) if len(come) > 1 else come[0]
             self._under_way.end(self._numbers(outcomes))
             self._record(outcomes)
+        elif moved:
+            self._record(no_position(np.empty(0, np.int32), np.empty(0, np.int64), Outcome.UNKNOWN))
 
     def _resolve(self) -> None:
         """What became of messages that the program may have sent, and said nothing of, is unknown."""
@@ -297,6 +303,7 @@ class Producer:
         if len(numbers) and numbers.max() >= self._asked:
             raise Garbled(f"an outcome of message {numbers.max() + 1:,}, and {self._asked:,} were asked for")
         with self._changed:
+            moved = wire.number(frame) > self._sent
             self._sent = max(self._sent, wire.number(frame))
             self._acked += len(outcomes.values)
             if max(self._sent, self._acked) > self._asked:
@@ -304,6 +311,8 @@ class Producer:
             self._ended_in += ended
             if len(outcomes.values):
                 self._come.append(outcomes)
+            self._moved = self._moved or moved
+            if self._come or moved:
                 self._changed.notify_all()
 
     def _take_state(self, frame: Frame) -> None:

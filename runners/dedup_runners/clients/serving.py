@@ -46,6 +46,8 @@ SERVE_S: Final = 0.005
 """How long an outcome may wait while there is nothing to send."""
 COUNT_S: Final = 4.0
 ROWS_A_FRAME: Final = 400_000
+CHUNK: Final = 8192
+"""Messages that the producer is handed at once: after so many we say how far we are."""
 
 
 class Sayings:
@@ -153,10 +155,23 @@ class Server:
         return chunk_of_sends(*named(own, self._streams), self._config.life.session, attempts, size)
 
     def _send(self, last: int) -> None:
-        self._sent += self._producer.send(self._chunk(self._sent, last))
+        stopped = False
+        while self._sent < last and not stopped:
+            until = min(last, self._sent + CHUNK)
+            self._sent += self._producer.send(self._chunk(self._sent, until))
+            stopped = self._sent < until
+            if until < last:
+                self._say_on_the_way()
         while not self._say_sent():
             self._let_outcomes_come()
             time.sleep(SERVE_S)
+
+    def _say_on_the_way(self) -> None:
+        """Say how many were sent, whether outcomes have come or not; not while a count is being made."""
+        with self._changed:
+            if not self._counting:
+                self._said = max(self._said, self._sent)
+                self._say.frame(Kind.OUTCOMES, self._said.to_bytes(wire.COUNT_BYTES, "big"))
 
     def _say_sent(self) -> bool:
         """Answer `send`, unless a count is being made, which waits for outcomes."""

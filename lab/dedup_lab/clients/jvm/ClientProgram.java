@@ -21,7 +21,6 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Handler;
 import java.util.logging.Level;
@@ -36,7 +35,10 @@ abstract class ClientProgram {
     static final int REFUSED = 2, PARENT_GONE = 70;
     static final int ROW_BYTES = 33, ROWS = 4096, HEAD_BYTES = 5 + 8;
     static final int WORD_BYTES = 8, NAMED_BYTES = 24, CHECKSUM_BYTES = 4;
-    static final long FLUSH_NS = 5_000_000, ROOM_NS = 100_000, ERROR_EVERY_NS = 100_000_000;
+    static final long FLUSH_NS = 5_000_000, ROOM_NS = 1_000_000, ERROR_EVERY_NS = 100_000_000;
+
+    /** When the bound is reached, sending goes on when this part of it is free: a thread is not woken for each message. */
+    static final int ROOM_SHARE = 64;
 
     final LinkedBlockingQueue<byte[]> frames = new LinkedBlockingQueue<>();
     final Object rowsLock = new Object();
@@ -45,7 +47,9 @@ abstract class ClientProgram {
 
     /** Up to which message it may send, and how many it has handed to the library; each has one writer. */
     volatile long target, sent;
-    final AtomicLong ended = new AtomicLong();
+
+    /** How many messages have their outcome, and at how many the sender wants to be woken. The first is written under rowsLock. */
+    volatile long ended, awaited = Long.MAX_VALUE;
     volatile boolean stopped, finishing, written, failing;
     Message inSend;
     long lastErrorNs = System.nanoTime() - ERROR_EVERY_NS;
@@ -168,8 +172,9 @@ abstract class ClientProgram {
         long answered = 0;
         while (true) {
             long until = target;
-            if (sent < until && !stopped) {
-                while (sent < until && hasRoom()) sendNext();
+            while (sent < until && !stopped) {
+                long last = Math.min(until, awaitRoom());
+                while (sent < last && !stopped) sendNext();
             }
             if (until > answered) {
                 answered = until;
@@ -188,7 +193,7 @@ abstract class ClientProgram {
     /** Wait until every message sent has its outcome, and say them. */
     void settle() {
         flush();
-        while (ended.get() < sent) LockSupport.parkNanos(FLUSH_NS);
+        while (ended < sent) LockSupport.parkNanos(FLUSH_NS);
         cut();
     }
 
@@ -213,13 +218,15 @@ abstract class ClientProgram {
         payloadBytes = ((Long) asked.get("bytes")).intValue();
     }
 
-    /** Waits until one more message may be unacknowledged; false if it is to stop. */
-    boolean hasRoom() {
-        while (!stopped) {
-            if (sent - ended.get() < inFlight) return true;
-            LockSupport.parkNanos(ROOM_NS);
+    /** Up to which message the bound lets it send; waits until there is some room, and says what was sent if it is to stop. */
+    long awaitRoom() {
+        long room = Math.max(1, inFlight / ROOM_SHARE);
+        while (!stopped && sent + room > ended + inFlight) {
+            awaited = sent + room - inFlight;
+            if (ended < awaited) LockSupport.parkNanos(ROOM_NS); // it ends by itself, too: no order and no outcome is missed for long
         }
-        return false;
+        awaited = Long.MAX_VALUE;
+        return stopped ? sent : ended + inFlight;
     }
 
     void sendNext() {
@@ -276,8 +283,9 @@ abstract class ClientProgram {
                 ByteBuffer into = rows;
                 into.putLong(word).put((byte) outcome).putInt(inPartition).putLong(ledger).putLong(entry).putInt(batch);
                 if (into.remaining() < ROW_BYTES) cut();
+                ended = ended + 1;
             }
-            ended.incrementAndGet();
+            if (ended >= awaited) LockSupport.unpark(sender);
             return true;
         }
 
@@ -318,20 +326,22 @@ abstract class ClientProgram {
         frames.add(ByteBuffer.allocate(13).put((byte) kind).putInt(8).putLong(number).array());
     }
 
-    /** Writes every frame, and what is in the buffer every few milliseconds, until all is written. */
+    /** Writes every frame, and every few milliseconds what is in the buffer, and how many were sent, until all is written. */
     void write() {
         try (OutputStream out = new FileOutputStream(FileDescriptor.out)) {
-            long cutNs = System.nanoTime();
+            long cutNs = System.nanoTime(), said = 0;
             while (true) {
                 byte[] frame = frames.poll(FLUSH_NS, TimeUnit.NANOSECONDS);
                 if (frame != null) out.write(frame);
                 else if (written) return;
                 if (System.nanoTime() - cutNs >= FLUSH_NS) {
+                    long now = sent;
                     boolean any;
                     synchronized (rowsLock) {
                         any = rows.position() > HEAD_BYTES;
                     }
-                    if (any) cut();
+                    if (any || now > said) cut();
+                    said = now;
                     cutNs = System.nanoTime();
                 }
             }
