@@ -80,11 +80,9 @@ class Timeouts(Part):
     run_s: Seconds = Field(
         600.0, alias="run", gt=0, le=MAX_TIMEOUT_S, description="each of prepare, produce, settle and consume"
     )
-    delivery_s: Seconds | None = Field(
+    delivery_s: Annotated[Seconds, Field(gt=0, le=MAX_TIMEOUT_S)] | None = Field(
         None,
         alias="delivery",
-        gt=0,
-        le=MAX_TIMEOUT_S,
         description="the client tries to send one message, less than run; half of run, if left out",
     )
     verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge, for every ten runs")
