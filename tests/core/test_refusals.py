@@ -225,6 +225,11 @@ def test_required_keys(key: str) -> None:
             "messages take longer; send fewer or more of them in a second, or give the run more time",
         ),
         (
+            [("spec/timeouts", {"run": "100s", "delivery": "100s"})],
+            "spec.timeouts.delivery: got 100s; a run is cancelled after timeouts.run, 100s; "
+            "make it shorter or give the run more time",
+        ),
+        (
             [("spec/workload", {"messages": 1000, "partitions": 1001})],
             "spec.workload.messages: got 1000; there are 1001 partitions and each gets at least one message; "
             "send more or use fewer partitions",

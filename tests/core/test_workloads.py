@@ -331,13 +331,19 @@ def test_an_old_sequence_id_is_none_of_a_batch(properties: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize("workload", [{"restart": KILLED}, {"resend": {}}])
-def test_another_version_of_a_python_client_is_a_program(workload: dict[str, Any]) -> None:
-    chosen = [{"name": "pulsar", "pulsar": {}, "client": {"version": "3.4.0"}}]
-    assert "pulsar-client is a program, which sends each message once, in one session; name a client.library in " in (
-        said := refused(workload, control(), systems=chosen)
+def test_a_program_that_is_no_session_sends_each_message_once(workload: dict[str, Any]) -> None:
+    java = [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]
+    assert "pulsar-java is a program, which sends each message once, in one session; name a client.library in " in (
+        said := refused(workload, control(), systems=java)
     )
     assert "no client.version" in said
     asked(workload, control())
+
+
+def test_another_version_of_a_python_client_can_end_and_come_back_and_not_send_again() -> None:
+    chosen = [{"name": "pulsar", "pulsar": {}, "client": {"version": "3.4.0"}}]
+    asked({"restart": KILLED}, control(), systems=chosen)
+    assert "pulsar-client is a program, which" in refused({"resend": {}}, control(), systems=chosen)
 
 
 def life(ended: str, open_sends: int = 0) -> Session:

@@ -854,6 +854,17 @@ ACROSS: Final = (
         "there are more partitions than messages, and each gets at least one message; send more or use fewer",
     ),
     Wrong(
+        "messages that are tried for longer than the run",
+        (("spec/timeouts", {"run": "60s", "delivery": "1m"}),),
+        "a run is cancelled after timeouts.run",
+    ),
+    Wrong(
+        "two times for which messages are tried",
+        (("spec/workload/resend", {}), ("spec/timeouts", {"delivery": "1m"})),
+        "workload.resend has a deliveryTimeout of its own, which counts there",
+    ),
+    Wrong("no time to try a message", (("spec/timeouts", {"delivery": "0s"}),), "more than 0s"),
+    Wrong(
         "more messages than can be sent in time",
         (("spec/workload/messagesPerSecond", 10), ("spec/timeouts", {"run": "100s"})),
         "so many messages take longer",
@@ -901,6 +912,8 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
         ("spec/workload/messagesPerSecond", 10),
         ("spec/timeouts", {"run": "101s"}),
     ),
+    "messages that are given up just before the run is": (("spec/timeouts", {"run": "60s", "delivery": "59999ms"}),),
+    "half the run to try a message": (("spec/timeouts", {"delivery": None}),),
     "no limit to the messages in a second": (("spec/workload/messagesPerSecond", None),),
     "one message a partition": (("spec/workload", {"messages": 1000, "partitions": 1000}),),
     "every bound of a number": (

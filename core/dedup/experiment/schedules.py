@@ -66,6 +66,26 @@ def check_rate(span: Span) -> None:
         )
 
 
+def check_delivery(delivery_s: float | None, span: Span, *, has_own: bool) -> None:
+    """A message must be given up before the run is cancelled. `has_own`: the workload says for how long, by itself."""
+    if delivery_s is None:
+        return
+    if delivery_s >= span.run_s:
+        raise refusal(
+            "timeouts.delivery",
+            format_duration(delivery_s),
+            f"a run is cancelled after timeouts.run, {format_duration(span.run_s)}",
+            "make it shorter or give the run more time",
+        )
+    if has_own:
+        raise refusal(
+            "timeouts.delivery",
+            format_duration(delivery_s),
+            "workload.resend has a deliveryTimeout of its own, which counts there",
+            "take one of them out",
+        )
+
+
 def check_drawn(faults: Sequence[Fault], random: Random | None, seed: int) -> None:
     """The seed must draw something, and no more than an experiment can have; no name may be there twice."""
     if random is None:

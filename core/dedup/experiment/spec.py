@@ -61,7 +61,7 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
             *(PRODUCTS.keys() - {"kafka", "pulsar"}),
         ),
         *(kind.key for kind in KINDS if not kind.in_every_digest),
-        *("random", "after", "fault"),
+        *("random", "after", "fault", "delivery"),
         *("workload", *(part.key for part in workloads.PARTS)),
     )
 )
@@ -80,8 +80,18 @@ class Timeouts(Part):
     run_s: Seconds = Field(
         600.0, alias="run", gt=0, le=MAX_TIMEOUT_S, description="each of prepare, produce, settle and consume"
     )
+    delivery_s: Annotated[Seconds, Field(gt=0, le=MAX_TIMEOUT_S)] | None = Field(
+        None,
+        alias="delivery",
+        description="the client tries to send one message, less than run; half of run, if left out",
+    )
     verify_s: Seconds = Field(900.0, alias="verify", gt=0, le=MAX_TIMEOUT_S, description="to judge, for every ten runs")
     teardown_s: Seconds = Field(600.0, alias="teardown", gt=0, le=MAX_TIMEOUT_S, description="to end a system")
+
+    @property
+    def tried_for_s(self) -> float:
+        """How long the client tries to send one message, in seconds."""
+        return self.run_s / 2 if self.delivery_s is None else self.delivery_s
 
 
 class Keep(StrEnum):
@@ -194,6 +204,7 @@ class Spec(Part):
                 "send more or use fewer partitions",
             )
         schedules.check_rate(span)
+        schedules.check_delivery(self.timeouts.delivery_s, span, has_own=self.workload.resend is not None)
         self._check_run_names()
         schedules.check_drawn(self.faults, self.random, self.seed)
         return self
@@ -363,7 +374,7 @@ class Experiment(Part):
         for changes in (each["workload"] for each in document["variants"] if each["workload"]):
             workloads.leave_unset_out(changes)
         workloads.leave_defaults_out(document["workload"])
-        for part in (document, document["workload"], *listed):
+        for part in (document, document["workload"], document["timeouts"], *listed):
             for key, default in _ADDED.items():
                 if key in part and part[key] == default:
                     del part[key]

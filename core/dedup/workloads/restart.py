@@ -8,6 +8,7 @@ name that the application chooses, and tells it the last sequence id that it has
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
@@ -23,6 +24,10 @@ from dedup.workloads.kinds import (
     broken_sessions,
     idle_kills,
 )
+
+
+SESSIONS: Final = ("confluent-kafka", "pulsar-client")
+"""The libraries whose sessions are processes of ours, in any version: others are programs, which have one session."""
 
 
 class End(StrEnum):
@@ -90,7 +95,8 @@ class Restart(WorkloadKind):
                 "and there are no transactions here yet",
                 "write New, or test the Pulsar by itself",
             )
-        return super().impossible_with(protocol, library, properties, is_program=is_program)
+        program = is_program and library not in SESSIONS
+        return super().impossible_with(protocol, library, properties, is_program=program)
 
     def broken(self, manifest: Manifest) -> Iterator[str]:
         yield from broken_sessions(manifest, (KILLED if self.end is End.KILL else CLOSED, CLOSED))

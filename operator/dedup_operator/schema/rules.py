@@ -389,6 +389,18 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "make it shorter or give the run more time",
         ),
         Rule(
+            f"!{_is_duration('self.timeouts.run')} || {_earlier('self.timeouts', 'delivery')}",
+            "a run is cancelled after timeouts.run, and timeouts.delivery is less than that; "
+            "make it shorter or give the run more time",
+            field="timeouts",
+        ),
+        Rule(
+            "!has(self.timeouts.delivery) || !has(self.workload.resend)",
+            "workload.resend has a deliveryTimeout of its own, which counts there, and not timeouts.delivery; "
+            "take one of them out",
+            field="timeouts",
+        ),
+        Rule(
             "!has(self.workload.messagesPerSecond) || (self.faults.all(fault, has(fault.at.fault) || "
             f"{_while_sending('fault.at', 'after')}) && "
             f"(!has(self.random) || {_while_sending('self.random', 'duration')}))",

@@ -205,7 +205,7 @@ class Course:
             in_flight=spec.workload.in_flight,
             messages_per_second=spec.workload.messages_per_second,
             triggers=tuple(_trigger(name, at.get(name), each.port) for name, each in faults.items()),
-            delivery_timeout_s=spec.timeouts.run_s / 2,
+            delivery_timeout_s=spec.timeouts.tried_for_s,
             metrics_port=0,
             program=self._.program,
             sends=self._names_sends,

@@ -4,9 +4,10 @@
 searched before everything else; all other packages are those that are installed. The Producer is the same as without a
 version: what differs between two versions is the library, and not how we call it.
 
-Without arguments it is one session of a run with sessions (dedup_runners.workloads.sessions). Three things differ: its
-first line is a producer's whole config, or nothing if the run needs no such session; its payloads name the session; and
-the order `after V,V,…` says which messages are its own: of each stream those above V, in the order of the run.
+It may be one session of a run with sessions (dedup_runners.workloads.sessions), and without arguments, with the library
+that is installed, it is. Three things differ: its first line is a producer's whole config, or nothing if the run needs
+no such session; its payloads name the session; and the order `after V,V,…` says which messages are its own: of each
+stream those above V, in the order of the run.
 
 One thread sends and records. Another takes the orders, since `stop` and `count` come while the first one sends. An
 answer to `count` must not say that more is in flight than is: while one is made, no frame names a number of messages
@@ -257,10 +258,13 @@ def main(arguments: list[str], orders: BinaryIO, answers: BinaryIO) -> int:
     """Do what the tester orders; the exit code."""
     try:
         if not arguments:
-            return session(orders, answers)
+            clients.import_all()
+            return session(orders.readline(), orders, answers, clients.make_producer)
         library, version, folder = arguments
-        document = json.loads(orders.readline())
-        module = load(library, version, Path(folder))
+        module, line = load(library, version, Path(folder)), orders.readline()
+        document = json.loads(line) if line else {}
+        if "check" not in document:
+            return session(line, orders, answers, module.Producer)
         if document["check"]:
             module.check(document["properties"], document["deduplication"], document["in_flight"])
         else:
@@ -274,11 +278,10 @@ def main(arguments: list[str], orders: BinaryIO, answers: BinaryIO) -> int:
     return 0
 
 
-def session(orders: BinaryIO, answers: BinaryIO) -> int:
-    """Be one session of a run; the exit code. What any client needs is loaded before it is known which it will be."""
-    clients.import_all()
-    if line := orders.readline():
-        Server(ProducerConfig.model_validate_json(line), Sayings(answers), clients.make_producer).serve(orders)
+def session(line: bytes, orders: BinaryIO, answers: BinaryIO, make: Callable[..., ProducerClient]) -> int:
+    """Be one session of a run; the exit code. What the client needs is loaded before its config comes, in `line`."""
+    if line:
+        Server(ProducerConfig.model_validate_json(line), Sayings(answers), make).serve(orders)
     return 0
 
 

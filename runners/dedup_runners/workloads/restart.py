@@ -41,7 +41,7 @@ class Restarting(Successive):
         assert config.restart is not None
         self._restart = config.restart
         self._finished, self._beyond = False, ""
-        self._next = start()
+        self._next = start(config.program)
         self._settings: dict[str, str] | None = None
         super().__init__(config, recorder, observer, marks)
 
@@ -53,7 +53,7 @@ class Restarting(Successive):
         return super().lack() or self._beyond or ("" if self._finished else "it stopped before everything was sent")
 
     def _opened(self) -> ProducerClient:
-        return SessionClient(self._of_session(FIRST), self._record, self._observer, start())
+        return SessionClient(self._of_session(FIRST), self._record, self._observer, start(self._config.program))
 
     def _of_session(self, session: int) -> ProducerConfig:
         resumes = session > FIRST and self._restart.identity is Identity.SAME

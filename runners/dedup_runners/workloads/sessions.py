@@ -19,9 +19,9 @@ from dedup_runners.configs import ProducerConfig, Program
 PROGRAM: Final = Program(argv=(sys.executable, "-P", "-m", "dedup_runners.clients.serving"))
 
 
-def start() -> "subprocess.Popen[bytes]":
-    """A process that loads what it needs, and waits to be told what to do."""
-    return started(PROGRAM)
+def start(program: Program | None) -> "subprocess.Popen[bytes]":
+    """A process that loads what it needs, and waits to be told what to do. `program`: of a version that was chosen."""
+    return started(program or PROGRAM)
 
 
 class SessionClient(Producer):
@@ -36,7 +36,8 @@ class SessionClient(Producer):
     ) -> None:
         self._plan: Int64s = np.empty(0, np.int64)
         self.was_killed = False
-        super().__init__(config.model_copy(update={"program": PROGRAM}), record, witnesses, process)
+        config = config.model_copy(update={"program": config.program or PROGRAM})
+        super().__init__(config, record, witnesses, process)
 
     def plan(self, messages: Int64s) -> None:
         """Say which messages this session is to send: of each stream all from one on, in the order of the run."""
