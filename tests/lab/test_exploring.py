@@ -106,7 +106,7 @@ def test_a_client_has_noticed_what_it_sends_again() -> None:
     for other in (row(direction="request"), again._replace(number=2), again._replace(client_id="other")):
         assert strikes.unnoticed([other], schedule, BY_US) == [schedule[0].name]
     init = (point(Action.LOSE_REPLY, INIT),)
-    assert strikes.unnoticed([row(api="InitProducerId", direction="request", number=2)], init, BY_US) == []
+    assert strikes.unnoticed([row(api="InitProducerId", partition=None, direction="request", number=2)], init, BY_US) == []
 
 
 def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_same_broker() -> None:
@@ -440,16 +440,16 @@ def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["kafka", "seeded-defect"])
+@pytest.mark.parametrize("name", ["kafka", "seeded-defect", "pulsar", "pulsar-seeded-defect"])
 def test_the_examples_are_explored_as_they_are(name: str) -> None:
     experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
     grounds.check(experiment, "f")
     assert notes == () and grounds.stepped(experiment)[0].digest()
 
 
-@pytest.mark.parametrize("name", ["pulsar-kill-tcp", "kafka-vs-pulsar"])
-def test_only_one_kafka_is_explored(name: str) -> None:
-    with pytest.raises(SpecificationError, match="one Kafka system"):
+@pytest.mark.parametrize("name", ["clients", "pulsar-clients", "kafka-vs-pulsar"])
+def test_only_one_system_with_a_client_of_ours_is_explored(name: str) -> None:
+    with pytest.raises(SpecificationError, match="one Kafka system, with confluent-kafka or one Pulsar system"):
         of_file(load(ROOT / "examples" / f"{name}.yaml"), "f", Shape())
 
 

@@ -118,7 +118,9 @@ def held(late: Point, until_s: int) -> list[Row]:
 @pytest.mark.parametrize("late", [end(1), Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)], ids=str)
 def test_what_missed_the_next_transaction_did_not_strike(late: Point) -> None:
     assert strikes.missed(held(late, until_s=5), (late,), BY_US) == []
-    assert strikes.missed(held(late, until_s=7), (late,), BY_US) == ["the next transaction was asked to end before it arrived"]
+    assert strikes.missed(held(late, until_s=7), (late,), BY_US) == [
+        "the next transaction was asked to end before it arrived"
+    ]
 
 
 def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:

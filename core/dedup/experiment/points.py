@@ -136,8 +136,9 @@ def in_transactions(points: Iterable[Point]) -> bool:
 def controls_of(points: Iterable[Point]) -> list[Point]:
     """The points of the control. Where deduplication is off each must store copies: the lost replies to batches.
 
-    Without it a batch of Kafka's has no sequence number. A producer that sends in transactions cannot be without: its control is a
-    reader that does not ask for committed messages, who must be given aborted ones, whichever reply to EndTxn is lost.
+    Without it a batch of Kafka's has no sequence number. A producer that sends in transactions cannot be without: its
+    control is a reader that does not ask for committed messages, who must be given aborted ones, whichever reply to
+    EndTxn is lost.
     """
     points = list(points)
     if in_transactions(points):

@@ -31,7 +31,7 @@ def explore(
         str,
         typer.Argument(
             metavar="URL|FILE",
-            help="kafka://HOST:PORT[,HOST:PORT…], pulsar://…, or an experiment with one system, whose brokers are started.",
+            help="kafka://HOST:PORT[,HOST:PORT…], pulsar://…, or a file with one system, whose brokers are started.",
             show_default=False,
         ),
     ],

@@ -163,8 +163,7 @@ def unnoticed(rows: Sequence[Row], schedule: Schedule, speaker: Speaker) -> list
     return [
         point.name
         for point in schedule
-        if point.exchange.api not in parting
-        and not any(_answers(point, row, rows, speaker.dialect) for row in asked)
+        if point.exchange.api not in parting and not any(_answers(point, row, rows, speaker.dialect) for row in asked)
     ]
 
 
@@ -248,7 +247,9 @@ def next_end(rows: Sequence[Row], struck: Row) -> Row | None:
         (
             row
             for row in rows
-            if row.client_id == struck.client_id and ends_transaction(row.api) and row.monotonic_ns > struck.monotonic_ns
+            if row.client_id == struck.client_id
+            and ends_transaction(row.api)
+            and row.monotonic_ns > struck.monotonic_ns
         ),
         key=lambda row: row.monotonic_ns,
     )

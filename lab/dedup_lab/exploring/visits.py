@@ -135,9 +135,7 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     if verdict is Verdict.PASS or (not deduplication and verdict is Verdict.INCONCLUSIVE):
         shutil.rmtree(folder, ignore_errors=True)
         found = found.model_copy(update={"folder": None})
-    return Visited(
-        found, frozenset(strikes.exchanges(rows, run.speaker)), frozenset(strikes.failed(rows, run.speaker))
-    )
+    return Visited(found, frozenset(strikes.exchanges(rows, run.speaker)), frozenset(strikes.failed(rows, run.speaker)))
 
 
 def size_of(workload: Workload) -> int | None:

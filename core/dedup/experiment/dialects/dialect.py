@@ -1,4 +1,4 @@
-"""What an exploration must know of a protocol: which request carries messages, which come by chance, how a client waits."""
+"""What an exploration must know of a protocol: what carries messages, what comes by chance, how a client waits."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What differs between the protocols when a producer is explored, besides their requests (dedup/experiment/dialects)."""
+"""What differs between protocols when a producer is explored, besides their requests (dedup/experiment/dialects)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Pulsar's producer, of its C++ client: it sends again when a connection has ended, so it has no time-outs to shorten."""
+"""Pulsar's producer, of its C++ client: it sends again when a connection has ended. No time-out is to be shortened."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
