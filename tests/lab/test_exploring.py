@@ -106,7 +106,9 @@ def test_a_client_has_noticed_what_it_sends_again() -> None:
     for other in (row(direction="request"), again._replace(number=2), again._replace(client_id="other")):
         assert strikes.unnoticed([other], schedule, BY_US) == [schedule[0].name]
     init = (point(Action.LOSE_REPLY, INIT),)
-    assert strikes.unnoticed([row(api="InitProducerId", partition=None, direction="request", number=2)], init, BY_US) == []
+    assert (
+        strikes.unnoticed([row(api="InitProducerId", partition=None, direction="request", number=2)], init, BY_US) == []
+    )
 
 
 def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_same_broker() -> None:
