@@ -1,4 +1,4 @@
-"""`dedup explore` before real brokers of Pulsar: every point is clean, and a broker that does not deduplicate is caught.
+"""`dedup explore` before real brokers of Pulsar: every point is clean; one that does not deduplicate is caught.
 
 Both are of few messages. The first is interrupted meanwhile, and gone on with.
 """

@@ -1,4 +1,4 @@
-"""`dedup explore` of Pulsar's producer, without a broker: its points, its stalls, what proves them, and how they are told."""
+"""`dedup explore` of Pulsar's producer, without a broker: its points and stalls, their proof, and how they are told."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -244,6 +244,6 @@ def test_options_of_the_other_protocol_are_refused(tmp_path: Path) -> None:
         ("kafka://h:1", Access(admin="http://h:8080"), "--admin"),
         ("pulsar://h:1", Access(admin="ftp://h"), "--admin"),
     ):
-        with pytest.raises(SpecificationError, match=option):
-            with grounds.standing(target, access, Shape(), tmp_path, Event(), lambda _: None):
-                raise AssertionError
+        standing = grounds.standing(target, access, Shape(), tmp_path, Event(), lambda _: None)
+        with pytest.raises(SpecificationError, match=option), standing:
+            raise AssertionError
