@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dedup.experiment.dialects import KAFKA
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.points import (
     Action,
     Exchange,

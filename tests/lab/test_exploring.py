@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.lab.conftest import Command, one_line
 
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
-from dedup.experiment.dialects import KAFKA
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
 from dedup.experiment.spec import Experiment, load

@@ -9,7 +9,9 @@ import pytest
 from tests.lab.test_exploring import row
 
 from dedup.errors import SpecificationError
-from dedup.experiment.dialects import DIALECTS, KAFKA, PULSAR
+from dedup.experiment.dialects import DIALECTS
+from dedup.experiment.dialects.kafka import KAFKA
+from dedup.experiment.dialects.pulsar import PULSAR
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, controls_of, in_all, moved, points_of
 from dedup.experiment.spec import load

@@ -10,7 +10,7 @@ import yaml
 from tests.lab.test_exploring import BY_US, crew, row, site, visited
 
 from dedup.errors import SpecificationError
-from dedup.experiment.dialects import KAFKA
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, controls_of, in_all, points_of, transactions_needed
 from dedup.experiment.spec import Experiment, load, parse

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.lab.pointed import bootstrap
 
-from dedup.experiment.dialects import KAFKA
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point
 from dedup.wire.manifests import Application, EndPosition

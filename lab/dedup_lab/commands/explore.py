@@ -59,25 +59,23 @@ def explore(
         dedup explore pulsar://localhost:6650
         dedup explore examples/explore/kafka.yaml --pairs 200
 
-    A producer with deduplication (Kafka: an idempotent one) sends 20 messages to
-    2 partitions, three times, through a proxy that understands Kafka and Pulsar:
-    these conversations are calm. Every exchange
-    that all three have is a point for each of five actions: its request or its
-    reply is lost with the connection; its request waits until the retry has
-    succeeded, or until the end, and then arrives; its reply waits. Then each
-    point is struck once, in a run with a topic of its own, many side by side.
-    The lost replies to messages are struck without deduplication, too: there the
-    broker must store copies, or nothing is proven.
+    A producer with deduplication sends 20 messages to 2 partitions, three times,
+    through a proxy that understands the protocol: these conversations are calm.
+    Every exchange that all three have is a point for each of five actions: its
+    request or its reply is lost with the connection; its request waits until the
+    retry has succeeded, or until the end, and then arrives; its reply waits. Each
+    point is struck once, in a run with a topic of its own, many side by side. The
+    lost replies to messages are struck without deduplication, too: the broker
+    must store copies, or nothing is proven.
 
         pass          every point was struck, the client noticed, nothing was
-                      stored twice, lost or out of order; without it
-                      every lost reply to a message left copies
+                      stored twice, lost or out of order; without
+                      deduplication every lost reply to a message left copies
         fail          something was, and is again in 9 of 10 replays
         inconclusive  points were missed, an alarm does not come again, …
 
-    What was not explored is listed. An alarm is shrunk: to the fewest messages
-    and the fewest faults that still show it. Topics are named dedup-explore-*
-    and are removed, also after Ctrl-C.
+    What was not explored is listed. An alarm is shrunk to the fewest messages and
+    faults that still show it. Topics dedup-explore-* are removed, also after Ctrl-C.
     """
     from dedup_lab.exploring import explorations
     from dedup_lab.exploring.grounds import Access, Shape

@@ -131,8 +131,8 @@ class PulsarDialogue:
             if name == "PRODUCER":
                 self._producers[read.number(2)] = topic, partition, _text(raw, read, 4)
         elif name == "CLOSE_PRODUCER":
-            topic, partition, _ = self._producers.get(read.number(1), NOBODY)
-            frame = frame._replace(parts=(Part(topic, partition),))
+            made = self._producers.get(read.number(1), NOBODY)
+            frame = frame._replace(parts=(Part(made[0], made[1]),))
         elif name == "SEND":
             frame = frame._replace(parts=(self._sent(read),))
         correlation = frame.key if isinstance(frame.key, int) else None

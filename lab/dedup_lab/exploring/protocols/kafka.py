@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dedup.experiment import dialects
+from dedup.experiment.dialects import DIALECTS
 from dedup.experiment.endpoints import Endpoints
 from dedup_lab.exploring.protocols.explored import Explored
 from dedup_runners.interposer.protocols import Address
@@ -21,7 +21,7 @@ def client_id(properties: Mapping[str, str], name: str) -> str:
 
 KAFKA: Final = Explored(
     name="Kafka",
-    dialect=dialects.KAFKA,
+    dialect=DIALECTS["kafka"],
     library="confluent-kafka",
     stepped={"batch.num.messages": "1", "linger.ms": "0"},
     impatient={"socket.timeout.ms": "1000", "api.version.request.timeout.ms": "1000"},

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dedup.experiment import dialects
+from dedup.experiment.dialects import DIALECTS
 from dedup.experiment.endpoints import Endpoints
 from dedup_lab.exploring.protocols.explored import Explored
 from dedup_runners.interposer.protocols import Address
@@ -22,7 +22,7 @@ def nameless(properties: Mapping[str, str], name: str) -> None:
 
 PULSAR: Final = Explored(
     name="Pulsar",
-    dialect=dialects.PULSAR,
+    dialect=DIALECTS["pulsar"],
     library="pulsar-client",
     stepped={"batching_enabled": "false"},
     impatient={},
