@@ -86,7 +86,7 @@ def _checked(given: Target, endpoints: Endpoints, folder: Path, note: Callable[[
             Interposer(SPEECHES[given.protocol].speech(), rules(experiment), credentials.tls(endpoints.security))
         )
         admin = leaving.enter_context(admins.connect(endpoints))
-        leaving.callback(_forget, admin)
+        leaving.callback(forget, admin)
         planned = sorted(plan(experiment), key=lambda run: run.variant)  # the control first: what it shows comes first
         runs = [_Run(experiment, each, endpoints, given, folder, admin, interposer) for each in planned]
         for run in runs:
@@ -230,7 +230,8 @@ def losses(conversation: Conversation, session: str, carrier: str = "Produce") -
             )  # fmt: skip
 
 
-def _forget(admin: Admin) -> None:
+def forget(admin: Admin) -> None:
+    """Remove what was made for our topics, or say that it may be left."""
     try:
         admin.forget()
     except DedupError as error:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.points import (
     Action,
     Exchange,
@@ -60,14 +61,14 @@ def test_no_conversation_has_no_points() -> None:
 
 
 def test_every_exchange_is_broken_in_every_way() -> None:
-    """But the one for which there must be a next transaction."""
-    points = points_of([INIT, FIRST])
-    assert len({each.name for each in points}) == len(points) == 2 * (len(Action) - 1)
+    """But those for which there must be a next transaction, or a producer's place that a client comes back to."""
+    points = points_of([INIT, FIRST], KAFKA)
+    assert len({each.name for each in points}) == len(points) == 2 * (len(Action) - 2)
     assert [each.name for each in controls_of(points)] == ["produce-0-1-1-lose-reply"]
 
 
 def test_one_seed_draws_one_sequence_of_pairs_and_none_twice() -> None:
-    points = points_of([INIT, FIRST, SECOND])
+    points = points_of([INIT, FIRST, SECOND], KAFKA)
     drawn = pairs_of(points, 50, seed=7)
     assert drawn == pairs_of(points, 50, seed=7) != pairs_of(points, 50, seed=8)
     assert len(set(drawn)) == 50
@@ -75,7 +76,7 @@ def test_one_seed_draws_one_sequence_of_pairs_and_none_twice() -> None:
 
 
 def test_all_pairs_are_those_that_are_counted() -> None:
-    points = points_of([INIT, FIRST])
+    points = points_of([INIT, FIRST], KAFKA)
     every = pairs_of(points, 10**6, seed=1)
     assert len(set(every)) == len(every) == pairs_known(points) == 25 + 25
     again = [pair for pair in every if pair[0].exchange == pair[1].exchange]
@@ -92,7 +93,7 @@ def test_a_schedule_can_be_made_shorter_and_earlier() -> None:
 
 
 def test_it_passes_if_every_point_is_clean_and_every_control_has_copies() -> None:
-    points = points_of([INIT, FIRST])
+    points = points_of([INIT, FIRST], KAFKA)
     verdict, reasons = conclude(points, [], clean(points), [])
     assert (verdict, len(reasons)) == (Verdict.PASS, 1)
     assert "each of 10 points" in reasons[0].text and "each of 1 lost replies" in reasons[0].text
@@ -108,7 +109,7 @@ def test_it_passes_if_every_point_is_clean_and_every_control_has_copies() -> Non
     ],
 )
 def test_a_point_that_is_not_struck_noticed_and_judged_prevents_a_pass(spoil: dict[str, object], code: str) -> None:
-    points = points_of([FIRST])
+    points = points_of([FIRST], KAFKA)
     visits = clean(points)
     given = {"verdict": Verdict.PASS, **spoil}
     visits[0] = visit((points[0],), given.pop("verdict"), **given)  # type: ignore[arg-type]
@@ -118,13 +119,13 @@ def test_a_point_that_is_not_struck_noticed_and_judged_prevents_a_pass(spoil: di
 
 
 def test_a_point_that_was_not_visited_prevents_a_pass() -> None:
-    points = points_of([FIRST])
+    points = points_of([FIRST], KAFKA)
     verdict, reasons = conclude(points, [], clean(points)[1:], [])
     assert (verdict, reasons[0].code) == (Verdict.INCONCLUSIVE, "not_visited")
 
 
 def test_a_control_without_copies_prevents_a_pass_and_one_that_was_not_struck_too() -> None:
-    points = points_of([FIRST])
+    points = points_of([FIRST], KAFKA)
     for control in (
         visit((controls_of(points)[0],), Verdict.INCONCLUSIVE, deduplication=False),
         visit((controls_of(points)[0],), deduplication=False, copies=3, missed=("it did not come",)),
@@ -139,7 +140,7 @@ def test_no_points_are_no_pass() -> None:
 
 @pytest.mark.parametrize(("replayed", "verdict"), [(9, Verdict.FAIL), (8, Verdict.INCONCLUSIVE)])
 def test_an_alarm_counts_from_nine_of_ten_replays_on(replayed: int, verdict: Verdict) -> None:
-    points = points_of([FIRST])
+    points = points_of([FIRST], KAFKA)
     visits = clean(points)
     visits[1] = visit((points[1],), Verdict.FAIL, anomalies={"values_with_duplicates": 2})
     alarm = Alarm(visit=visits[1], replayed=replayed, replays=10)
@@ -149,14 +150,14 @@ def test_an_alarm_counts_from_nine_of_ten_replays_on(replayed: int, verdict: Ver
 
 
 def test_an_alarm_that_was_not_replayed_is_said_and_accuses_nobody() -> None:
-    points = points_of([FIRST])
+    points = points_of([FIRST], KAFKA)
     alarm = Alarm(visit=visit((points[1],), Verdict.FAIL, anomalies={"phantom": 1}), replayed=0, replays=0)
     found, reasons = conclude(points, [], clean(points), [alarm])
     assert found is Verdict.INCONCLUSIVE and "1 phantom; not replayed" in reasons[0].text
 
 
 def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
-    points = points_of([FIRST, SECOND])
+    points = points_of([FIRST, SECOND], KAFKA)
     pairs = pairs_of(points, 2, seed=1)
     missed = visit(pairs[1], Verdict.INCONCLUSIVE, missed=("x: this request did not come",))
     verdict, reasons = conclude(points, pairs, [*clean(points), visit(pairs[0]), missed], [])
@@ -166,14 +167,14 @@ def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
 
 @pytest.mark.parametrize("spoil", [{"missed": ("it did not come",)}, {"unnoticed": ("a",)}, {}])
 def test_an_error_stands_whatever_was_struck(spoil: dict[str, tuple[str, ...]]) -> None:
-    points = points_of([FIRST, SECOND])
+    points = points_of([FIRST, SECOND], KAFKA)
     (pair,) = pairs_of(points, 1, seed=1)
     verdict, _ = conclude(points, [pair], [*clean(points), visit(pair, Verdict.ERROR).model_copy(update=spoil)], [])
     assert verdict is Verdict.ERROR
 
 
 def test_a_pair_that_ended_in_doubt_is_not_said_to_have_left_nothing() -> None:
-    points = points_of([FIRST, SECOND])
+    points = points_of([FIRST, SECOND], KAFKA)
     pairs = pairs_of(points, 2, seed=1)
     doubt = visit(pairs[1], Verdict.INCONCLUSIVE, unnoticed=("a",))
     verdict, reasons = conclude(points, pairs, [*clean(points), visit(pairs[0]), doubt], [])
@@ -181,7 +182,7 @@ def test_a_pair_that_ended_in_doubt_is_not_said_to_have_left_nothing() -> None:
 
 
 def test_the_table_counts_by_request_and_action() -> None:
-    points = points_of([FIRST, SECOND])
+    points = points_of([FIRST, SECOND], KAFKA)
     rows = {row.action: row for row in table(points, clean(points))}
     lost = rows[Action.LOSE_REPLY]
     assert (lost.points, lost.struck, lost.clean, lost.control) == (2, 2, 2, "2 of 2")

@@ -58,7 +58,9 @@ def test_an_exploration_is_interrupted_and_gone_on_with_and_passes(
     said: dict[str, Any] = json.loads(out)
     assert said["verdict"] == "pass", said["reasons"]
     produce = [row for row in said["rows"] if row["api"] == "Produce"]
-    assert [(row["points"], row["clean"]) for row in produce] == [(4, 4)] * (len(Action) - 1), "no transaction is next"
+    assert [(row["points"], row["clean"]) for row in produce] == [(4, 4)] * (len(Action) - 2), (
+        "no transaction is next, and no place is taken again"
+    )
     assert [row["control"] for row in produce if row["action"] == "lose_reply"] == ["4 of 4"]
     assert said["points"] == said["points_visited"] >= 4 * 5 + 5
     assert lines(kept / VISITS) >= said["points"] + 4 + 3 and said["visits"] >= said["points"] + 4 + 3 - before

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.lab.conftest import Command, one_line
 
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
 from dedup.experiment.spec import Experiment, load
@@ -22,6 +23,7 @@ from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.folders import VISITS, Asked, Folder
 from dedup_lab.exploring.grounds import Shape, Site, of_file
 from dedup_lab.exploring.shrinking import shrink
+from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.visits import Ground
 from dedup_lab.terminal.explorations import show
 from dedup_runners.interposer import conversations
@@ -32,6 +34,7 @@ from dedup_runners.interposer.rules import UNASKED, Act
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "explore" / "kafka.yaml"
 US = "us"
+BY_US = Speaker(KAFKA, US)
 FIRST = Exchange(api="Produce", partition=0, number=1, base_sequence=0)
 INIT = Exchange(api="InitProducerId", number=1)
 
@@ -54,22 +57,22 @@ def test_an_exchange_is_a_first_request_of_ours_that_was_answered() -> None:
         row(), row(direction="request"), row(attempt=2), row(client_id="other"), row(number=2, done="unanswered"),
         row(api="InitProducerId", partition=None, base_sequence=None),
     ]  # fmt: skip
-    assert list(strikes.exchanges(rows, US)) == [FIRST, INIT]
+    assert list(strikes.exchanges(rows, BY_US)) == [FIRST, INIT]
 
 
 def test_a_request_without_success_is_known() -> None:
     rows = [row(error_code=0), row(), row(client_id="other", error_code=14), row(direction="request", error_code=14)]
     rows += [row(api=each, done="unanswered") for each in ("ApiVersions", "SaslAuthenticate", "Metadata")]
-    assert list(strikes.failed(rows, US)) == []
-    assert list(strikes.failed([*rows, row(api="InitProducerId", error_code=14)], US)) == ["InitProducerId"]
-    assert list(strikes.failed([*rows, row(done="unanswered")], US)) == ["Produce"]
-    assert list(strikes.failed([row(api="SaslAuthenticate", error_code=58)], US)) == ["SaslAuthenticate"]
+    assert list(strikes.failed(rows, BY_US)) == []
+    assert list(strikes.failed([*rows, row(api="InitProducerId", error_code=14)], BY_US)) == ["InitProducerId"]
+    assert list(strikes.failed([*rows, row(done="unanswered")], BY_US)) == ["Produce"]
+    assert list(strikes.failed([row(api="SaslAuthenticate", error_code=58)], BY_US)) == ["SaslAuthenticate"]
 
 
 def test_a_point_becomes_a_rule() -> None:
-    (rule,) = strikes.rules((point(Action.STALL_REQUEST_TO_END),), US)
+    (rule,) = strikes.rules((point(Action.STALL_REQUEST_TO_END),), BY_US)
     assert (rule.act, rule.until, rule.match.number, rule.match.attempt) == (Act.STALL_REQUEST, strikes.END, 1, 1)
-    (rule,) = strikes.rules((point(Action.STALL_REPLY),), US)
+    (rule,) = strikes.rules((point(Action.STALL_REPLY),), BY_US)
     assert (rule.act, rule.until) == (Act.STALL_REPLY, strikes.retried(point(Action.STALL_REPLY)))
 
 
@@ -91,19 +94,21 @@ def test_a_strike_is_proven_by_the_conversation(
 ) -> None:
     schedule = (point(action),)
     name = schedule[0].name
-    assert strikes.missed([row(), row(rule=name, **proof)], schedule) == []
-    assert strikes.missed([row(), row(rule=name, **lack)], schedule) != []
-    assert strikes.missed([row()], schedule) == ["this request did not come"]
+    assert strikes.missed([row(), row(rule=name, **proof)], schedule, BY_US) == []
+    assert strikes.missed([row(), row(rule=name, **lack)], schedule, BY_US) != []
+    assert strikes.missed([row()], schedule, BY_US) == ["this request did not come"]
 
 
 def test_a_client_has_noticed_what_it_sends_again() -> None:
     schedule = (point(Action.LOSE_REPLY),)
     again = row(direction="request", attempt=2)
-    assert strikes.unnoticed([again], schedule, US) == []
+    assert strikes.unnoticed([again], schedule, BY_US) == []
     for other in (row(direction="request"), again._replace(number=2), again._replace(client_id="other")):
-        assert strikes.unnoticed([other], schedule, US) == [schedule[0].name]
+        assert strikes.unnoticed([other], schedule, BY_US) == [schedule[0].name]
     init = (point(Action.LOSE_REPLY, INIT),)
-    assert strikes.unnoticed([row(api="InitProducerId", direction="request", number=2)], init, US) == []
+    assert (
+        strikes.unnoticed([row(api="InitProducerId", partition=None, direction="request", number=2)], init, BY_US) == []
+    )
 
 
 def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_same_broker() -> None:
@@ -111,17 +116,17 @@ def test_the_first_request_of_a_connection_is_made_again_on_another_one_to_the_s
     name = schedule[0].name
     struck = row(api="ApiVersions", number=2, partition=None, rule=name, connection=4, broker="a", direction="request")
     again = struck._replace(number=3, connection=5, rule=None)
-    assert strikes.unnoticed([struck, again], schedule, US) == []
+    assert strikes.unnoticed([struck, again], schedule, BY_US) == []
     for other in (again._replace(broker="b"), again._replace(connection=4)):
-        assert strikes.unnoticed([struck, other], schedule, US) == [name]
-    (rule,) = strikes.rules((point(Action.STALL_REPLY, Exchange(api="ApiVersions", number=2)),), US)
+        assert strikes.unnoticed([struck, other], schedule, BY_US) == [name]
+    (rule,) = strikes.rules((point(Action.STALL_REPLY, Exchange(api="ApiVersions", number=2)),), BY_US)
     assert rule.until == strikes.END
 
 
 def test_a_stall_ends_when_the_retry_has_succeeded() -> None:
     happened: list[str] = []
     schedule = (point(Action.STALL_REQUEST),)
-    tell = strikes.following(schedule, US, happened.append)
+    tell = strikes.following(schedule, BY_US, happened.append)
     for wrong in (row(error_code=0), row(attempt=2, error_code=6), row(attempt=2, direction="request")):
         tell(wrong)
     assert happened == []
@@ -437,16 +442,16 @@ def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["kafka", "seeded-defect"])
+@pytest.mark.parametrize("name", ["kafka", "seeded-defect", "pulsar", "pulsar-seeded-defect"])
 def test_the_examples_are_explored_as_they_are(name: str) -> None:
     experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
     grounds.check(experiment, "f")
     assert notes == () and grounds.stepped(experiment)[0].digest()
 
 
-@pytest.mark.parametrize("name", ["pulsar-kill-tcp", "kafka-vs-pulsar"])
-def test_only_one_kafka_is_explored(name: str) -> None:
-    with pytest.raises(SpecificationError, match="one Kafka system"):
+@pytest.mark.parametrize("name", ["clients", "pulsar-clients", "kafka-vs-pulsar"])
+def test_only_one_system_with_a_client_of_ours_is_explored(name: str) -> None:
+    with pytest.raises(SpecificationError, match="one Kafka system, with confluent-kafka or one Pulsar system"):
         of_file(load(ROOT / "examples" / f"{name}.yaml"), "f", Shape())
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.lab.test_exploring import US, crew, row, site, visited
+from tests.lab.test_exploring import BY_US, crew, row, site, visited
 
 from dedup.errors import SpecificationError
-from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.dialects.kafka import KAFKA
+from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, controls_of, in_all, points_of, transactions_needed
 from dedup.experiment.spec import Experiment, load, parse
 from dedup.faults.message import Until
@@ -54,7 +55,7 @@ def conversation() -> list[Row]:
 
 
 def test_what_is_asked_in_a_transaction_knows_which_one() -> None:
-    found = {(each.api, each.number): each.transaction for each in strikes.exchanges(conversation(), US)}
+    found = {(each.api, each.number): each.transaction for each in strikes.exchanges(conversation(), BY_US)}
     assert found == {
         ("InitProducerId", 1): None, ("AddPartitionsToTxn", 1): 1, ("Produce", 1): 1, ("EndTxn", 1): 1,
         ("AddPartitionsToTxn", 2): 2, ("Produce", 2): 2, ("EndTxn", 2): 2,
@@ -63,18 +64,18 @@ def test_what_is_asked_in_a_transaction_knows_which_one() -> None:
 
 
 def test_a_producer_without_transactions_has_none() -> None:
-    assert {each.transaction for each in strikes.exchanges([row(), asked("InitProducerId", 1)], US)} == {None}
+    assert {each.transaction for each in strikes.exchanges([row(), asked("InitProducerId", 1)], BY_US)} == {None}
 
 
 def test_a_client_that_is_put_off_has_a_calm_conversation() -> None:
-    assert list(strikes.failed(conversation(), US)) == []
-    assert list(strikes.failed([asked("EndTxn", 1)._replace(error_code=48)], US)) == ["EndTxn"]
+    assert list(strikes.failed(conversation(), BY_US)) == []
+    assert list(strikes.failed([asked("EndTxn", 1)._replace(error_code=48)], BY_US)) == ["EndTxn"]
 
 
 def test_all_but_the_last_transaction_has_points_that_end_in_the_next_one() -> None:
-    exchanges, others = in_all([list(strikes.exchanges(conversation(), US))] * 3)
+    exchanges, others = in_all([list(strikes.exchanges(conversation(), BY_US))] * 3)
     assert [str(each) for each, _ in others] == ["FindCoordinator 2"]
-    points = points_of(exchanges)
+    points = points_of(exchanges, KAFKA)
     late = [point.exchange for point in points if point.action is Action.STALL_REQUEST_TO_NEXT]
     assert {(each.api, each.transaction) for each in late} == {
         ("AddPartitionsToTxn", 1), ("Produce", 1), ("EndTxn", 1),
@@ -83,13 +84,13 @@ def test_all_but_the_last_transaction_has_points_that_end_in_the_next_one() -> N
 
 
 def test_without_transactions_no_point_ends_in_the_next_one() -> None:
-    points = points_of([Exchange(api="Produce", partition=0, number=1, base_sequence=0)])
+    points = points_of([Exchange(api="Produce", partition=0, number=1, base_sequence=0)], KAFKA)
     assert Action.STALL_REQUEST_TO_NEXT not in {point.action for point in points}
 
 
 def happened(point: Point, rows: list[Row]) -> list[str]:
     found: list[str] = []
-    tell = strikes.following((point,), US, found.append)
+    tell = strikes.following((point,), BY_US, found.append)
     for each in rows:
         tell(each)
     return found
@@ -100,7 +101,7 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     assert happened(end(1), rows) == [strikes.retried(end(1))]
     assert happened(end(1), [*rows, row(number=2, error_code=14)]) == [strikes.retried(end(1))]
     assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.followed(end(1))
-    (rule,) = strikes.rules((end(1),), US)
+    (rule,) = strikes.rules((end(1),), BY_US)
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.followed(end(1)), 1, None)
 
 
@@ -116,13 +117,15 @@ def held(late: Point, until_s: int) -> list[Row]:
 
 @pytest.mark.parametrize("late", [end(1), Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)], ids=str)
 def test_what_missed_the_next_transaction_did_not_strike(late: Point) -> None:
-    assert strikes.missed(held(late, until_s=5), (late,)) == []
-    assert strikes.missed(held(late, until_s=7), (late,)) == ["the next transaction was asked to end before it arrived"]
+    assert strikes.missed(held(late, until_s=5), (late,), BY_US) == []
+    assert strikes.missed(held(late, until_s=7), (late,), BY_US) == [
+        "the next transaction was asked to end before it arrived"
+    ]
 
 
 def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:
     rows = [each for each in held(end(1), until_s=9) if each.number != 7]
-    assert strikes.missed(rows, (end(1),)) == []
+    assert strikes.missed(rows, (end(1),), BY_US) == []
 
 
 def test_a_late_batch_waits_for_the_end_of_its_transaction_too() -> None:
@@ -145,7 +148,7 @@ def exploring(tmp_path: Path, aborted: int, late: bool) -> Any:
         size = job.transaction_size or 5
         return found.model_copy(update={"anomalies": {"aborted_read": 2} if shows else {}, "transaction_size": size})
 
-    working = crew(tmp_path, work, frozenset(strikes.exchanges(conversation(), US)))
+    working = crew(tmp_path, work, frozenset(strikes.exchanges(conversation(), BY_US)))
     experiment, _ = of_file(load(EXAMPLE), "t", Shape())
     result = Exploring("t", site(experiment), Options(), Folder(tmp_path), working, lambda _: None).run()
     working.close()
@@ -229,7 +232,7 @@ def late_commit(version: int, epoch: int, error: int, point: Point | None = None
         *more,
     ]
     witness = Witness(anomaly="aborted_read", stream=0, value=4, positions=("0/0:2:0",))
-    return explain(rows, (point,), US, ["aborted_read"] if not error else [], [witness])
+    return explain(rows, (point,), BY_US, ["aborted_read"] if not error else [], [witness])
 
 
 def test_a_late_commit_is_explained_with_positions() -> None:
@@ -362,5 +365,5 @@ def test_a_witness_without_transactions_is_not_replayed_in_them() -> None:
 
 def test_a_witness_with_transactions_needs_the_file(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match="name the file that was explored"):  # noqa: SIM117
-        with grounds.standing("kafka://h:1", Security(), Shape(10, 2, 5), tmp_path, Event(), lambda _: None):
+        with grounds.standing("kafka://h:1", grounds.Access(), Shape(10, 2, 5), tmp_path, Event(), lambda _: None):
             raise AssertionError("never")

@@ -18,6 +18,7 @@ from tests.builders import History, write_history
 from tests.lab.pointed import bootstrap
 from tests.runners.test_application_commits import recorded
 
+from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point
 from dedup.wire.manifests import Application, EndPosition
@@ -45,6 +46,7 @@ MESSAGES: Final = 20
 BATCH: Final = 5
 LIVES_S: Final = 120.0
 CLIENT: Final = "rdkafka"
+SPEAKER: Final = strikes.Speaker(KAFKA, CLIENT)
 PROPERTIES: Final = {"client.id": CLIENT, "socket.timeout.ms": "2000"}
 """So that what is held is asked for again after two seconds, and not after a minute."""
 LATE_S: Final = 60.0
@@ -83,8 +85,8 @@ def lived(
     topic = f"t-{folder.parent.name}-{folder.name}".replace("_", "-")[-80:]
     schedule = () if point is None else (point,)
     folder.mkdir()
-    with admins.connect(system) as admin, Interposer(Kafka(), rules or strikes.rules(schedule, CLIENT)) as interposer:
-        interposer.conversation.follow(strikes.following(schedule, CLIENT, interposer.happen))
+    with admins.connect(system) as admin, Interposer(Kafka(), rules or strikes.rules(schedule, SPEAKER)) as interposer:
+        interposer.conversation.follow(strikes.following(schedule, SPEAKER, interposer.happen))
         interposer.conversation.follow(partial(late, interposer.happen))
         admin.create_topic(topic, partitions=1, deduplication=True)
         sent(system, topic)
@@ -146,7 +148,7 @@ def test_a_calm_application_puts_the_positions_of_each_batch_into_its_transactio
 ) -> None:
     found = lived(system, tmp_path / "calm")
     assert found.application.problems == () and found.problems == []
-    asked = {(each.api, each.number) for each in strikes.exchanges(found.rows, CLIENT)}
+    asked = {(each.api, each.number) for each in strikes.exchanges(found.rows, SPEAKER)}
     assert {(api, number) for api in APIS for number in range(1, MESSAGES // BATCH + 1)} <= asked
     assert found.times == dict.fromkeys(range(1, MESSAGES + 1), 1)
     assert given_again(tmp_path / "calm", tmp_path) == (0, 0)
@@ -171,8 +173,8 @@ def test_every_request_about_positions_can_be_struck_and_each_input_has_one_outp
     point = Point(exchange=Exchange(api=api, number=2), action=action)
     found = lived(system, tmp_path / f"{action}-{api}", point)
     assert found.problems == []
-    assert strikes.missed(found.rows, (point,)) == []
-    assert strikes.unnoticed(found.rows, (point,), CLIENT) == []
+    assert strikes.missed(found.rows, (point,), SPEAKER) == []
+    assert strikes.unnoticed(found.rows, (point,), SPEAKER) == []
     assert found.application.problems == ()
     assert [life.ended for life in found.application.lives] == ["closed", "closed"]
     assert found.times == dict.fromkeys(range(1, MESSAGES + 1), 1)

@@ -52,6 +52,9 @@ class Broker:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.clients: list[socket.socket] = []
+        self.left = 0
+        """How many connections have ended, as it knows."""
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._listening.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -66,6 +69,7 @@ class Broker:
 
     def _serve(self, client: socket.socket) -> None:
         splitter = Splitter("toy")
+        self.clients.append(client)
         try:
             while data := client.recv(1 << 16):
                 for frame in splitter.feed(data):
@@ -78,6 +82,12 @@ class Broker:
             pass
         finally:
             client.close()
+            self.left += 1
+
+    def drop(self) -> None:
+        """Close every connection."""
+        for client in self.clients:
+            client.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
@@ -234,6 +244,60 @@ def test_what_a_client_sent_before_it_left_still_arrives(broker: Broker) -> None
         until(lambda: broker.heard == ["the other's", "one", "two"], TIMEOUT_S, "what was held arrives")
         other.close()
         until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
+
+
+def test_a_client_that_is_cut_off_knows_it_at_once_and_what_it_sent_still_arrives(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, until="go", cut=True)) as (interposer, client):
+        client.say("one", "two")
+        assert client.hear() is None
+        assert (interposer.held, broker.heard, broker.left) == (1, [], 0)
+        interposer.release("go")
+        until(lambda: broker.heard == ["one", "two"], TIMEOUT_S, "what was held arrives")
+        until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
+        held = next(row for row in interposer.conversation.rows() if row.rule == "r")
+        assert held.done == Done.HELD
+
+
+def test_a_broker_does_not_know_that_a_client_was_cut_off_before_its_reply(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REPLY, until="go", cut=True)) as (interposer, client):
+        client.say("one")
+        assert client.hear() is None
+        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        other.say("two")
+        assert other.hear() == "TWO"
+        assert (interposer.held, broker.left) == (1, 0)
+        interposer.release("go")
+        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        (reply,) = [row for row in interposer.conversation.rows() if row.rule == "r"]
+        assert (reply.done, reply.bytes > 0) == (Done.UNANSWERED, True)
+        other.close()
+
+
+def test_a_client_that_leaves_by_itself_is_known_to_its_broker_at_once(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REPLY, until="go")) as (interposer, client):
+        client.say("one")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a reply is held")
+        client.close()
+        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        assert not interposer.has_happened("go")
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["left", "stayed"])
+def test_a_request_that_is_held_until_its_broker_has_left_never_arrives(broker: Broker, leaves: bool) -> None:
+    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, until="go", cut=True)) as (interposer, client):
+        client.say("one")
+        assert client.hear() is None
+        until(lambda: broker.clients, TIMEOUT_S, "the connection is there")
+        if leaves:
+            broker.drop()
+            until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
+        interposer.release("go")
+        row = until(lambda: interposer.conversation.rows(), TIMEOUT_S, "it is noted")[0]
+        assert (row.rule, row.done) == ("r", Done.LOST if leaves else Done.HELD)
+        assert (row.held_ns or 0) > 0
+        if not leaves:
+            until(lambda: broker.heard == ["one"], TIMEOUT_S, "it arrives")
+    assert ("one" in broker.heard) is not leaves
 
 
 @pytest.mark.parametrize(

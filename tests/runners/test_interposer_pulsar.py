@@ -16,6 +16,7 @@ from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.pulsar import PulsarDialogue, topic_of
 from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.interposer.speeches import SPEECHES
+from dedup_runners.waiting import until
 
 BROKER, DOOR = Address("broker.example", 6650), Address("127.0.0.1", 40001)
 SECURE = Address("broker.example", 6651)
@@ -78,6 +79,19 @@ def test_a_duplicate_that_was_recognised_is_nowhere_new() -> None:
 def test_an_error_answers_its_send_and_is_never_0(error: int, found: int) -> None:
     said = answered(frame("SEND_ERROR", {1: 7, 2: 3, 3: error, 4: "no"}))
     assert (said.api, said.error_code) == ("SEND", found)
+
+
+@pytest.mark.parametrize("name", ["PRODUCER", "LOOKUP", "PARTITIONED_METADATA"])
+def test_a_request_that_names_a_topic_is_about_its_partition(name: str) -> None:
+    request_id = {"PRODUCER": 3}.get(name, 2)
+    said = PulsarDialogue().request(frame(name, {1: f"{TOPIC}-partition-1", 2: 7, request_id: 5}), Doors())
+    assert [(part.topic, part.partition, part.batch) for part in said.parts] == [(TOPIC, 1, None)]
+
+
+def test_the_end_of_a_producer_is_about_the_partition_it_was_made_for() -> None:
+    close = frame("CLOSE_PRODUCER", {1: 7, 2: 9})
+    assert [(part.topic, part.partition) for part in dialogue().request(close, Doors()).parts] == [(TOPIC, 0)]
+    assert [part.topic for part in PulsarDialogue().request(close, Doors()).parts] == [None]
 
 
 def test_a_partitions_name_is_its_topic_and_number() -> None:
@@ -167,6 +181,7 @@ def test_what_is_no_command_ends_the_connection_in_words(raw: bytes) -> None:
 
 
 MESSAGES, LOST = 6, 3
+GONE_S = 20.0
 KNOWN = SPEECHES["pulsar"]
 
 
@@ -182,6 +197,7 @@ def produced(rule: Rule, *, deduplication: bool) -> tuple[list[int], list[Row], 
             producer.send_async(b"m", lambda result, _: acknowledged.append(result), sequence_id=number)
         producer.flush()
         sending.close()
+        until(lambda: interposer.connections("s") == 0, GONE_S, "all connections have ended")
         assert interposer.problems == []
         return broker.stored, interposer.conversation.rows(), acknowledged.count(client.Result.Ok)
 
@@ -214,3 +230,15 @@ def test_every_request_of_a_producer_can_be_struck(act: Act, api: str) -> None:
     assert (struck.api, struck.direction) == (api, direction)
     assert struck.done == (Done.LOST if what == "lose" else Done.HELD_TO_DEADLINE)
     assert (sorted(stored), acknowledged) == (list(range(1, MESSAGES + 1)), MESSAGES)
+
+
+@pytest.mark.parametrize("deduplication", [False, True])
+def test_a_client_that_is_cut_off_sends_again_what_then_arrives_late(deduplication: bool) -> None:
+    """It would wait for ever for the receipt of a request that is only held."""
+    match = Match("SEND", topic=TOPIC, partition=0, number=LOST, attempt=1)
+    rule = Rule("r", match, Act.STALL_REQUEST, until="r: retried", cut=True)
+    stored, rows, acknowledged = produced(rule, deduplication=deduplication)
+    (held,) = [row for row in rows if (row.rule, row.direction) == ("r", "request")]
+    assert held.done == Done.HELD
+    assert stored.count(LOST) == (1 if deduplication else 2)
+    assert (set(stored), acknowledged) == (set(range(1, MESSAGES + 1)), MESSAGES)

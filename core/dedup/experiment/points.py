@@ -11,8 +11,9 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import combinations, product
-from typing import Final
 
+from dedup.experiment.dialects import CARRIERS, ends_transaction, why_left_out
+from dedup.experiment.dialects.dialect import Dialect
 from dedup.wire.manifests import Record
 
 
@@ -31,24 +32,8 @@ class Action(StrEnum):
     """The reply waits until the retry of its request has succeeded."""
     STALL_REQUEST_TO_NEXT = "stall_request_to_next"
     """The request waits until its transaction has ended, and brokers have messages of the next one; then it arrives."""
-
-
-PRODUCE: Final = "Produce"
-ADD_PARTITIONS: Final = "AddPartitionsToTxn"
-END_TXN: Final = "EndTxn"
-OF_TRANSACTIONS: Final = (PRODUCE, ADD_PARTITIONS, END_TXN)
-"""What a producer asks in each of its transactions."""
-CONNECTION: Final = "ApiVersions"
-"""The first request of each connection. Another connection's is no retry, so a stall of it ends at the end only."""
-BY_TIMERS: Final = {
-    "Metadata": "the client asks for it by a timer, too",
-    "Heartbeat": "the client sends it by a timer",
-    "GetTelemetrySubscriptions": "the client sends it by a timer",
-    "PushTelemetry": "the client sends it by a timer",
-}
-"""Requests that come when their time has come: no two conversations have the same."""
-LATER_BY_TIMERS: Final = {"FindCoordinator": "the client asks for it by a timer, too"}
-"""The same, but for the first one."""
+    STALL_REQUEST_TO_RETURN = "stall_request_to_return"
+    """The request waits until the client asks for its producer's place on another connection; then it arrives."""
 
 
 class Exchange(Record):
@@ -67,13 +52,20 @@ class Exchange(Record):
         where = "" if self.transaction is None else f" in transaction {self.transaction}"
         if self.partition is None:
             return f"{self.api} {self.number}{where}"
+        if not self.carries:
+            return f"{self.api} {self.number} for partition {self.partition}{where}"
         sequence = "" if self.base_sequence in (None, -1) else f" (sequence {self.base_sequence})"
         return f"{self.api} of batch {self.number}{sequence} to partition {self.partition}{where}"
 
     @property
     def by_timer(self) -> str | None:
         """Why it may come at any time, in words; None: it does not."""
-        return BY_TIMERS.get(self.api) or (LATER_BY_TIMERS.get(self.api) if self.number > 1 else None)
+        return why_left_out(self.api, self.number)
+
+    @property
+    def carries(self) -> bool:
+        """Whether it carries messages."""
+        return self.api in CARRIERS
 
     @property
     def order(self) -> tuple[str, int, int]:
@@ -121,7 +113,7 @@ def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange],
     return sorted(explored, key=_order), sorted(others, key=lambda other: _order(other[0]))
 
 
-def points_of(exchanges: Iterable[Exchange]) -> list[Point]:
+def points_of(exchanges: Iterable[Exchange], dialect: Dialect) -> list[Point]:
     """Every exchange, broken at its first attempt in every way that it can be."""
     asked = list(exchanges)
     last = max((each.transaction or 0 for each in asked), default=0)
@@ -129,7 +121,9 @@ def points_of(exchanges: Iterable[Exchange]) -> list[Point]:
     def possible(exchange: Exchange, action: Action) -> bool:
         if action is Action.STALL_REQUEST_TO_NEXT:
             return exchange.transaction is not None and exchange.transaction < last
-        return (exchange.api, action) != (CONNECTION, Action.STALL_REQUEST)
+        if action is Action.STALL_REQUEST_TO_RETURN:
+            return exchange.carries and bool(dialect.returns_by)
+        return action is not Action.STALL_REQUEST or exchange.api not in (dialect.opening, *dialect.parting)
 
     return [Point(exchange=each, action=action) for each, action in product(asked, Action) if possible(each, action)]
 
@@ -142,18 +136,22 @@ def in_transactions(points: Iterable[Point]) -> bool:
 def controls_of(points: Iterable[Point]) -> list[Point]:
     """The points of the control. Where deduplication is off each must store copies: the lost replies to batches.
 
-    Without it a batch has no sequence number. A producer that sends in transactions cannot be without: its control is a
-    reader that does not ask for committed messages, who must be given aborted ones, whichever reply to EndTxn is lost.
+    Without it a batch of Kafka's has no sequence number. A producer that sends in transactions cannot be without: its
+    control is a reader that does not ask for committed messages, who must be given aborted ones, whichever reply to
+    EndTxn is lost.
     """
     points = list(points)
     if in_transactions(points):
-        ends = (point for point in points if point.exchange.api == END_TXN)
+        ends = (point for point in points if ends_transaction(point.exchange.api))
         return [point for point in ends if point.action is Action.LOSE_REPLY]
-    return [
-        point.model_copy(update={"exchange": point.exchange.model_copy(update={"base_sequence": -1})})
-        for point in points
-        if point.action is Action.LOSE_REPLY and point.exchange.api == PRODUCE
-    ]
+    return [_bare(point) for point in points if point.action is Action.LOSE_REPLY and point.exchange.carries]
+
+
+def _bare(point: Point) -> Point:
+    """The point of a batch as it is without deduplication."""
+    bare = CARRIERS[point.exchange.api].bare
+    update = {} if bare is None else {"base_sequence": bare}
+    return point.model_copy(update={"exchange": point.exchange.model_copy(update=update)})
 
 
 def pairs_known(points: Sequence[Point]) -> int:
@@ -162,7 +160,7 @@ def pairs_known(points: Sequence[Point]) -> int:
     for point in points:
         of[point.exchange] = of.get(point.exchange, 0) + 1
     different = (len(points) ** 2 - sum(count**2 for count in of.values())) // 2
-    return different + sum(count**2 for exchange, count in of.items() if exchange.api == PRODUCE)
+    return different + sum(count**2 for exchange, count in of.items() if exchange.carries)
 
 
 def pairs_of(points: Sequence[Point], count: int, seed: int) -> list[Schedule]:
@@ -189,13 +187,13 @@ def _pair(points: Sequence[Point], first: int, second: int) -> Schedule | None:
     one, other = points[first], points[second]
     if one.exchange != other.exchange:
         return (one, other) if first < second else None
-    return (one, other.model_copy(update={"attempt": 2})) if one.exchange.api == PRODUCE else None
+    return (one, other.model_copy(update={"attempt": 2})) if one.exchange.carries else None
 
 
 def messages_needed(schedule: Schedule, partitions: int) -> int:
     """The fewest messages with which every batch of the schedule is sent: they go to the partitions in turn."""
     batches = [(each.exchange.number - 1) * partitions + (each.exchange.partition or 0) + 1 for each in schedule]
-    return max((need for need, each in zip(batches, schedule, strict=True) if each.exchange.api == PRODUCE), default=1)
+    return max((need for need, each in zip(batches, schedule, strict=True) if each.exchange.carries), default=1)
 
 
 def transactions_needed(schedule: Schedule) -> int:
@@ -212,7 +210,7 @@ def transactions_earlier(schedule: Schedule, every: int) -> Schedule:
     Only of requests that are made once in each transaction the numbers are known then; others stay where they are.
     """
     back = min(((each.exchange.transaction or 1) - 1 for each in schedule), default=0) // every * every
-    if any(each.exchange.api != END_TXN for each in schedule):
+    if any(not ends_transaction(each.exchange.api) for each in schedule):
         return schedule
     return tuple(
         each.model_copy(
@@ -234,7 +232,7 @@ def moved(schedule: Schedule, back: int) -> Schedule | None:
     changed = []
     for point in schedule:
         exchange = point.exchange
-        if exchange.api == PRODUCE:
+        if exchange.carries:
             sequence = exchange.base_sequence
             if exchange.number <= back:
                 return None

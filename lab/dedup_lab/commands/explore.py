@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_lab.commands.options import Ca, Cert, Format, Key, Login, Sasl, Tls
+from dedup_lab.commands.options import Admin, Ca, Cert, Format, Key, Login, Sasl, Tls, Token
 from dedup_lab.terminal.consoles import console
 
 Messages = Annotated[
@@ -31,7 +31,7 @@ def explore(
         str,
         typer.Argument(
             metavar="URL|FILE",
-            help="kafka://HOST:PORT[,HOST:PORT…], or an experiment with one Kafka system, whose brokers are started.",
+            help="kafka://HOST:PORT[,HOST:PORT…], pulsar://…, or a file with one system, whose brokers are started.",
             show_default=False,
         ),
     ],
@@ -44,6 +44,8 @@ def explore(
     ca: Ca = None,
     sasl: Sasl = None,
     login: Login = None,
+    token: Token = None,
+    admin: Admin = None,
     cert: Cert = None,
     key: Key = None,
     output: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TABLE,
@@ -54,32 +56,32 @@ def explore(
     """Break every request and reply of a short conversation once, in every way, and see whether the promise holds.
 
         dedup explore kafka://localhost:9092
+        dedup explore pulsar://localhost:6650
         dedup explore examples/explore/kafka.yaml --pairs 200
 
-    An idempotent producer sends 20 messages to 2 partitions, three times, through
-    a proxy that understands Kafka: these conversations are calm. Every exchange
-    that all three have is a point for each of five actions: its request or its
-    reply is lost with the connection; its request waits until the retry has
-    succeeded, or until the end, and then arrives; its reply waits. Then each
-    point is struck once, in a run with a topic of its own, many side by side.
-    The lost replies to messages are struck without idempotence, too: there the
-    broker must store copies, or nothing is proven.
+    A producer with deduplication sends 20 messages to 2 partitions, three times,
+    through a proxy that understands the protocol: these conversations are calm.
+    Every exchange that all three have is a point for each of five actions: its
+    request or its reply is lost with the connection; its request waits until the
+    retry has succeeded, or until the end, and then arrives; its reply waits. Each
+    point is struck once, in a run with a topic of its own, many side by side. The
+    lost replies to messages are struck without deduplication, too: the broker
+    must store copies, or nothing is proven.
 
         pass          every point was struck, the client noticed, nothing was
-                      stored twice, lost or out of order; without idempotence
-                      every lost reply to a message left copies
+                      stored twice, lost or out of order; without
+                      deduplication every lost reply to a message left copies
         fail          something was, and is again in 9 of 10 replays
         inconclusive  points were missed, an alarm does not come again, …
 
-    What was not explored is listed. An alarm is shrunk: to the fewest messages
-    and the fewest faults that still show it. Topics are named dedup-explore-*
-    and are removed, also after Ctrl-C.
+    What was not explored is listed. An alarm is shrunk to the fewest messages and
+    faults that still show it. Topics dedup-explore-* are removed, also after Ctrl-C.
     """
     from dedup_lab.exploring import explorations
-    from dedup_lab.exploring.grounds import Shape
+    from dedup_lab.exploring.grounds import Access, Shape
     from dedup_lab.targets import access_by
 
-    access = access_by(tls, ca, sasl, login, own=(cert, key))
+    access = Access(access_by(tls, ca, sasl, login, token, own=(cert, key)), admin)
     shape = Shape(messages, partitions)
     options = explorations.Options(shape, pairs, seed, at_once, out=out, resume=resume, replay=replay)
     as_json = output is Format.JSON

@@ -10,7 +10,8 @@ from typing import Any, Final
 import yaml
 
 from dedup.experiment.clients import CLIENTS, Library
-from dedup.experiment.points import END_TXN, Action, Point
+from dedup.experiment.dialects import ends_transaction
+from dedup.experiment.points import Action, Point
 from dedup.faults.message import Action as Deed
 from dedup.faults.message import Api, Side, Until
 from dedup.judgement.explorations import Shrunk
@@ -78,4 +79,4 @@ def fault_of(shrunk: Shrunk) -> dict[str, Any] | None:
 
 def _ends(point: Point) -> bool:
     """Whether NextProduce is what ends the stall: of a request that ends a transaction."""
-    return point.action is not Action.STALL_REQUEST_TO_NEXT or point.exchange.api == END_TXN
+    return point.action is not Action.STALL_REQUEST_TO_NEXT or ends_transaction(point.exchange.api)

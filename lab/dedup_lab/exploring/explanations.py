@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from dedup.experiment.points import END_TXN, PRODUCE, Action, Point, Schedule
+from dedup.experiment.dialects import CARRIERS, ends_transaction
+from dedup.experiment.points import Action, Point, Schedule
 from dedup.judgement.anomalies import Witness
 from dedup.judgement.counts import COUNTS
-from dedup_lab.exploring.strikes import SUCCESS, again, next_end
+from dedup_lab.exploring.strikes import Speaker, again, closed_by_broker, next_end, succeeded
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 
@@ -20,12 +21,12 @@ TOLD: Final = 4
 
 
 def explain(
-    rows: Sequence[Row], schedule: Schedule, client_id: str, anomalies: Iterable[str], witnesses: Sequence[Witness]
+    rows: Sequence[Row], schedule: Schedule, speaker: Speaker, anomalies: Iterable[str], witnesses: Sequence[Witness]
 ) -> str:
     """The paragraph; it says what the conversation has of each point, then what was read."""
-    own = [row for row in rows if row.client_id == client_id]
+    own = [row for row in rows if row.client_id == speaker.client_id]
     told = [sentence for point in schedule for sentence in _of_point(own, point)]
-    return " ".join([*told, *(_of_anomaly(name, witnesses) for name in anomalies)])
+    return " ".join([*told, *(_of_anomaly(name, witnesses, offsets=_offsets_only(own)) for name in anomalies)])
 
 
 def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
@@ -34,7 +35,7 @@ def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
         return
     held = next((row for row in rows if row.rule == point.name and row.held_ns is not None), None)
     within = "" if point.exchange.transaction is None else f" of transaction {point.exchange.transaction}"
-    what = f"{'the reply to ' if _of_reply(point) else ''}{struck.api} v{struck.version}{within}{_where(struck)}"
+    what = f"{'the reply to ' if _of_reply(point) else ''}{_request(struck)}{within}{_where(struck)}"
     done = "was lost with its connection" if held is None else f"was held for {(held.held_ns or 0) / 1e9:.1f} s"
     yield f"On connection {struck.connection} to {struck.broker}, {what} {done}."
     yield from _of_answer(rows, point, "The broker had answered it" if held is None else "")
@@ -48,6 +49,11 @@ def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
         yield from _of_arrival(rows, point, held)
 
 
+def _request(row: Row) -> str:
+    """A request by its name, and its version if it has one."""
+    return row.api if row.version is None else f"{row.api} v{row.version}"
+
+
 def _of_reply(point: Point) -> bool:
     return point.action.endswith("_reply")
 
@@ -56,11 +62,14 @@ def _where(row: Row) -> str:
     """Which batch it is, and whose; nothing for a request that carries none."""
     if row.partition is None:
         return ""
+    if row.api not in CARRIERS:
+        return f" for partition {row.partition}"
     return f" with batch {row.number} of partition {row.partition} ({_identity(row)}, sequence {row.base_sequence})"
 
 
 def _identity(row: Row) -> str:
-    return f"producer id {row.producer_id}, epoch {row.epoch}"
+    epoch = "" if row.epoch is None else f", epoch {row.epoch}"
+    return f"producer id {row.producer_id}{epoch}"
 
 
 def _of_answer(rows: Sequence[Row], point: Point, words: str) -> Iterator[str]:
@@ -80,23 +89,27 @@ def _answer(rows: Sequence[Row], request: Row) -> str:
 
 
 def _said(row: Row) -> str:
-    where = "" if row.place is None else f", stored at offset {row.place} of partition {row.partition}"
+    where = "" if row.place is None else f", stored at {_kind(row)} {row.place} of partition {row.partition}"
     return f"without an error{where}" if row.error_code in (None, 0) else f"with error {row.error_code}{where}"
 
 
 def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
     """What brokers had stored when a held request arrived, of what came after its retry, and what they said to it."""
+    if closed_by_broker(held):
+        yield "The held one never arrived: the broker had closed its connection."
+        return
     arrived = held.monotonic_ns + (held.held_ns or 0)
     retried = [row for row in rows if row.direction == Direction.REPLY and again(point, row)]
-    answered = next((row.monotonic_ns for row in retried if row.error_code in SUCCESS), arrived)
+    answered = next((row.monotonic_ns for row in retried if succeeded(row)), arrived)
     stored = [
         row
         for row in rows
-        if (row.api, row.direction) == (PRODUCE, Direction.REPLY)
+        if row.api in CARRIERS
+        and row.direction == Direction.REPLY
         and answered < row.monotonic_ns < arrived
-        and row.error_code in SUCCESS
+        and succeeded(row)
     ]
-    if ends_next := point.action is Action.STALL_REQUEST_TO_NEXT and held.api == END_TXN:
+    if ends_next := point.action is Action.STALL_REQUEST_TO_NEXT and ends_transaction(held.api):
         end = next_end(rows, held)
         stored = [row for row in stored if end is None or row.monotonic_ns < end.monotonic_ns]
     if stored and ends_next:
@@ -114,12 +127,12 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
 
 def _of_epochs(rows: Sequence[Row], held: Row, stored: Sequence[Row]) -> Iterator[str]:
     """Whether anything in a request to end a transaction tells that one from the next."""
-    sent = [row for row in rows if row.direction == Direction.REQUEST and row.api == PRODUCE]
+    sent = [row for row in rows if row.direction == Direction.REQUEST and row.api in CARRIERS]
     before = next((row for row in reversed(sent) if row.monotonic_ns < held.monotonic_ns), None)
     after = {_identity(row) for row in stored}
     if before is not None and after == {_identity(before)}:
         both = f"Batches of both transactions have {_identity(before)}"
-        yield f"{both}: {held.api} v{held.version} cannot tell the one from the other."
+        yield f"{both}: {_request(held)} cannot tell the one from the other."
 
 
 def _offsets(rows: Sequence[Row]) -> str:
@@ -128,22 +141,32 @@ def _offsets(rows: Sequence[Row]) -> str:
     for partition, own in groupby(sorted(rows, key=lambda row: row.partition or 0), key=lambda row: row.partition):
         places = [row.place for row in own if row.place is not None]
         if places:
-            told.append(f"offset {' '.join(places)} of partition {partition}")
+            told.append(f"{_kind(rows[0])} {' '.join(places)} of partition {partition}")
     return " and ".join(told)
 
 
-def _of_anomaly(name: str, witnesses: Sequence[Witness]) -> str:
+def _kind(row: Row) -> str:
+    """What a place is called: Pulsar's is a ledger and an entry of it."""
+    return "offset" if row.ledger is None else "entry"
+
+
+def _offsets_only(rows: Iterable[Row]) -> bool:
+    """Whether places have no ledgers."""
+    return all(row.ledger is None for row in rows)
+
+
+def _of_anomaly(name: str, witnesses: Sequence[Witness], *, offsets: bool) -> str:
     own = [each for each in witnesses if each.anomaly == name]
     told = [
-        " at ".join((f"value {each.value} of stream {each.stream}", *map(_position, each.positions)))
+        " at ".join((f"value {each.value} of stream {each.stream}", *(_position(at, offsets) for at in each.positions)))
         for each in own[:TOLD]
     ]
     more = f" and {len(own) - TOLD} more" if len(own) > TOLD else ""
     return f"{name} ({COUNTS[name].words}): {'; '.join(told)}{more}."
 
 
-def _position(position: str) -> str:
+def _position(position: str, offset: bool) -> str:
     """`1/0:3:0` in words; Kafka's offset stands where a ledger's entry does."""
     partition, _, place = position.partition("/")
-    _, entry, _ = place.split(":")
-    return f"partition {partition} offset {entry}"
+    ledger, entry, _ = place.split(":")
+    return f"partition {partition} offset {entry}" if offset else f"partition {partition} entry {ledger}:{entry}"

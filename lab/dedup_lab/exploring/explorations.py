@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from rich.console import Console
 
 from dedup.errors import PlatformError, SpecificationError
-from dedup.experiment.endpoints import Security
 from dedup.experiment.points import (
     Exchange,
     Point,
@@ -34,7 +33,8 @@ from dedup_lab import estimates, results
 from dedup_lab.exploring import experiments, replays
 from dedup_lab.exploring.crews import Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
-from dedup_lab.exploring.grounds import Shape, Site, standing
+from dedup_lab.exploring.grounds import Access, Shape, Site, standing
+from dedup_lab.exploring.protocols import EXPLORED
 from dedup_lab.exploring.shrinking import Candidate, shrink, shrink_transactions
 from dedup_lab.exploring.visits import Ground, size_of, visit
 from dedup_lab.terminal.explorations import show
@@ -62,7 +62,7 @@ class Options(NamedTuple):
     replay: Path | None = None
 
 
-def explore(target: str, access: Security, options: Options, *, as_json: bool, console: Console) -> int:
+def explore(target: str, access: Access, options: Options, *, as_json: bool, console: Console) -> int:
     """Explore the brokers at a URL, or those of a file, and print the result; the exit code of its verdict.
 
     With `options.replay` only the schedule of that witness is run again.
@@ -137,7 +137,7 @@ class Exploring:
         began = time.monotonic()
         calm = self._folder.heard() or self._listen()
         exchanges, others = in_all(calm.conversations)
-        points = points_of(exchanges)
+        points = points_of(exchanges, EXPLORED[self._site.ground.system.protocol].dialect)
         pairs = pairs_of(points, self._options.pairs, self._options.seed) if self._options.pairs and points else []
         self._visit(points, pairs)
         alarms = self._replayed([each for each in self._visits.values() if each.alarm])

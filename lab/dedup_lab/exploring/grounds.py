@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dedup.errors import SpecificationError
-from dedup.experiment.endpoints import Security
+from dedup.experiment.endpoints import Endpoints, Security
 from dedup.experiment.plans import deduplicates
 from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant, load, parse
 from dedup.workloads.transactions import Isolation, Transactions
-from dedup_lab import caches, java, targets
+from dedup_lab import caches, checks, java, targets
+from dedup_lab.exploring.protocols import EXPLORED, words
 from dedup_lab.exploring.visits import Ground
 from dedup_lab.systems import labs
 from dedup_lab.systems.running import RunningSystem
@@ -24,18 +25,18 @@ from dedup_runners.interposer.protocols import Address
 from dedup_runners.interposer.speeches import SPEECHES
 
 COMMAND: Final = "dedup explore"
-SCHEME: Final = "kafka://"
 MESSAGES: Final = 20
 MOST_MESSAGES: Final = 1_000
 PARTITIONS: Final = 2
 IN_FLIGHT: Final = 5
 RUN: Final = "60s"
-LIBRARY: Final = "confluent-kafka"
 
-STEPPED: Final = {"batch.num.messages": "1", "linger.ms": "0"}
-"""A message is a batch of its own, so that each request is about one."""
-IMPATIENT: Final = {"socket.timeout.ms": "1000", "api.version.request.timeout.ms": "1000"}
-"""A stalled request is sent again soon. A file may say otherwise, except of ApiVersions."""
+
+class Access(NamedTuple):
+    """How a URL's brokers are reached: TLS and log-in, and the address of a Pulsar's admin interface if it is given."""
+
+    security: Security = Security()
+    admin: str | None = None
 
 
 class Shape(NamedTuple):
@@ -57,20 +58,27 @@ class Site(NamedTuple):
 
 @contextmanager
 def standing(
-    target: str, access: Security, shape: Shape, logs: Path, cancelled: threading.Event, note: Callable[[str], None]
+    target: str,
+    access: Access,
+    shape: Shape,
+    logs: Path,
+    cancelled: threading.Event,
+    note: Callable[[str], None],
 ) -> Iterator[Site]:
     """The ground of a URL's brokers, or of a file's, which are started and ended here."""
     with ExitStack() as leaving:
-        if target.startswith(SCHEME):
-            named = targets.target(target, COMMAND, ("kafka",))
+        if any(target.startswith(f"{each}://") for each in EXPLORED):
+            named = targets.target(target, COMMAND, tuple(EXPLORED))
             given = named.brokers
             if shape.transaction_size:
                 rule = "its schedule is of a file's transactions, and brokers have none of their own"
                 raise _wrong(target, "a witness with transactions", rule, "name the file that was explored")
-            experiment, notes = _small(_document(given), target, shape), tuple[str, ...]()
             note("looking for the brokers")
-            endpoints, dead = targets.found(named, access, None), _nobody
+            endpoints, dead = targets.found(named, access.security, access.admin), _nobody
+            experiment, notes = _small(_document(given, endpoints), target, shape), tuple[str, ...]()
+            check(experiment, target)
             admin = leaving.enter_context(admins.connect(endpoints))
+            leaving.callback(checks.forget, admin)
         else:
             experiment, notes = of_file(load(Path(target)), target, shape)
             check(experiment, target)
@@ -90,13 +98,16 @@ def _nobody() -> str | None:
 def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experiment, tuple[str, ...]]:
     """The small experiment that an exploration makes of a file's, and what it left out, in words."""
     spec, notes = experiment.spec, []
-    if len(spec.systems) != 1 or spec.systems[0].kind != "kafka" or spec.systems[0].library != LIBRARY:
+    system = spec.systems[0]
+    if len(spec.systems) != 1 or system.library != EXPLORED[system.protocol].library:
         kinds = ", ".join(f"{each.name} ({each.kind}, {each.library})" for each in spec.systems)
-        raise _wrong(target, kinds, f"so far one Kafka system is explored, with {LIBRARY}", "name a file with one")
+        raise _wrong(target, kinds, f"explored is {words()}", "name a file with one")
     if changed := [each.name for each in spec.variants if each.client is not None]:
-        raise _wrong(target, f"a client of variant {changed[0]}", f"it is explored with {LIBRARY}", "take it out")
-    if spec.systems[0].existing is not None:
-        raise _wrong(target, "an unmanaged system", "a file's brokers are started here", "name them: kafka://HOST:PORT")
+        rule = f"it is explored with {system.library}"
+        raise _wrong(target, f"a client of variant {changed[0]}", rule, "take it out")
+    if system.existing is not None:
+        todo = f"name them: {system.protocol}://HOST:PORT"
+        raise _wrong(target, "an unmanaged system", "a file's brokers are started here", todo)
     messages = shape.messages or spec.workload.messages
     if messages > MOST_MESSAGES:
         notes.append(f"{MESSAGES} messages instead of {messages:,}: --messages gives another number")
@@ -131,13 +142,15 @@ def _check_aborts(given: Transactions, target: str) -> None:
 def check(experiment: Experiment, target: str) -> None:
     """Let the client library itself say whether it takes the settings; SpecificationError if it does not."""
     whole, _ = stepped(experiment)
-    workload, properties = whole.spec.workload, whole.spec.systems[0].client.properties
+    workload, system = whole.spec.workload, whole.spec.systems[0]
     for variant in variants_of(experiment, target):
-        clients.check(LIBRARY, properties, deduplicates(variant), workload.in_flight)
+        clients.check(system.library, system.client.properties, deduplicates(variant), workload.in_flight)
 
 
-def _document(given: Sequence[Address]) -> Experiment:
-    system = {"name": "kafka", "kafka": {}, "deploy": {"existing": {"bootstrap": ",".join(map(str, given))}}}
+def _document(given: Sequence[Address], found: Endpoints) -> Experiment:
+    protocol = found.system
+    existing = EXPLORED[protocol].existing(given, found)
+    system = {"name": protocol, protocol: {}, "deploy": {"existing": existing}}
     spec: dict[str, Any] = {
         "systems": [system],
         "workload": {"messages": MESSAGES, "partitions": PARTITIONS, "inFlight": IN_FLIGHT},
@@ -158,7 +171,8 @@ def _small(experiment: Experiment, target: str, shape: Shape) -> Experiment:
 def stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
     """The experiment with the settings that a stepped workload needs, and those settings. A file could not give all."""
     (system,) = experiment.spec.systems
-    settings = {**IMPATIENT, **system.client.properties, **STEPPED}
+    explored = EXPLORED[system.protocol]
+    settings = {**explored.impatient, **system.client.properties, **explored.stepped}
     client = system.client.model_copy(update={"properties": settings})
     systems = [system.model_copy(update={"client": client})]
     spec = experiment.spec.model_copy(update={"systems": systems})

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from dedup.experiment.points import (
-    PRODUCE,
     Action,
     Schedule,
     messages_needed,
@@ -42,7 +41,7 @@ def shrink(schedule: Schedule, messages: int, partitions: int, shows: Shows, sho
 
 def _smaller(schedule: Schedule, messages: int, partitions: int) -> list[tuple[int, Schedule]]:
     """The same points with fewer messages, or at earlier batches; the fewest messages first."""
-    batches = [each.exchange.number for each in schedule if each.exchange.api == PRODUCE]
+    batches = [each.exchange.number for each in schedule if each.exchange.carries]
     found: dict[tuple[int, Schedule], None] = {}
     for back in _halved(min(batches, default=1) - 1):
         earlier = moved(schedule, back)
@@ -113,7 +112,7 @@ def _fewer_transactions(given: Candidate, every: int) -> list[Candidate]:
     """Fewer, smaller and earlier transactions, the fewest messages first. A batch's place depends on their size."""
     schedule, messages, size = given
     assert size is not None
-    batches = any(point.exchange.api == PRODUCE for point in schedule)
+    batches = any(point.exchange.carries for point in schedule)
     late = any(
         point.action is Action.STALL_REQUEST_TO_NEXT for point in schedule
     )  # one message is no time to arrive in

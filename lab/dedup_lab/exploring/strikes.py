@@ -1,32 +1,18 @@
 """From points to the interposer's rules, and from its conversation to the proof that they struck and were noticed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from dedup.experiment.points import (
-    BY_TIMERS,
-    CONNECTION,
-    END_TXN,
-    OF_TRANSACTIONS,
-    PRODUCE,
-    Action,
-    Exchange,
-    Point,
-    Schedule,
-)
+from dedup.experiment.dialects import CARRIERS, ends_transaction
+from dedup.experiment.dialects.dialect import Dialect
+from dedup.experiment.points import Action, Exchange, Point, Schedule
 from dedup_runners.interposer.conversations import Done, Row
-from dedup_runners.interposer.kafka import CONCURRENT_TRANSACTIONS
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import Act, Match, Rule
 
 END: Final = "every message has its outcome"
-OPENING: Final = frozenset({CONNECTION, "SaslHandshake", "SaslAuthenticate"})
-"""Requests by which a client opens a connection."""
 STALLED_S: Final = 20.0
 """A stall that ends no other way ends after this time, and counts as missed."""
-DUPLICATE_SEQUENCE: Final = 46
-"""Kafka's error for a batch that it has already: for the client the batch is stored."""
-SUCCESS: Final = (None, 0, DUPLICATE_SEQUENCE)
 
 ACTS: Final = {
     Action.LOSE_REQUEST: Act.LOSE_REQUEST,
@@ -34,17 +20,39 @@ ACTS: Final = {
     Action.STALL_REQUEST: Act.STALL_REQUEST,
     Action.STALL_REQUEST_TO_END: Act.STALL_REQUEST,
     Action.STALL_REQUEST_TO_NEXT: Act.STALL_REQUEST,
+    Action.STALL_REQUEST_TO_RETURN: Act.STALL_REQUEST,
     Action.STALL_REPLY: Act.STALL_REPLY,
 }
 
 
-def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
+class Speaker(NamedTuple):
+    """Whose conversation it is: a client of this protocol. `client_id`: what it calls itself, where it says a name."""
+
+    dialect: Dialect
+    client_id: str | None
+
+    def asked(self, row: Row) -> bool:
+        """Whether a row is a request of the client's."""
+        return (row.client_id, row.direction) == (self.client_id, Direction.REQUEST)
+
+    def heard(self, row: Row) -> bool:
+        """Whether a row is a reply to the client."""
+        return (row.client_id, row.direction) == (self.client_id, Direction.REPLY)
+
+
+def succeeded(row: Row) -> bool:
+    """Whether a reply says that what was asked is done; for the client a batch that is stored already is stored."""
+    carrier = CARRIERS.get(row.api)
+    return row.error_code in (None, 0) or (carrier is not None and row.error_code == carrier.already)
+
+
+def exchanges(rows: Iterable[Row], speaker: Speaker) -> Iterator[Exchange]:
     """What a client asked of the brokers in a conversation, each exchange once, if it was answered."""
-    own = [row for row in rows if (row.client_id, row.direction) == (client_id, Direction.REPLY)]
-    ended = 0 if any(row.api == END_TXN for row in own) else None
+    own = [row for row in rows if speaker.heard(row)]
+    ended = 0 if any(ends_transaction(row.api) for row in own) else None
     for row in own:
         if (row.attempt, row.done) == (1, Done.PASSED) and row.number is not None:
-            within = None if ended is None or row.api not in OF_TRANSACTIONS else ended + 1
+            within = None if ended is None or row.api not in speaker.dialect.in_transactions else ended + 1
             yield Exchange(
                 api=row.api,
                 partition=row.partition,
@@ -52,44 +60,50 @@ def exchanges(rows: Iterable[Row], client_id: str) -> Iterator[Exchange]:
                 base_sequence=row.base_sequence,
                 transaction=within,
             )
-        if ended is not None and row.api == END_TXN and row.error_code in SUCCESS:
+        if ended is not None and ends_transaction(row.api) and succeeded(row):
             ended += 1
 
 
-def failed(rows: Iterable[Row], client_id: str) -> Iterator[str]:
+def failed(rows: Iterable[Row], speaker: Speaker) -> Iterator[str]:
     """The APIs of which a request of the client's had no success, so that it has to ask again.
 
     A reply was an error, such as "ask again" by a broker that has just started; or it did not come in the client's
     time, as on a busy machine. A client that ends waits neither for a connection nor for what it asks by a timer.
     """
+    dialect = speaker.dialect
+    not_awaited = {dialect.opening, *dialect.logins, *dialect.by_timers}
     for row in rows:
-        if (row.client_id, row.direction) != (client_id, Direction.REPLY):
+        if not speaker.heard(row):
             continue
-        missing = row.done == Done.UNANSWERED and row.api not in OPENING and row.api not in BY_TIMERS
-        if row.error_code not in (None, 0, CONCURRENT_TRANSACTIONS) or missing:
+        missing = row.done == Done.UNANSWERED and row.api not in not_awaited
+        if row.error_code not in (None, 0, dialect.put_off) or missing:
             yield row.api
 
 
-def rules(schedule: Schedule, client_id: str) -> list[Rule]:
+def rules(schedule: Schedule, speaker: Speaker) -> list[Rule]:
     """What the interposer does to the client's requests; a rule has the name of its point."""
-    return [_rule(point, client_id) for point in schedule]
+    return [_rule(point, speaker) for point in schedule]
 
 
-def _rule(point: Point, client_id: str) -> Rule:
+def _rule(point: Point, speaker: Speaker) -> Rule:
     exchange = point.exchange
     match = Match(
         exchange.api,
-        client_id=client_id,
+        client_id=speaker.client_id,
         partition=exchange.partition,
         number=exchange.number,
-        attempt=point.attempt if exchange.api == PRODUCE else None,
+        attempt=point.attempt if exchange.carries else None,
     )
-    until = retried(point)
-    if point.action is Action.STALL_REQUEST_TO_END or exchange.api == CONNECTION:
-        until = END
-    elif point.action is Action.STALL_REQUEST_TO_NEXT:
-        until = followed(point)
-    return Rule(point.name, match, ACTS[point.action], until=until, deadline_s=STALLED_S)
+    act, cut = ACTS[point.action], speaker.dialect.waits
+    return Rule(point.name, match, act, until=_until(point, speaker.dialect), deadline_s=STALLED_S, cut=cut)
+
+
+def _until(point: Point, dialect: Dialect) -> str:
+    """The event that ends a stall."""
+    if point.action is Action.STALL_REQUEST_TO_END or point.exchange.api in (dialect.opening, *dialect.parting):
+        return END
+    ends = {Action.STALL_REQUEST_TO_NEXT: followed, Action.STALL_REQUEST_TO_RETURN: returned}
+    return ends.get(point.action, retried)(point)
 
 
 def retried(point: Point) -> str:
@@ -102,46 +116,64 @@ def followed(point: Point) -> str:
     return f"{point.name}: followed"
 
 
-def following(schedule: Schedule, client_id: str, happen: Callable[[str], None]) -> Callable[[Row], None]:
-    """A follower of the conversation that lets the points' `retried` and `followed` happen."""
-    succeeded, ended = set[str](), set[str]()
+def returned(point: Point) -> str:
+    """The event that the client has asked for its producer's place again."""
+    return f"{point.name}: returned"
+
+
+def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None]) -> Callable[[Row], None]:
+    """A follower of the conversation that lets the points' `retried`, `followed` and `returned` happen."""
+    done, ended = set[str](), set[str]()
 
     def tell(row: Row) -> None:
-        if row.client_id != client_id or row.direction != Direction.REPLY or row.error_code not in SUCCESS:
-            return
-        if row.done != Done.PASSED:
+        if speaker.asked(row):
+            for point in schedule:
+                if _returns(point, row, speaker.dialect):
+                    happen(returned(point))
+        if not speaker.heard(row) or not succeeded(row) or row.done != Done.PASSED:
             return
         for point in schedule:
-            if row.api == PRODUCE and point.name in ended:
+            if row.api in CARRIERS and point.name in ended:
                 happen(followed(point))
             if again(point, row):
-                succeeded.add(point.name)
+                done.add(point.name)
                 happen(retried(point))
-            if row.api == END_TXN and point.name in succeeded:
+            if ends_transaction(row.api) and point.name in done:
                 ended.add(point.name)
 
     return tell
 
 
-def missed(rows: Sequence[Row], schedule: Schedule) -> list[str]:
+def _returns(point: Point, row: Row, dialect: Dialect) -> bool:
+    """Whether with a request the client asks again for its producer of the point's partition."""
+    where = (row.api, row.partition) == (dialect.returns_by, point.exchange.partition)
+    return where and (row.number or 0) > 1 and row.done == Done.PASSED
+
+
+def missed(rows: Sequence[Row], schedule: Schedule, speaker: Speaker) -> list[str]:
     """The points that did not strike as asked, and why."""
-    found = ((point, _lack(rows, point)) for point in schedule)
+    found = ((point, _lack(rows, point, speaker.dialect)) for point in schedule)
     return [f"{point.name}: {lack}" if len(schedule) > 1 else lack for point, lack in found if lack]
 
 
-def unnoticed(rows: Sequence[Row], schedule: Schedule, client_id: str) -> list[str]:
-    """The points whose client never sent again what was struck: it may not know of it."""
-    asked = [row for row in rows if row.client_id == client_id and row.direction == Direction.REQUEST]
-    return [point.name for point in schedule if not any(_answers(point, row, rows) for row in asked)]
+def unnoticed(rows: Sequence[Row], schedule: Schedule, speaker: Speaker) -> list[str]:
+    """The points whose client never sent again what was struck: it may not know of it. One that leaves need not."""
+    asked = [row for row in rows if speaker.asked(row)]
+    parting = speaker.dialect.parting
+    return [
+        point.name
+        for point in schedule
+        if point.exchange.api not in parting and not any(_answers(point, row, rows, speaker.dialect) for row in asked)
+    ]
 
 
-def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
+def _answers(point: Point, row: Row, rows: Sequence[Row], dialect: Dialect) -> bool:
     """Whether a request shows that the client noticed. The first request of a connection is made again on another one:
     to the same broker, but for the very first, since a client that knows no broker may try any."""
     if not again(point, row):
         return False
     struck = next((each for each in rows if each.rule == point.name), None)
-    if point.exchange.api != CONNECTION or struck is None:
+    if point.exchange.api != dialect.opening or struck is None:
         return True
     return row.connection != struck.connection and (row.broker == struck.broker or point.exchange.number == 1)
 
@@ -149,14 +181,14 @@ def _answers(point: Point, row: Row, rows: Sequence[Row]) -> bool:
 def again(point: Point, row: Row) -> bool:
     """Whether a row is about a later try of what a point struck: without a batch, a later request of its API."""
     exchange, number, attempt = point.exchange, row.number or 0, row.attempt or 0
-    if row.api != exchange.api:
+    if (row.api, row.partition) != (exchange.api, exchange.partition):
         return False
-    if exchange.api == PRODUCE:
-        return (row.partition, number) == (exchange.partition, exchange.number) and attempt > point.attempt
+    if exchange.carries:
+        return number == exchange.number and attempt > point.attempt
     return number > exchange.number
 
 
-def _lack(rows: Sequence[Row], point: Point) -> str | None:
+def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     """Why a point did not strike; None if the conversation proves that it did."""
     direction = Direction.REPLY if point.action in (Action.LOSE_REPLY, Action.STALL_REPLY) else Direction.REQUEST
     own = [row for row in rows if row.rule == point.name and row.direction == direction]
@@ -167,16 +199,34 @@ def _lack(rows: Sequence[Row], point: Point) -> str | None:
     if point.action in (Action.LOSE_REQUEST, Action.LOSE_REPLY):
         if row.done != Done.LOST:
             return "the connection ended before its reply came"
-        refused = point.action is Action.LOSE_REPLY and row.error_code not in SUCCESS
+        refused = point.action is Action.LOSE_REPLY and not succeeded(row)
         return f"the broker had answered with error {row.error_code}" if refused else None
     if row.done == Done.HELD_TO_DEADLINE:
         return f"nothing ended the stall within {STALLED_S:g} s"
-    if point.action is Action.STALL_REPLY and row.error_code not in SUCCESS:
+    if point.action is Action.STALL_REPLY and not succeeded(row):
         return f"the broker had answered with error {row.error_code}"
     held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and _stalled(row))
-    if not held:
+    if not held and not (dialect.waits and closed_by_broker(row)):
         return "the connection ended before it could be held"
+    if point.action is Action.STALL_REQUEST_TO_RETURN:
+        return _not_back(rows, row, point, dialect)
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
+
+
+def closed_by_broker(row: Row) -> bool:
+    """Whether a request was held until its broker had closed the connection: it never arrived."""
+    return row.done == Done.LOST and row.held_ns is not None
+
+
+def _not_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> str | None:
+    """Why a request did not arrive when the client had come back; None if it did."""
+    if held.done != Done.HELD:
+        return "the broker closed the connection before it could arrive"
+    arrived = held.monotonic_ns + (held.held_ns or 0)
+    back = [row for row in rows if row.direction == Direction.REQUEST and _returns(point, row, dialect)]
+    if any(held.monotonic_ns < row.monotonic_ns <= arrived for row in back):
+        return None
+    return "the client had come back before it was held"
 
 
 def _too_late(rows: Sequence[Row], held: Row) -> str | None:
@@ -197,12 +247,14 @@ def next_end(rows: Sequence[Row], struck: Row) -> Row | None:
         (
             row
             for row in rows
-            if (row.client_id, row.api) == (struck.client_id, END_TXN) and row.monotonic_ns > struck.monotonic_ns
+            if row.client_id == struck.client_id
+            and ends_transaction(row.api)
+            and row.monotonic_ns > struck.monotonic_ns
         ),
         key=lambda row: row.monotonic_ns,
     )
     known = (row for row in later if row.direction == Direction.REPLY and row.done == Done.PASSED)
-    ended = next((row.monotonic_ns for row in known if row.error_code in SUCCESS), None)
+    ended = next((row.monotonic_ns for row in known if succeeded(row)), None)
     asked = (row for row in later if row.direction == Direction.REQUEST)
     return None if ended is None else next((row for row in asked if row.monotonic_ns > ended), None)
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from dedup.errors import DedupError
 from dedup.experiment.endpoints import Endpoints
-from dedup.experiment.plans import Run
+from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.points import Exchange, Schedule, name_of
 from dedup.experiment.spec import Expectation, Experiment, System, Variant
 from dedup.experiment.workloads import Workload
@@ -31,15 +31,17 @@ from dedup_lab.checks import Behind
 from dedup_lab.children import Children
 from dedup_lab.exploring import strikes
 from dedup_lab.exploring.explanations import explain
+from dedup_lab.exploring.protocols import EXPLORED
+from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.threads import Threads
 from dedup_lab.judging import judge
 from dedup_runners import credentials
 from dedup_runners.admins import Admin
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.interposer.conversations import FILE, Row
-from dedup_runners.interposer.kafka import Kafka
 from dedup_runners.interposer.protocols import Address, Direction
 from dedup_runners.interposer.proxies import Interposer
+from dedup_runners.interposer.speeches import SPEECHES, Known
 
 PREFIX: Final = "dedup-explore-"
 SESSION: Final = "producer"
@@ -62,6 +64,11 @@ class Ground(NamedTuple):
     @property
     def system(self) -> System:
         return self.experiment.spec.systems[0]
+
+    @property
+    def known(self) -> Known:
+        """The protocol, as the interposer speaks it."""
+        return SPEECHES[self.system.protocol]
 
     def smaller(self, messages: int, transaction_size: int | None = None) -> "Ground":
         """The same with another number of messages, and of those in a transaction."""
@@ -91,15 +98,15 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     began = time.monotonic()
     run = _Run(ground, schedule, folder, ground.treatment if deduplication else ground.control)
     try:
-        with Interposer(Kafka(), strikes.rules(schedule, run.client_id), run.tls) as interposer:
-            interposer.conversation.follow(strikes.following(schedule, run.client_id, interposer.happen))
-            run.carry_out(interposer)
-            rows, problems = interposer.conversation.rows(), list(interposer.problems)
+        with Interposer(ground.known.speech(), strikes.rules(schedule, run.speaker), run.tls) as interposer:
+            interposer.conversation.follow(strikes.following(schedule, run.speaker, interposer.happen))
+            rows = run.carry_out(interposer)
+            problems = list(interposer.problems)
     except BaseException:  # the course removes the topic when all went well
         run.remove_topic()
         raise
-    missed = strikes.missed(rows, schedule)
-    unnoticed = strikes.unnoticed(rows, schedule, run.client_id)
+    missed = strikes.missed(rows, schedule, run.speaker)
+    unnoticed = strikes.unnoticed(rows, schedule, run.speaker)
     judged = _judged(folder, run.variant.expect)
     reasons = [
         *_of_history(judged, struck=bool(schedule) and not missed),
@@ -121,16 +128,14 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         anomalies=anomalies,
         copies=getattr(counts, run.subject.count) if counts is not None else 0,
         unknown=_unknown(judged),
-        explanation=explain(rows, schedule, run.client_id, anomalies, judged.witnesses) if anomalies else "",
+        explanation=explain(rows, schedule, run.speaker, anomalies, judged.witnesses) if anomalies else "",
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
     )
     if verdict is Verdict.PASS or (not deduplication and verdict is Verdict.INCONCLUSIVE):
         shutil.rmtree(folder, ignore_errors=True)
         found = found.model_copy(update={"folder": None})
-    return Visited(
-        found, frozenset(strikes.exchanges(rows, run.client_id)), frozenset(strikes.failed(rows, run.client_id))
-    )
+    return Visited(found, frozenset(strikes.exchanges(rows, run.speaker)), frozenset(strikes.failed(rows, run.speaker)))
 
 
 def size_of(workload: Workload) -> int | None:
@@ -148,17 +153,19 @@ class _Run:
         self._run = Run(run_id=name, system=ground.system.name, variant=variant.name, number=1, seed=SEED)
         self.subject = subject_of(ground.experiment.spec.workload.of(variant))
         self._ground, self._given_up = ground, False
-        self.topic = f"{PREFIX}{name}-1"
-        self.client_id = ground.system.client.properties.get("client.id", f"{name}-1")
+        self.topic = ground.admin.topic_name(f"{PREFIX}{name}-1", deduplicates(variant))
+        explored = EXPLORED[ground.system.protocol]
+        client_id = explored.client_id(ground.system.client.properties, f"{name}-1")
+        self.speaker = Speaker(explored.dialect, client_id)
 
-    def carry_out(self, interposer: Interposer) -> None:
-        """From a fresh topic to a manifest."""
+    def carry_out(self, interposer: Interposer) -> list[Row]:
+        """From a fresh topic to a manifest; what was said until the producer had left: a consumer may say no name."""
         self.folder.mkdir(parents=True)
         security = self._ground.endpoints.security.behind_tls
         doors = interposer.bootstrap(SESSION, self._ground.brokers)
         endpoints = self._ground.endpoints.model_copy(
             update={
-                "client_bootstrap": ",".join(map(str, doors)),
+                "client_bootstrap": self._ground.known.bootstrap(doors),
                 "client_security": security,
                 "topic_prefix": PREFIX,
             }
@@ -189,8 +196,10 @@ class _Run:
             course.prepare()
             course.produce()
             course.settle()
+            rows = interposer.conversation.rows()
             interposer.conversation.save(self.folder / FILE)
             course.consume()
+            return rows
         except BaseException:
             self._given_up = True
             raise
@@ -234,8 +243,9 @@ def _of_history(judged: RunVerdict, *, struck: bool) -> list[Reason]:
 
 def _of_conversation(rows: Sequence[Row], problems: Sequence[str], judged: RunVerdict, run: _Run) -> list[Reason]:
     """Errors of the interposer, which would make the rest worthless."""
+    carrier = run.speaker.dialect.carrier
     seen = sum(
-        row.messages or 0 for row in rows if (row.api, row.direction, row.attempt) == ("Produce", Direction.REQUEST, 1)
+        row.messages or 0 for row in rows if (row.api, row.direction, row.attempt) == (carrier, Direction.REQUEST, 1)
     )
     found = list(problems)
     if judged.counts is not None and seen < judged.counts.positive_ack:

@@ -17,6 +17,7 @@ LABELS: Final = {
     Action.STALL_REQUEST_TO_END: "stall to end",
     Action.STALL_REPLY: "stall reply",
     Action.STALL_REQUEST_TO_NEXT: "stall to next",
+    Action.STALL_REQUEST_TO_RETURN: "stall to return",
 }
 
 

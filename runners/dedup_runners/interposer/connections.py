@@ -62,6 +62,8 @@ class Connection:
         self._from_client, self._to_client = client
         self._waiting: dict[Hashable, tuple[Frame, Decision]] = {}
         self._client_is_there = True
+        self._nothing_held = asyncio.Event()
+        self._nothing_held.set()
 
     async def serve(self) -> None:
         """Connect to the broker and pass frames on until one side has left."""
@@ -92,6 +94,7 @@ class Connection:
         try:
             await asyncio.wait({upward, downward}, return_when=asyncio.FIRST_COMPLETED)
             if upward.done() and await upward and self._to_broker.can_write_eof():
+                await self._until_nothing_is_held(downward)
                 self._to_broker.write_eof()
                 await asyncio.wait({downward}, timeout=LAST_REPLIES_S)
         except OSError:
@@ -100,6 +103,14 @@ class Connection:
             for task in (upward, downward):
                 task.cancel()
             await asyncio.gather(upward, downward, return_exceptions=True)
+
+    async def _until_nothing_is_held(self, downward: "asyncio.Task[bool]") -> None:
+        """A broker hears nothing of a client that was cut off while a reply is held."""
+        quiet = asyncio.ensure_future(self._nothing_held.wait())
+        try:
+            await asyncio.wait({downward, quiet}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            quiet.cancel()
 
     async def _pump(
         self, source: asyncio.StreamReader, direction: Direction, pass_on: Callable[[bytes], Awaitable[bool]]
@@ -170,12 +181,17 @@ class Connection:
 
     async def _hold(self, frame: Frame, decision: Decision, moment: Moment, rule: Rule) -> Done:
         self._strike(rule, frame, decision)
+        if rule.cut:
+            self._nothing_held.clear()
+            self._to_client.transport.abort()
         try:
             return await self._.hold(rule)
         except asyncio.CancelledError:
             if frame.direction is Direction.REQUEST:  # a reply is still waited for, and will be unanswered
                 self._note(frame, decision.places, moment, Done.LOST, rule)
             raise
+        finally:
+            self._nothing_held.set()
 
     async def _reached_client(self, raw: bytes) -> bool:
         """Whether a reply could be given to the client. What a broker says to one that has left is still read."""
@@ -194,7 +210,10 @@ class Connection:
     def _note(
         self, frame: Frame, places: tuple[Place, ...], moment: Moment, done: Done, rule: Rule | None = None
     ) -> None:
-        held_ns = now().monotonic_ns - moment.monotonic_ns if done in (Done.HELD, Done.HELD_TO_DEADLINE) else None
+        held = done in (Done.HELD, Done.HELD_TO_DEADLINE) or (
+            done is Done.LOST and rule is not None and rule.act is Act.STALL_REQUEST  # its broker has left meanwhile
+        )
+        held_ns = now().monotonic_ns - moment.monotonic_ns if held else None
         name = None if rule is None else rule.name
         where = self._number, self._session, str(self._broker)
         self._.conversation.add(*where, frame, places, moment, done, name, held_ns)

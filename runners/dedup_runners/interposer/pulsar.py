@@ -72,6 +72,10 @@ ANSWERS: Final = frozenset(
     | {command.name for command in COMMANDS.values() if command.name.endswith("_RESPONSE")}
 )
 """What a broker says to a request. It asks, too, with request ids of its own."""
+OF_A_TOPIC: Final = ("PRODUCER", "LOOKUP", "PARTITIONED_METADATA")
+"""Requests that name a topic, in the first field of their content."""
+NOBODY: Final = (None, None, "")
+"""Topic, partition and name of a producer that was not made on this connection."""
 AUTHENTICATION: Final = frozenset({"CONNECT", "AUTH_CHALLENGE", "AUTH_RESPONSE"})
 UNKNOWN_ERROR: Final = -1
 """Pulsar's error 0 is an unknown error. In the conversation 0 is no error."""
@@ -121,9 +125,14 @@ class PulsarDialogue:
         frame = Frame(raw, Direction.REQUEST, name, key=key, answered=key is not None and name != "PONG")
         if name in AUTHENTICATION:
             frame = frame._replace(secret=True, raw=_spliced(raw, read, _meant(raw, read, addresses)))
-        elif name == "PRODUCER":
+        elif name in OF_A_TOPIC:
             topic, partition = topic_of(_text(raw, read, 1))
-            self._producers[read.number(2)] = topic, partition, _text(raw, read, 4)
+            frame = frame._replace(parts=(Part(topic, partition),))
+            if name == "PRODUCER":
+                self._producers[read.number(2)] = topic, partition, _text(raw, read, 4)
+        elif name == "CLOSE_PRODUCER":
+            made = self._producers.get(read.number(1), NOBODY)
+            frame = frame._replace(parts=(Part(made[0], made[1]),))
         elif name == "SEND":
             frame = frame._replace(parts=(self._sent(read),))
         correlation = frame.key if isinstance(frame.key, int) else None
@@ -159,7 +168,7 @@ class PulsarDialogue:
 
     def _sent(self, read: Read) -> Part:
         producer, sequence = read.number(1), read.number(2)
-        topic, partition, name = self._producers.get(producer, (None, None, ""))
+        topic, partition, name = self._producers.get(producer, NOBODY)
         return Part(
             topic,
             partition,

@@ -91,8 +91,9 @@ class Rule:
     """One fault on single frames. It strikes at most `times` times; each strike is an event of the rule's name.
 
     It passes over the first `nth` - 1 requests that fit, each counted once if it was put off. A stall ends at the event
-    `until`, and at the latest after `deadline_s`. `retried` is an event of the rule: what it struck was sent again, and
-    was answered without an error.
+    `until`, and at the latest after `deadline_s`. With `cut` the client's side of the connection ends as a stall
+    begins, and the broker does not know: a client that waits for ever for an answer asks again on another connection.
+    `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Rule:
     deadline_s: float = 10.0
     begin: Begin | None = None
     nth: int = 1
+    cut: bool = False
 
     @property
     def retried(self) -> str:
