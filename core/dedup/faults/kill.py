@@ -22,6 +22,7 @@ class Kill(OfOneProcess):
     )
 
     key = "kill"
+    on_consent = True
     summary = "SIGKILL a broker or bookie and start it again later"
     lasting = "restart_after_s"
     in_every_digest = True

@@ -110,6 +110,8 @@ class FaultKind(Part):
     """It acts on the clients' connections, so a proxy must stand in their path."""
     on_existing: ClassVar[tuple[Platform, ...]] = ()
     """From where it can be injected into a system that the experiment has not deployed: this machine, or a pod."""
+    on_consent: ClassVar[bool] = False
+    """In a cluster it can strike the pods of a Kafka that is there already, if their owner allows it by a label."""
     on_frames: ClassVar[bool] = False
     """It strikes a single request or reply, so an interposer must stand in the producer's path.
 
