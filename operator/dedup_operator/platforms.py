@@ -43,6 +43,7 @@ from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
+from dedup_operator.provision.consents import may_strike
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
@@ -137,6 +138,7 @@ class KubernetesPlatform:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))
             _check_existing(system, self._experiment.spec)
+            may_strike(self._cluster, self._owner.namespace, system, self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
         check_own_experiments(self._experiment.spec, self._settings.chaos_images)
@@ -371,7 +373,8 @@ def _check_existing(system: System, spec: Spec) -> None:
     if system.existing is None:
         return
     for at, fault in spec.written_faults:
-        if Platform.PODS not in fault.given.on_existing:
+        allowed = fault.given.on_consent and system.existing.pod_selector is not None
+        if Platform.PODS not in fault.given.on_existing and not allowed:
             raise PlatformError(
                 where=f"spec.{at}.{fault.kind}",
                 got=f"fault {fault.name}, of a system that is there already",

@@ -23,6 +23,8 @@ CONTAINER: Final = "dedup.dev/container"
 HOLD: Final = "dedup.dev/hold"
 """The annotation that names the folder in which the container's start looks for `until` and writes `pid`."""
 _FOLDER: Final = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+")
+KEEPERS: Final = ("StatefulSet", "StrimziPodSet")
+"""Controllers that make a pod anew under its name."""
 MOST_NAMED: Final = 5
 
 
@@ -35,6 +37,8 @@ class Candidate(NamedTuple):
     consents: bool
     containers: tuple[str, ...]
     annotations: Mapping[str, str]
+    keeps_name: bool
+    """Its controller gives the pod that takes its place the same name."""
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Self:
@@ -48,6 +52,7 @@ class Candidate(NamedTuple):
             consents=(meta.get("labels") or {}).get(CONSENT[0]) == CONSENT[1],
             containers=tuple(each["name"] for each in (pod.get("spec") or {}).get("containers") or ()),
             annotations=meta.get("annotations") or {},
+            keeps_name=any(each["kind"] in KEEPERS for each in meta.get("ownerReferences") or ()),
         )
 
 
@@ -66,15 +71,21 @@ def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultK
         )
     found = {each.name: _container(each) for each in pods}
     asked = [each for each in faults if each.on_consent]
-    for each in asked:
-        for pod in found.values():
-            if each.needs_hold and pod.hold is None:
-                raise PlatformError(
-                    where=f"pod {pod.name}",
-                    got=f"no annotation {HOLD}",
-                    rule="without a hold the kubelet starts a killed broker again at once, and restartAfter cannot be kept",
-                    todo="write restartAfter: 0s, or have its owner name the folder of a hold (docs/charts.md)",
-                )
+    for pod in pods:
+        if found[pod.name].hold is None and any(each.needs_hold for each in asked):
+            raise PlatformError(
+                where=f"pod {pod.name}",
+                got=f"no annotation {HOLD}",
+                rule="without a hold the kubelet starts a killed broker again at once, so restartAfter cannot be kept",
+                todo="write restartAfter: 0s, or have its owner name the folder of a hold (docs/charts.md)",
+            )
+        if not pod.keeps_name and any(each.replaces_pod for each in asked):
+            raise PlatformError(
+                where=f"pod {pod.name}",
+                got="no owner that makes it anew under its name",
+                rule=f"a deleted pod is known to be back by its name, which a {' or '.join(KEEPERS)} keeps",
+                todo="write kill, or have the brokers run in a StatefulSet",
+            )
     return found
 
 

@@ -58,6 +58,10 @@ class Kill(OfOneProcess):
         return self
 
     @property
+    def needs_hold(self) -> bool:
+        return self.restart_after_s > 0
+
+    @property
     def words(self) -> str:
         return f"kill {WORDS[self.target]} and start it again after {self.restart_after_s:g} s"
 
