@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from dedup.experiment.deployments import STRIMZI
+from dedup.wire.identities import Identity
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.reports import BULLETIN
 from dedup_operator.objects.settings import STORE_KEYS, Settings
@@ -264,6 +265,8 @@ class Player:
     """Whether Spark's operator is up."""
     says: Callable[[], str | None] = lambda: document(TOLD)
     """The bulletin that a report leaves; None: it leaves none."""
+    met: Identity = Identity(cluster="c-1")
+    """Who a system that is there already says it is."""
     jobs: dict[str, str] = field(default_factory=dict)
     """The Jobs that ever started, by name, with their runs."""
     overlaps: list[tuple[str, str]] = field(default_factory=list)
@@ -324,7 +327,7 @@ class Player:
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
             return
         for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
-            self.cluster.set_status(pod, {"phase": "Failed" if self.fails(made) else "Succeeded"})
+            self.cluster.set_status(pod, self._ended(made))
         if self.fails(made):
             ends = [_condition("FailureTarget"), _condition("Failed")]
             self.cluster.set_status(made, {"startTime": STAMP, "failed": 1, "ready": 0, "conditions": ends})
@@ -333,6 +336,15 @@ class Player:
             ends = [_condition("SuccessCriteriaMet"), _condition("Complete")]
             counts = {"startTime": STAMP, "completionTime": STAMP, "succeeded": 1, "ready": 0}
             self.cluster.set_status(made, {**counts, "conditions": ends})
+
+    def _ended(self, job: Object) -> Object:
+        """How its pod ended. A round trip leaves word which system it has met."""
+        if self.fails(job):
+            return {"phase": "Failed"}
+        if job["metadata"]["labels"].get("dedup.dev/component") != "readiness":
+            return {"phase": "Succeeded"}
+        end = {"exitCode": 0, "message": self.met.word()}
+        return {"phase": "Succeeded", "containerStatuses": [{"name": "round-trip", "state": {"terminated": end}}]}
 
     def _report(self, job: Object) -> None:
         """What a report leaves before it ends: its bulletin, in its home."""

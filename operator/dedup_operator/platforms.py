@@ -70,11 +70,12 @@ class KubernetesPlatform:
         owner: Owner,
         settings: Settings,
         now: Callable[[], float] = time.time,
+        home: str = "",
     ) -> None:
         self._cluster, self._now = cluster, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
         self._belongings = Belongings(cluster, owner)
-        self._context = Context(self._belongings, releases, experiment, settings, now)
+        self._context = Context(self._belongings, releases, experiment, settings, now, home)
         self.told: Told | None = None
         """What the report said, once it has been observed to be done."""
 
@@ -186,6 +187,10 @@ class KubernetesPlatform:
             if system.see_leaving() != DONE:
                 system.leave()
 
+    def has_left(self) -> bool:
+        """Whether nothing of any system is left."""
+        return all(system.see_leaving() == DONE for system in self._systems())
+
     def rest(self, task: Task, attempt: int, reason: str) -> bool:
         """End what runs, for as long as the experiment cannot go on; whether nothing is left of it.
 
@@ -207,7 +212,7 @@ class KubernetesPlatform:
         if self._run_pods() or self._cuts():
             return False
         self.leave()
-        return all(system.see_leaving() == DONE for system in self._systems())
+        return self.has_left()
 
     def carries(self, task: Task, attempt: int) -> bool:
         """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""

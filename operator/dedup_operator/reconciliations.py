@@ -43,6 +43,7 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
+from dedup_operator.locks import Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.credentials import administrators, secrets_named, unusable
@@ -60,6 +61,8 @@ from dedup_operator.statuses import read as read_status
 from dedup_operator.stories import Tiding, story
 
 AT_ONCE_S: Final = 0.0
+SOON_S: Final = 1.0
+"""For what ends in steps of a moment."""
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 STALLED_AGAIN_S: Final = 120.0
@@ -79,7 +82,10 @@ log = logging.getLogger("dedup_operator")
 
 
 class Reconciler:
-    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all."""
+    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all.
+
+    `home` is the operator's own namespace, where locks of systems lie; empty: each lies in its experiment's.
+    """
 
     def __init__(
         self,
@@ -89,8 +95,9 @@ class Reconciler:
         now: Callable[[], float] = time.time,
         namespaces: Sequence[str] = (),
         metrics: Metrics | None = None,
+        home: str = "",
     ) -> None:
-        self.cluster, self.releases, self.defaults, self.now = cluster, releases, defaults, now
+        self.cluster, self.releases, self.defaults, self.now, self.home = cluster, releases, defaults, now, home
         self._namespaces = tuple(namespaces) or ("",)
         self.metrics = metrics or Metrics()
         self.queue = Queue(self._listed, defaults.concurrent_experiments, now)
@@ -169,6 +176,11 @@ class _Look:
         """
         try:
             return self._step()
+        except Waits as error:
+            standing, words = self._without_time().state, str(error)
+            assert standing is not None
+            self._write(self._situation(tasks=self._tasks, state=standing.state, heard=words, queued=words))
+            return LOOK_AGAIN_S
         except Unattended as error:
             self._stall(self._without_time(), str(error))
             return LOOK_AGAIN_S
@@ -236,7 +248,7 @@ class _Look:
         if state is not None and not same:
             self._check_unused()
             if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
-                return AT_ONCE_S
+                return SOON_S
             self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))
         if self._before.state is None and asked.spec.suspend:
             self._write(self._situation(suspended=True))
@@ -388,6 +400,8 @@ class _Look:
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
+        if any(each.existing is not None for each in taken.spec.systems) and not platform.has_left():
+            return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
             return False
         self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
@@ -450,7 +464,9 @@ class _Look:
         return settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
 
     def _platform(self, taken: Experiment, owner: Owner, settings: Settings) -> _Hearing:
-        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
+        return _Hearing(
+            self._cluster, self._operator.releases, taken, owner, settings, self._now, self._operator.home
+        )
 
     def _situation(self, **more: Any) -> Situation:
         said = {"generation": self._meta["generation"], "artifacts": self._kept, "execution": execution_of(self._owner)}

@@ -101,8 +101,9 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
   resources: [leases]
   resourceNames: [{{ .Release.Name | quote }}]
   verbs: [get, patch]
-# To make it, once.
+# To make it, once. And locks of systems that are there already: one experiment a system at a time, in whatever namespace. Their
+# names follow from what a system says it is, so no rule can have them.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [create]
+  verbs: [create, get, list, patch, delete]
 {{- end }}

@@ -28,6 +28,8 @@ class Context(NamedTuple):
     settings: Settings
     now: Callable[[], float]
     """Seconds since 1970."""
+    home: str = ""
+    """The operator's own namespace; empty: the execution's."""
 
 
 class Provisioner(ABC):
