@@ -112,7 +112,15 @@ class FakeCluster:
             raise UnknownKind(f"no {kind} here")
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        self.objects.pop((kind, namespace, name), None)
+        """What has finalizers is marked, and goes when the last one is taken away."""
+        key = (kind, namespace, name)
+        if (made := self.objects.get(key)) is None:
+            return
+        if not made["metadata"].get("finalizers"):
+            del self.objects[key]
+        elif not made["metadata"].get("deletionTimestamp"):
+            stamp = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._put(key, _merged(made, {"metadata": {"deletionTimestamp": stamp}}))
 
     def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
         if (made := self.objects.get((kind, namespace, name))) is None:
@@ -120,7 +128,11 @@ class FakeCluster:
         read = change.get("metadata", {}).get("resourceVersion")
         if read not in (None, made["metadata"]["resourceVersion"]):
             raise Conflict("the object has been modified")
-        self._put((kind, namespace, name), _merged(made, change))
+        changed = _merged(made, change)
+        if changed["metadata"].get("deletionTimestamp") and not changed["metadata"].get("finalizers"):
+            del self.objects[kind, namespace, name]
+            return
+        self._put((kind, namespace, name), changed)
 
     def replace_status(self, made: Object) -> Object:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])

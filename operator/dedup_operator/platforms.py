@@ -187,6 +187,18 @@ class KubernetesPlatform:
             if system.see_leaving() != DONE:
                 system.leave()
 
+    def is_quiet(self) -> bool:
+        """Whether no pod of a run is at work any more, and nothing that one has cut off is."""
+        return not self._run_pods() and not self._cuts()
+
+    def left_to_others(self) -> bool:
+        """Leave the systems that were there before, a step at a time; whether nothing of ours is left on them."""
+        theirs = [self._provisioner(each) for each in self._experiment.spec.systems if each.existing is not None]
+        for system in theirs:
+            if system.see_leaving() != DONE:
+                system.leave()
+        return all(system.see_leaving() == DONE for system in theirs)
+
     def has_left(self) -> bool:
         """Whether nothing of any system is left."""
         return all(system.see_leaving() == DONE for system in self._systems())
@@ -209,7 +221,7 @@ class KubernetesPlatform:
                 if not self.carries(task, attempt):
                     self.cancel(task, attempt, reason)
                 return False
-        if self._run_pods() or self._cuts():
+        if not self.is_quiet():
             return False
         self.leave()
         return self.has_left()

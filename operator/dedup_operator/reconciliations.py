@@ -30,7 +30,7 @@ from dedup.experiment.stages import (
     schedule,
 )
 from dedup.experiment.stages import Status as Seen
-from dedup_operator import logs, retentions, sights
+from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (
     Cluster,
@@ -43,10 +43,10 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
-from dedup_operator.locks import Waits
+from dedup_operator.departures import add_finalizer, drop_finalizer, has_finalizer, wants_finalizer
+from dedup_operator.locks import Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import administrators, secrets_named, unusable
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
@@ -54,6 +54,7 @@ from dedup_operator.objects.snapshots import document_of, read, settings_in, set
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
+from dedup_operator.references import check_named
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
@@ -115,17 +116,20 @@ class Reconciler:
             sweep(self.cluster, self._namespaces)
             return SWEEP_AGAIN_S
         live = self.cluster.get("DedupExperiment", *key)
-        if live is None or live["metadata"].get("deletionTimestamp"):
+        if live is None or (going := bool(live["metadata"].get("deletionTimestamp"))) > has_finalizer(live):
             return None
         try:
             before = read_status(live)
         except PlatformError as error:
+            if going:
+                return drop_finalizer(self.cluster, live)  # nobody knows what it has begun
             log.warning("%s/%s: %s", *key, error)
             meta = live["metadata"]
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
             self.tell(Owner(*key, meta["uid"]), unread)
             return None
-        return _Look(self, live, before).step()
+        looked = _Look(self, live, before)
+        return looked.depart() if going else looked.step()
 
     def tell(self, owner: Owner, tiding: Tiding) -> None:
         """Write an Event, once. That this fails is of no harm to the experiment."""
@@ -192,6 +196,25 @@ class _Look:
                 self._operator.metrics.add("api_errors_total")
             return self._later()
 
+    def depart(self) -> float | None:
+        """It is deleted: take away what it has made on systems of others, and let it go."""
+        owner = self._execution(self._before.observed_run_token)
+        logs.current.set(execution_of(owner))
+        state, home = self._before.state, self._operator.home
+        try:
+            if (kept := self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))) and _belongs(
+                kept, owner
+            ):
+                taken = read(kept)
+                if departures.overdue(self._live, self._now()):
+                    departures.give_up(Locks(self._cluster, home, owner, self._now), taken)
+                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
+                if not departures.departed(platform, taken, state and state.state):
+                    return departures.AGAIN_S
+        except (SpecificationError, PlatformError) as error:
+            self._operator.tell(owner, Tiding("LeftBehind", str(error), ("left", "behind"), warns=True))
+        return drop_finalizer(self._cluster, self._live)
+
     def _later(self) -> float:
         """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.
 
@@ -242,7 +265,7 @@ class _Look:
         if state is None or not same:  # before anything is begun, or ended, for it
             todays = self._todays(asked)
             platform = self._platform(asked, self._owner, todays)
-            self._check_named(asked, todays)
+            check_named(self._cluster, self._owner.namespace, asked, todays)
             platform.check()
             platform.check_faults()
         if state is not None and not same:
@@ -257,9 +280,12 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
+        if wants_finalizer(self._live, asked):
+            add_finalizer(self._cluster, self._live)
+            return AT_ONCE_S
         kept = self._snapshot(asked)
         taken, settings = read(kept), settings_in(kept, self._defaults)
-        self._check_named(taken, settings)
+        check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
         if self._before.state is None:
@@ -437,25 +463,6 @@ class _Look:
                 todo="choose another",
             )
 
-    def _check_named(self, asked: Experiment, settings: Settings) -> None:
-        """What the experiment names, or the administrator for it, is there, and may be used.
-
-        Of Secrets only those whose owner said so: who writes an experiment need not have a right to read them.
-        """
-        for named in [*secrets_named(asked), *administrators(asked, settings)]:
-            secret = self._cluster.get("Secret", self._owner.namespace, named.name)
-            if wrong := unusable(secret, named, to_any_host=settings.allow_logins_to_any_host):
-                got, rule, todo = wrong
-                raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
-        volume = settings.artifacts.volume
-        if volume and self._cluster.get("PersistentVolumeClaim", self._owner.namespace, volume.claim) is None:
-            raise PlatformError(
-                where="spec.artifacts.pvc.claimName" if asked.spec.artifacts else "settings.artifacts.volume.claim",
-                got=f"{volume.claim}, which is not there",
-                rule="histories are kept on a PersistentVolumeClaim of the experiment's namespace",
-                todo="make it there",
-            )
-
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
 
@@ -464,9 +471,7 @@ class _Look:
         return settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
 
     def _platform(self, taken: Experiment, owner: Owner, settings: Settings) -> _Hearing:
-        return _Hearing(
-            self._cluster, self._operator.releases, taken, owner, settings, self._now, self._operator.home
-        )
+        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now, self._operator.home)
 
     def _situation(self, **more: Any) -> Situation:
         said = {"generation": self._meta["generation"], "artifacts": self._kept, "execution": execution_of(self._owner)}

@@ -1,10 +1,11 @@
 {{/* What the operator may do in a namespace whose experiments it runs. It gives rights to the accounts of runs and of Spark's
 driver, and Kubernetes lets nobody give what he has not; so some rules are here only to be handed on. */}}
 {{- define "operator.rules" -}}
-# The experiments themselves: it reads them, and never writes what people wrote.
+# The experiments themselves: it reads them, and never writes what people wrote. The finalizer of those with a system that is
+# there already is its own: it holds a deletion until what was made there is removed.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, patch]
 # What became of them.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments/status]

@@ -59,9 +59,13 @@ class Candidate(NamedTuple):
 def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultKind]) -> dict[str, BrokerPod]:
     """The brokers' containers by their pods' names; PlatformError if one of them may not, or cannot, be struck."""
     if not pods:
-        raise _unable("pods", "none with these labels", "podSelector names the brokers' pods, in this namespace", selector)
+        raise _unable(
+            "pods", "none with these labels", "podSelector names the brokers' pods, in this namespace", selector
+        )
     if silent := sorted(each.name for each in pods if not each.consents):
-        named = ", ".join(silent[:MOST_NAMED]) + (f" and {len(silent) - MOST_NAMED} more" if silent[MOST_NAMED:] else "")
+        named = ", ".join(silent[:MOST_NAMED]) + (
+            f" and {len(silent) - MOST_NAMED} more" if silent[MOST_NAMED:] else ""
+        )
         label = "=".join(CONSENT)
         raise PlatformError(
             where=f"pods {selector}",
@@ -94,6 +98,8 @@ def placed(brokers: Mapping[str, Iterable[str]], pods: Sequence[Candidate]) -> d
 
     `brokers` are the addresses (IP) to which each broker's advertised host leads.
     """
+    if not brokers:
+        raise _unable("brokers", "no word where they are", "a round trip tells where brokers are", "the log of its Job")
     found: dict[str, str] = {}
     for broker, addresses in brokers.items():
         wanted = frozenset(addresses)
@@ -126,7 +132,10 @@ def _container(pod: Candidate) -> BrokerPod:
     if named is not None and named not in pod.containers:
         todo = f"have its owner write one of {', '.join(pod.containers)}"
         raise PlatformError(
-            where=f"pod {pod.name}, annotation {CONTAINER}", got=named, rule="it names a container of the pod", todo=todo
+            where=f"pod {pod.name}, annotation {CONTAINER}",
+            got=named,
+            rule="it names a container of the pod",
+            todo=todo,
         )
     if hold is not None and not _FOLDER.fullmatch(hold):
         raise PlatformError(

@@ -374,7 +374,16 @@ class Experiment(Part):
         existing = [(system["deploy"] or {}).get("existing") or {} for system in document["systems"]]
         tls = [each["tls"] for each in existing if each.get("tls")]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
-        listed = (*document["systems"], *clients, *existing, *tls, *document["variants"], *document["faults"], *ats, *drawable)
+        listed = (
+            *document["systems"],
+            *clients,
+            *existing,
+            *tls,
+            *document["variants"],
+            *document["faults"],
+            *ats,
+            *drawable,
+        )
         for fault, kind in ((each, kind) for each in (*document["faults"], *drawable) for kind in KINDS):
             if (given := fault.get(kind.key)) is not None:
                 fault[kind.key] = {key: value for key, value in given.items() if kind.newer.get(key, ...) != value}

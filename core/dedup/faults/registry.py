@@ -33,7 +33,9 @@ KINDS: Final[tuple[type[FaultKind], ...]] = (
 
 UNREACHED: Final = "its brokers are not the experiment's to hurt, only its own clients' connections are"
 CONSENT_TODO: Final = "write existing.podSelector, and have their owner allow it"
-STRAIGHT_RULE: Final = "pods of a system that is there already are struck while clients go to them straight, without a proxy"
+STRAIGHT_RULE: Final = (
+    "pods of a system that is there already are struck while clients go to them straight, without a proxy"
+)
 STRAIGHT_TODO: Final = "make two experiments of it: faults of pods, and faults or latency of connections"
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""

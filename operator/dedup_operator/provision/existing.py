@@ -31,9 +31,7 @@ class Existing(Provisioner):
             return ABSENT
         if (seen := self._belongings.see_job(job)) != DONE:
             return seen
-        if (told := self._told(job)) is None:
-            words = f"Job {self._job}: the round trip left no word which system it is; see its log"
-            return Observation(status=Status.FAILED, message=words)
+        told = self._told(job) or self._by_address()
         try:
             self._prove(told)
         except PlatformError as error:
@@ -85,6 +83,12 @@ class Existing(Provisioner):
     def _told(self, job: Object) -> Identity | None:
         words = (sights.last_word(pod, "round-trip") for pod in self._belongings.pods(job))
         return next((found for each in words if (found := identity_in(each)) is not None), None)
+
+    def _by_address(self) -> Identity:
+        """Where it is asked, if its round trip left no word: one of an older version, or of a pod that is gone."""
+        existing = self._system.existing
+        assert existing is not None
+        return Identity(cluster=existing.bootstrap or existing.admin_url or "")
 
     def _prove(self, told: Identity) -> None:
         """PlatformError unless each broker's pod is known, if faults strike pods of it."""
