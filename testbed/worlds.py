@@ -53,6 +53,7 @@ def store_secret(namespace: str, name: str = STORE) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": dict.fromkeys(STORE_KEYS, "c2VjcmV0")}
 
 
+SOMEBODY: Final = Identity(cluster="c-1")
 FIRST_S: Final = 1_800_000_000.0
 """The clock's start, in seconds since 1970."""
 STAMP: Final = "2026-11-21T12:00:00Z"
@@ -277,7 +278,7 @@ class Player:
     """Whether Spark's operator is up."""
     says: Callable[[], str | None] = lambda: document(TOLD)
     """The bulletin that a report leaves; None: it leaves none."""
-    met: Identity = Identity(cluster="c-1")
+    met: Identity = SOMEBODY
     """Who a system that is there already says it is."""
     jobs: dict[str, str] = field(default_factory=dict)
     """The Jobs that ever started, by name, with their runs."""

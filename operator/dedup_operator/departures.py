@@ -2,8 +2,9 @@
 
 Everything else of an experiment goes by its owner, without us. But topics on somebody's Kafka belong to nobody in the
 cluster, and whoever could remove them (Secrets, accounts, the execution's snapshot) goes with the experiment. So an
-experiment with such a system has a finalizer from before its first step. When it is deleted, its run is ended first, and
-when the run's pods are gone a Job removes what was made. Then the lock is given back, and the finalizer is taken away.
+experiment with such a system has a finalizer from before its first step. When it is deleted, its run is ended first,
+and when the run's pods are gone a Job removes what was made. Then the lock is given back, and the finalizer is taken
+away.
 
 Kubernetes must be able to delete what people want gone. So what cannot be removed holds a deletion up for a bounded
 time, and an Event names it.

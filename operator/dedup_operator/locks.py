@@ -1,8 +1,8 @@
 """One experiment at a time tests a system that is there already, in whatever namespaces they are.
 
-Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's Lease before its first
-run. The Lease is named after what the system says it is (a Kafka's cluster id), not after the address at which an
-experiment asks it, and lies in the operator's own namespace, so that experiments of all namespaces meet.
+Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's Lease before its
+first run. The Lease is named after what the system says it is (a Kafka's cluster id), not after the address at which
+an experiment asks it, and lies in the operator's own namespace, so that experiments of all namespaces meet.
 
 Nothing renews it: whoever has it is an experiment, and whether that is still there is asked of the API server. So an
 operator that crashes loses no lock, and an experiment that is deleted by force leaves none that anybody waits for. It

@@ -54,6 +54,7 @@ from dedup_operator.objects.snapshots import document_of, read, settings_in, set
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
+from dedup_operator.possibilities import check_possible
 from dedup_operator.references import check_named
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
@@ -74,8 +75,6 @@ QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
 """In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
-MOST: Final = 10**9
-"""Attempts and failures: nobody comes so far."""
 OVER: Final = "dedup.dev/replaced"
 REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
 """What is written on the snapshot of an execution that a new runToken has ended."""
@@ -292,7 +291,7 @@ class _Look:
             self._write(self._situation(tasks=self._tasks, state=State(digest=taken.digest())))
             return AT_ONCE_S
         stands = self._before.state.state
-        _check_possible(self._tasks, stands)
+        check_possible(self._tasks, stands)
         platform = self._platform(taken, self._owner, settings)
         if self._before.parked and not asked.spec.suspend:
             return self._again(asked, taken, stands, platform)
@@ -495,19 +494,6 @@ class _Look:
         self._operator.metrics.count(self._read, status, self._tasks, self._now())
         self._operator.queue.noticed(self._live)
         self._before = self._read = status
-
-
-def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
-    """PlatformError if no operator can have written this state: only a run has a system that is brought back."""
-    most = max(state.attempt, state.restarts, state.replaced, state.failures, state.failed_in_a_row)
-    aside = state.provisioning and not finished(tasks, state) and tasks[state.cursor].run_id is None
-    if most > MOST or aside:
-        raise PlatformError(
-            where="status.state",
-            got=f"a number of {most}" if most > MOST else f"{tasks[state.cursor]} while its system is brought back",
-            rule="only the operator writes a status, and it never comes to that",
-            todo="find out who wrote it; choose another spec.runToken, or delete the experiment",
-        )
 
 
 def _belongs(kept: Object, owner: Owner) -> bool:

@@ -26,7 +26,7 @@ Found = Callable[[str], list[Candidate]]
 
 
 def in_pods(endpoints: Endpoints, system: System, spec: Spec, pods: Found, within_s: float = PLACED_S) -> Endpoints:
-    """The system with its brokers' pods, if faults are to strike them; PlatformError if one may not, or is not proven."""
+    """The system with its brokers' pods, if faults strike them; PlatformError if one may not be, or is not proven."""
     faults = [each.given for each in spec.all_faults if each.given.on_consent]
     if system.existing is None or system.existing.pod_selector is None or not faults:
         return endpoints

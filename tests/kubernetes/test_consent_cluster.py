@@ -1,7 +1,7 @@
 """A Kafka of the user's own, whose pods may be struck if he says so: from `kubectl apply` to the verdict.
 
-It asks for TLS and a log-in. Without the label on one of its pods the experiment is stalled and names it; with it, the very
-same goes on: its leader is killed and held down, stopped, cut off, and deleted.
+It asks for TLS and a log-in. Without the label on one of its pods the experiment is stalled and names it; with it, the
+very same goes on: its leader is killed and held down, stopped, cut off, and deleted.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,9 +40,9 @@ def privileged(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="module")
 def bootstrap(privileged: Operated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the user's Kafka is; its Secrets are for experiments."""
-    with guarded.kafka(privileged.place, tmp_path_factory.mktemp("guarded")) as found:
-        with guarded.secrets(privileged.place, *SECRETS):
-            yield found
+    folder = tmp_path_factory.mktemp("guarded")
+    with guarded.kafka(privileged.place, folder) as found, guarded.secrets(privileged.place, *SECRETS):
+        yield found
 
 
 def example(bootstrap: str) -> Document:

@@ -28,7 +28,8 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, ChaosImage, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
-from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
+from dedup_operator.possibilities import MOST
+from dedup_operator.reconciliations import LOOK_AGAIN_S, STALLED_AGAIN_S, Reconciler
 
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}

@@ -1,9 +1,10 @@
 """Whose pods are the brokers of a system that is there already, and may they be struck? Proven, never guessed.
 
 The experiment names pods by their labels. Their owner says of each that faults are allowed, by the label
-`dedup.dev/faults: allowed`; which of several containers is the broker, and in which folder the start looks for a hold,
-by annotations. Which broker is in which pod is told by addresses: the one at which a broker has clients come, looked up,
-is the pod's own. An address that leads to a Service, a load balancer or a node proves nothing, and then nothing is struck.
+`dedup.dev/faults: allowed`; which of several containers is the broker, and in which folder the start looks for a
+hold, by annotations. Which broker is in which pod is told by addresses: the one at which a broker has clients come,
+looked up, is the pod's own. An address that leads to a Service, a load balancer or a node proves nothing, and then
+nothing is struck.
 
 Pure: whoever asks the API server and the brokers brings what they said.
 """
@@ -110,7 +111,7 @@ def placed(brokers: Mapping[str, Iterable[str]], pods: Sequence[Candidate]) -> d
                 where=f"broker {broker}",
                 got=f"an advertised address that leads to {said}, "
                 + (f"the address of {' and '.join(here)}" if here else "no address of a selected pod"),
-                rule="a broker's pod is proven by its address: the advertised host leads to that one pod, and to no other",
+                rule="a broker's pod is proven by its address: the advertised host leads to that pod and to no other",
                 todo="name a listener that advertises the pods themselves (of a headless Service), or mend podSelector",
             )
         found[broker] = here[0]

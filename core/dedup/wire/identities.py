@@ -1,7 +1,7 @@
 """Who a system is that was there before, as its round trip leaves word of it in the pod's status for the operator.
 
-A Kafka is its cluster's id, which brokers tell, whatever address they are asked at. A Pulsar tells none: it is the address
-of its REST interface. The addresses of its brokers are those to which the hosts that they advertise lead.
+A Kafka is its cluster's id, which brokers tell, whatever address they are asked at. A Pulsar tells none: it is the
+address of its REST interface. The addresses of its brokers are those to which the hosts that they advertise lead.
 """
 
 from typing import Final

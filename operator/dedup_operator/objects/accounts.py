@@ -1,9 +1,10 @@
 """Who may do what: accounts for the pods of runs, for Spark's driver, for the report, for who removes policies in time.
 
 A run looks at pods and runs commands in the brokers' (that is how a broker is killed and how its sockets are read),
-unless all its systems are there already and no pods of theirs may be struck; the clients in the same pod have no token. Some kinds of faults need more, and
-only experiments with such faults give it. What changes a pod, or enters it, is a right to the brokers' pods by name.
-The driver makes executors. The report writes into one ConfigMap. None may read Secrets.
+unless all its systems are there already and no pods of theirs may be struck; the clients in the same pod have no
+token. Some kinds of faults need more, and only experiments with such faults give it. What changes a pod, or enters
+it, is a right to the brokers' pods by name. The driver makes executors. The report writes into one ConfigMap. None
+may read Secrets.
 
 Where pods have an identity of their cloud's, annotations of their accounts say which. Those of runs, of Spark and of
 reports have it, which reach the store.

@@ -1,8 +1,9 @@
 """A system that is there already: it is proven to answer, and neither deployed nor taken away.
 
-Its round trip tells who it is. That identity is locked, so that no other experiment tests it meanwhile; and if faults are
-to strike its pods, each broker's pod is proven by the addresses that the round trip has looked up. When the execution is
-done with it, a Job removes everything whose name begins with the execution's, and then the lock is given back.
+Its round trip tells who it is. That identity is locked, so that no other experiment tests it meanwhile; and if faults
+are to strike its pods, each broker's pod is proven by the addresses that the round trip has looked up. When the
+execution is done with it, a Job removes everything whose name begins with the execution's, and then the lock is given
+back.
 """
 
 from dedup.errors import PlatformError
@@ -48,7 +49,7 @@ class Existing(Provisioner):
         return sights.because(RUNNING, self._belongings.pods(cleaning))
 
     def leave(self) -> None:
-        """Remove what was made there; then give it back, also if that cannot be done: PlatformError says what is left."""
+        """Remove what was made there; then give it back, also if that cannot be done (PlatformError says so)."""
         if not self._locks.held(self._system.name):
             return self._forget_readiness()
         cleaning = self._belongings.own("Job", self._cleaning)

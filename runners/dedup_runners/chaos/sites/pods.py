@@ -258,9 +258,10 @@ class Pods(Closing):
 def _listener(port: int) -> str:
     """Shell that prints every process of the container that holds a socket listening at that port."""
     return (
-        "for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ here _ state _ _ _ _ _ inode _; do"
-        f' case "$here $state" in *:{port:04X}" 0A") echo "$inode" ;; esac; done); do for each in /proc/[0-9]*; do'
-        ' case "$(ls -l "$each/fd" 2>/dev/null)" in *"socket:[$inode]"*) echo "${each#/proc/}" ;; esac; done; done'
+        "for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |"
+        " while read -r _ here _ state _ _ _ _ _ inode _; do"
+        f' case "$here $state" in (*:{port:04X}" 0A") echo "$inode" ;; esac; done); do for each in /proc/[0-9]*; do'
+        ' case "$(ls -l "$each/fd" 2>/dev/null)" in (*"socket:[$inode]"*) echo "${each#/proc/}" ;; esac; done; done'
         " | sort -u"
     )
 
