@@ -105,7 +105,10 @@ def test_a_broker_is_in_the_pod_whose_address_it_advertises_whatever_their_names
         ({"0": set()}, "got an advertised address that leads to nowhere, no address"),
         ({"0": {"10.0.0.1", "10.0.0.2"}}, "leads to 10.0.0.1, 10.0.0.2, the address of k-0 and k-1;"),
         ({"0": {"10.0.0.1", "10.96.0.7"}}, "leads to 10.0.0.1, 10.96.0.7, the address of k-0;"),
-        ({"0": {"10.0.0.1"}, "1": {"10.0.0.1"}}, "brokers: got 0 in k-0, 1 in k-0; each broker runs in a pod of its own"),
+        (
+            {"0": {"10.0.0.1"}, "1": {"10.0.0.1"}},
+            "brokers: got 0 in k-0, 1 in k-0; each broker runs in a pod of its own",
+        ),
         ({}, "brokers: got no word where they are"),
     ],
 )
