@@ -49,8 +49,8 @@ def test_a_pod_without_the_label_is_named_and_what_to_do() -> None:
     """One is enough: whoever leads by then may be in it."""
     silent = pod(1, labels={CONSENT[0]: "yes"})
     assert refused(pod(0), silent) == (
-        "pods app=kafka: got no label dedup.dev/faults=allowed at k-1; faults strike pods of others only if their owner "
-        "allows it, at each of them; have their owner label them (dedup.dev/faults=allowed, at the pod template), or "
+        "pods app=kafka: got no label dedup.dev/faults=allowed at k-1; faults strike pods of others only if their "
+        "owner allows it, at each of them; have their owner label them (dedup.dev/faults=allowed, at the pod template), or "
         "narrow podSelector"
     )
     many = [pod(number, labels={}) for number in range(8)]
@@ -58,7 +58,7 @@ def test_a_pod_without_the_label_is_named_and_what_to_do() -> None:
 
 
 def test_no_pod_is_no_consent() -> None:
-    assert refused().startswith("pods: got none with these labels;")
+    assert refused().startswith("pods app=kafka: got none with these labels; podSelector names the brokers' pods")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_broker_is_in_the_pod_whose_address_it_advertises_whatever_their_names
         ({"0": {"10.0.0.1", "10.96.0.7"}}, "leads to 10.0.0.1, 10.96.0.7, the address of k-0;"),
         (
             {"0": {"10.0.0.1"}, "1": {"10.0.0.1"}},
-            "brokers: got 0 in k-0, 1 in k-0; each broker runs in a pod of its own",
+            "brokers: got 0 in k-0, 1 in k-0; each broker runs in a pod of",
         ),
         ({}, "brokers: got no word where they are"),
     ],

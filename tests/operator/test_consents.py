@@ -112,7 +112,7 @@ def world_stalls(made: World) -> str:
     [
         (
             Identity(cluster="c-1", brokers=WHO.brokers | {"1": ["10.96.0.7"]}),
-            "broker 1: got an advertised address that",
+            "broker 1: got an advertised address",
         ),
         (Identity(cluster="c-1", brokers={"0": ["10.0.0.10"], "1": ["10.0.0.10"]}), "each broker runs in a pod of its"),
         (Identity(cluster="c-1"), "got no word where they are"),

@@ -60,9 +60,8 @@ class Candidate(NamedTuple):
 def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultKind]) -> dict[str, BrokerPod]:
     """The brokers' containers by their pods' names; PlatformError if one of them may not, or cannot, be struck."""
     if not pods:
-        raise _unable(
-            "pods", "none with these labels", "podSelector names the brokers' pods, in this namespace", selector
-        )
+        rule = "podSelector names the brokers' pods, in the experiment's namespace"
+        raise _unable(f"pods {selector}", "none with these labels", rule, "them, and the namespace")
     if silent := sorted(each.name for each in pods if not each.consents):
         named = ", ".join(silent[:MOST_NAMED]) + (
             f" and {len(silent) - MOST_NAMED} more" if silent[MOST_NAMED:] else ""
