@@ -88,11 +88,11 @@ def test_a_fault_that_strikes_no_pod_asks_for_no_consent() -> None:
 
 def test_an_owner_who_takes_the_label_away_stalls_it_before_the_next_run() -> None:
     made = world(KILL)
-    made.run(until=lambda status: "kafka-control-001" in made.player.jobs.values())
+    made.run(until=lambda _status: any(made.player.jobs.values()))
     made.cluster.patch("Pod", NAMESPACE, "k-2", {"metadata": {"labels": {"dedup.dev/faults": "no"}}})
     stalled = world_stalls(made)
     assert "at k-2; faults strike pods of others only if their owner allows it" in stalled
-    assert "kafka-dedup-001" not in made.player.jobs.values()
+    assert len([*filter(None, made.player.jobs.values())]) == 1, "of two runs"
 
 
 def world_stalls(made: World) -> str:

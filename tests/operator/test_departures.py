@@ -8,6 +8,7 @@ from tests.operator.test_consents import document
 from tests.operator.test_existing import MOVE, allowed
 from tests.operator.test_reconciliations import fake
 
+from dedup.experiment.assignments import Assignment
 from dedup_operator import departures
 from dedup_operator.clusters import Object
 from dedup_operator.departures import FINALIZER
@@ -81,7 +82,7 @@ def test_that_job_knows_the_names_of_this_execution_and_its_log_in() -> None:
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["command"][2:5] == ["python", "-m", "dedup_runners.leftovers"]
     (run,) = made.cluster.list("ConfigMap", NAMESPACE, "dedup.dev/component=run")
-    names = run["data"]["run.json"].split('"names":"')[1].split('"')[0]
+    names = Assignment.model_validate_json(run["data"]["run.json"]).endpoints.names
     assert f'"names":"{names}"' in container["command"][5] and names.startswith("dedup-run-")
     assert "/credentials/sasl" in str(container["volumeMounts"])
 
