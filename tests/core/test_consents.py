@@ -50,8 +50,8 @@ def test_a_pod_without_the_label_is_named_and_what_to_do() -> None:
     silent = pod(1, labels={CONSENT[0]: "yes"})
     assert refused(pod(0), silent) == (
         "pods app=kafka: got no label dedup.dev/faults=allowed at k-1; faults strike pods of others only if their "
-        "owner allows it, at each of them; have their owner label them (dedup.dev/faults=allowed, at the pod template), or "
-        "narrow podSelector"
+        "owner allows it, at each of them; have their owner label them (dedup.dev/faults=allowed, at the pod "
+        "template), or narrow podSelector"
     )
     many = [pod(number, labels={}) for number in range(8)]
     assert "at k-0, k-1, k-2, k-3, k-4 and 3 more;" in refused(*many)

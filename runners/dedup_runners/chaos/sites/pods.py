@@ -144,7 +144,7 @@ class Pods(Closing):
             return None
         command = f"[ ! -e {hold}/until ] && cat {hold}/pid 2>/dev/null"
         if hold is None:
-            command = _listener(self._brokers[victim.broker].client_port)
+            command = listener(self._brokers[victim.broker].client_port)
         pid = self._ask_all(command, [victim.broker]).get(victim.broker, "").strip()
         return {"container": seen.life, "pid": int(pid)} if pid.isdigit() else None
 
@@ -164,7 +164,7 @@ class Pods(Closing):
         """The process of the broker's present life that listens at its clients' port, by the kernel's table."""
         life, port = self._seen[broker].life, self._brokers[broker].client_port
         if self._listeners.get(broker, ("", ""))[0] != life:
-            said = self._ask_all(_listener(port), [broker]).get(broker, "").split()
+            said = self._ask_all(listener(port), [broker]).get(broker, "").split()
             if len(said) != 1 or said == ["1"]:
                 got = "process 1 of its container" if said == ["1"] else f"{len(said)} processes"
                 rule = f"one process but the first listens at port {port}; signals from inside do not reach the first"
@@ -255,7 +255,7 @@ class Pods(Closing):
         return {each for each, _ in found if each.here[1] == port and each.there[0] in self._addresses}
 
 
-def _listener(port: int) -> str:
+def listener(port: int) -> str:
     """Shell that prints every process of the container that holds a socket listening at that port."""
     return (
         "for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |"
