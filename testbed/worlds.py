@@ -162,7 +162,8 @@ def _version(made: Object) -> int:
 def _merged(old: Any, change: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(change, dict):
         return change
-    return {**old, **{key: _merged(old.get(key), each) for key, each in change.items()}}
+    made = {**old, **{key: _merged(old.get(key), each) for key, each in change.items()}}
+    return {key: each for key, each in made.items() if change.get(key, ...) is not None}
 
 
 @dataclass

@@ -1,109 +1,125 @@
 """One experiment at a time tests a system that is there already, in whatever namespaces they are.
 
-Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's Lease before its
-first run. The Lease is named after what the system says it is (a Kafka's cluster id), not after the address at which
-an experiment asks it, and lies in the operator's own namespace, so that experiments of all namespaces meet.
+Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's lock before its first
+run. A lock is named after what the system says it is (a Kafka's cluster id), not after the address at which an experiment
+asks it. All locks of an operator are annotations of one Lease in its own namespace, so that experiments of all namespaces
+meet, and the operator needs a right to that one object only.
 
-Nothing renews it: whoever has it is an experiment, and whether that is still there is asked of the API server. So an
+Nothing renews a lock: whoever has it is an experiment, and whether that is still there is asked of the API server. So an
 operator that crashes loses no lock, and an experiment that is deleted by force leaves none that anybody waits for. It
-also marks what has to be cleaned up: as long as an execution has the Lease, its topics may be on the system.
+also marks what has to be cleaned up: as long as an execution has it, its topics may be on the system.
 """
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from dedup_operator.clusters import Cluster, Forbidden, Object
-from dedup_operator.objects.names import COMPONENT, EXECUTION, LABEL, UID, Owner, execution_of, labels
+from dedup_operator.objects.names import COMPONENT, LABEL, Owner, execution_of
 from dedup_operator.sights import NOT_ENDED, Unattended
 
 KIND: Final = "Lease"
-LOCK: Final = "system-lock"
-"""The component that such Leases are labelled as."""
-NAMESPACE: Final = "dedup.dev/namespace"
-SYSTEM: Final = "dedup.dev/system"
+LOCK: Final = "lock.dedup.dev/"
+"""How the annotations begin that are locks."""
+NAME: Final = "dedup-systems"
+"""Of the Lease, unless the operator's command line says another."""
 
 
 class Waits(Unattended):
     """Another experiment tests the system now. No time limit runs, and nobody has to mend anything."""
 
 
-class Locks:
-    """The locks of one execution. `home`: the namespace of the Leases; empty: the execution's own."""
+class Home(NamedTuple):
+    """The Lease with all locks: in the operator's own namespace, or, if that is empty, in each experiment's."""
 
-    def __init__(self, cluster: Cluster, home: str, owner: Owner, now: Callable[[], float]) -> None:
-        self._cluster, self._home, self._owner, self._now = cluster, home or owner.namespace, owner, now
+    namespace: str = ""
+    name: str = NAME
+
+
+class Locks:
+    """The locks of one execution. `now` is in seconds since 1970."""
+
+    def __init__(self, cluster: Cluster, home: Home, owner: Owner, now: Callable[[], float]) -> None:
+        self._cluster, self._owner, self._now = cluster, owner, now
+        self._namespace, self._name = home.namespace or owner.namespace, home.name
 
     def take(self, identity: str, system: str) -> None:
-        """Have the lock of the system of that identity, the experiment's `system`; Waits if another one has it."""
-        name = lock_name(identity)
-        found = self._cluster.get(KIND, self._home, name)
-        if found is None:
-            if self._cluster.create(self._made(name, identity, system)):
-                return
-            found = self._cluster.get(KIND, self._home, name)
-        if found is None or self._is_ours(found):
-            return self.take(identity, system) if found is None else None
-        if why := self._held(found):
+        """Have the lock of the system of that identity, the experiment's `system`; Waits if another one has it.
+
+        Conflict if somebody else wrote the Lease meanwhile.
+        """
+        key, lease = key_of(identity), self._lease()
+        found = dict(_locks(lease)).get(key)
+        if found is not None and self._is_ours(found):
+            return
+        if found is not None and (why := self._held(found)):
             raise Waits(
                 where=f"system {system}",
                 got=f"{identity}, which {why}",
                 rule="one experiment at a time tests a system that is there already",
                 todo="nothing: this one goes on when that one is done with it",
             )
-        made = self._made(name, identity, system)
-        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        self._cluster.patch(KIND, self._home, name, {**made, "metadata": {**made["metadata"], **version}})
-        return None
+        owner, since = self._owner, datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        whose = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid, "execution": execution_of(owner)}
+        self._write(lease, {key: json.dumps({**whose, "system": system, "identity": identity, "since": since})})
 
     def held(self, system: str) -> list[str]:
-        """The names of the Leases that this execution has for its `system`."""
-        selector = f"{COMPONENT}={LOCK},{EXECUTION}={execution_of(self._owner)},{SYSTEM}={system}"
-        found = self._cluster.list(KIND, self._home, selector)
-        return [each["metadata"]["name"] for each in found if self._is_ours(each)]
+        """The keys of the locks that this execution has for its `system`."""
+        lease = self._cluster.get(KIND, self._namespace, self._name)
+        ours = ((key, each) for key, each in _locks(lease or {}) if self._is_ours(each))
+        return [key for key, each in ours if each.get("system") == system]
 
     def release(self, system: str) -> None:
         """Give them back."""
-        for name in self.held(system):
-            self._cluster.delete(KIND, self._home, name)
+        if held := self.held(system):
+            self._write(self._lease(), dict.fromkeys(held))
 
-    def _is_ours(self, lease: Object) -> bool:
-        found = lease["metadata"].get("labels") or {}
-        return (found.get(UID), found.get(EXECUTION)) == (self._owner.uid, execution_of(self._owner))
+    def _is_ours(self, lock: Object) -> bool:
+        return (lock.get("uid"), lock.get("execution")) == (self._owner.uid, execution_of(self._owner))
 
-    def _held(self, lease: Object) -> str:
+    def _held(self, lock: Object) -> str:
         """Who has it, in words; empty if nobody has it any more."""
-        meta = lease["metadata"]
-        found = meta.get("labels") or {}
-        name, namespace = found.get(LABEL), (meta.get("annotations") or {}).get(NAMESPACE)
-        if not name or not namespace:
-            return ""
+        name, namespace = str(lock.get("name")), str(lock.get("namespace"))
         try:
             live = self._cluster.get("DedupExperiment", namespace, name)
-            if live is None or live["metadata"]["uid"] != found.get(UID):
+            if live is None or live["metadata"]["uid"] != lock.get("uid"):
                 pods = self._cluster.list("Pod", namespace, f"{LABEL}={name},{COMPONENT}=run", NOT_ENDED)
                 return f"a run of {namespace}/{name}, deleted meanwhile, still tests" if pods else ""
         except Forbidden:  # a namespace that we do not watch any more
             return ""
-        over = (live.get("status") or {}).get("verdict") and found.get(EXECUTION) != execution_of(self._owner)
-        return "" if over and not live["metadata"].get("deletionTimestamp") else f"{namespace}/{name} tests now"
+        over = (live.get("status") or {}).get("verdict") and not live["metadata"].get("deletionTimestamp")
+        return "" if over else f"{namespace}/{name} tests now"
 
-    def _made(self, name: str, identity: str, system: str) -> Object:
-        owner, stamp = self._owner, datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return {
+    def _lease(self) -> Object:
+        """The Lease, which is made if it is not there yet."""
+        made = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": KIND,
-            "metadata": {
-                "name": name,
-                "namespace": self._home,
-                "labels": {**labels(owner, LOCK, uid=str(owner.uid), system=system)},
-                "annotations": {NAMESPACE: owner.namespace, "dedup.dev/identity": identity},
-            },
-            "spec": {"holderIdentity": f"{owner.namespace}/{owner.name}", "acquireTime": stamp},
+            "metadata": {"name": self._name, "namespace": self._namespace, "annotations": {}},
+            "spec": {},
         }
+        found = self._cluster.get(KIND, self._namespace, self._name)
+        if found is None:
+            self._cluster.create(made)
+            found = self._cluster.get(KIND, self._namespace, self._name)
+        return found or made
+
+    def _write(self, lease: Object, locks: dict[str, str] | dict[str, None]) -> None:
+        change = {"resourceVersion": lease["metadata"].get("resourceVersion"), "annotations": locks}
+        self._cluster.patch(KIND, self._namespace, self._name, {"metadata": change})
 
 
-def lock_name(identity: str) -> str:
-    """Of the Lease of the system of that identity."""
-    return f"dedup-system-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+def key_of(identity: str) -> str:
+    """The annotation that is the lock of the system of that identity."""
+    return f"{LOCK}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def _locks(lease: Object) -> Iterator[tuple[str, Object]]:
+    """Those that can be read: who wrote something else there has no lock."""
+    for key, text in ((lease.get("metadata") or {}).get("annotations") or {}).items():
+        with suppress(ValueError, TypeError):
+            if key.startswith(LOCK) and isinstance(lock := json.loads(text), dict):
+                yield key, lock

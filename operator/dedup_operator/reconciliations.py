@@ -44,7 +44,7 @@ from dedup_operator.clusters import (
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
 from dedup_operator.departures import add_finalizer, drop_finalizer, has_finalizer, wants_finalizer
-from dedup_operator.locks import Locks, Waits
+from dedup_operator.locks import Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.events import event
@@ -84,7 +84,7 @@ log = logging.getLogger("dedup_operator")
 class Reconciler:
     """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all.
 
-    `home` is the operator's own namespace, where locks of systems lie; empty: each lies in its experiment's.
+    `home` is where the locks of systems lie.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Reconciler:
         now: Callable[[], float] = time.time,
         namespaces: Sequence[str] = (),
         metrics: Metrics | None = None,
-        home: str = "",
+        home: Home = Home(),
     ) -> None:
         self.cluster, self.releases, self.defaults, self.now, self.home = cluster, releases, defaults, now, home
         self._namespaces = tuple(namespaces) or ("",)

@@ -12,6 +12,7 @@ from dedup.experiment.assignments import Assignment
 from dedup_operator import departures
 from dedup_operator.clusters import Object
 from dedup_operator.departures import FINALIZER
+from dedup_operator.locks import NAME
 
 LOOKS = 60
 
@@ -47,6 +48,12 @@ def looked(made: World, *, crash_at: int = 0) -> int:
     raise AssertionError(f"it does not go: {made.live()['metadata']}, {[*fake(made).objects]}")
 
 
+def locks(made: World) -> Object:
+    """Those that there are."""
+    found = made.cluster.get("Lease", NAMESPACE, NAME) or {"metadata": {}}
+    return dict(found["metadata"].get("annotations") or {})
+
+
 def jobs(made: World, component: str) -> list[Object]:
     return made.cluster.list("Job", NAMESPACE, f"dedup.dev/component={component}")
 
@@ -66,7 +73,7 @@ def test_it_ends_its_run_removes_what_it_made_and_then_goes() -> None:
         assert len(order) < LOOKS
     assert len({*cleaned}) == 1
     assert "run" not in order[order.index("cleaned") :], "nothing is removed while a run may still make something"
-    assert made.cluster.list("Lease", NAMESPACE, "") == []
+    assert locks(made) == {}
 
 
 def test_that_job_knows_the_names_of_this_execution_and_its_log_in() -> None:
@@ -92,7 +99,7 @@ def test_a_crash_on_the_way_changes_nothing(moment: int) -> None:
     made = world()
     deleted_at(made, started)
     looked(made, crash_at=moment)
-    assert made.cluster.list("Lease", NAMESPACE, "") == []
+    assert locks(made) == {}
 
 
 def test_what_cannot_be_removed_is_told_and_the_experiment_goes() -> None:
@@ -102,7 +109,7 @@ def test_what_cannot_be_removed_is_told_and_the_experiment_goes() -> None:
     looked(made)
     told = dict(made.events())
     assert "what an experiment makes on a system that was there before goes with it" in told["LeftBehind"]
-    assert made.cluster.list("Lease", NAMESPACE, "") == []
+    assert locks(made) == {}
 
 
 def test_a_removal_that_never_ends_holds_a_deletion_up_for_a_bounded_time() -> None:

@@ -1,5 +1,6 @@
 """One experiment at a time on a system that is there already: who waits, who goes on, and what a crash leaves."""
 
+import json
 from typing import Any, Final
 
 from testbed.worlds import NAMESPACE, STORE, FakeCluster, World, rests, store_secret
@@ -9,12 +10,12 @@ from tests.operator.test_reconciliations import fake
 
 from dedup.wire.identities import Identity
 from dedup_operator.clusters import Object
-from dedup_operator.locks import lock_name
+from dedup_operator.locks import Home, key_of
 from dedup_operator.reconciliations import Reconciler
 
 OTHER: Final = "other"
 """Another namespace."""
-HOME: Final = "operators"
+HOME: Final = Home("operators")
 
 
 def operator(world: World) -> Reconciler:
@@ -68,7 +69,10 @@ class Two:
         raise AssertionError(f"never {reached}: {at.status()}")
 
     def leases(self) -> list[str]:
-        return [each["spec"]["holderIdentity"] for each in self.here.cluster.list("Lease", HOME, "")]
+        """Whose locks there are."""
+        found = self.here.cluster.get("Lease", HOME.namespace, HOME.name) or {"metadata": {}}
+        locks = map(json.loads, (found["metadata"].get("annotations") or {}).values())
+        return [f"{each['namespace']}/{each['name']}" for each in locks]
 
 
 def running(two: Two) -> None:
@@ -140,10 +144,11 @@ def test_a_suspended_experiment_gives_the_system_back_and_takes_it_again() -> No
     two.until(two.here, "Pass")
 
 
-def test_what_stands_in_the_leases_place_is_the_systems_own_id() -> None:
+def test_a_lock_is_named_after_what_the_system_says_it_is() -> None:
     two = Two()
     running(two)
-    (lease,) = two.here.cluster.list("Lease", HOME, "")
-    assert lease["metadata"]["name"] == lock_name("kafka c-1") != lock_name("kafka c-2")
-    assert lease["metadata"]["annotations"]["dedup.dev/identity"] == "kafka c-1"
+    lease = two.here.cluster.get("Lease", HOME.namespace, HOME.name)
+    assert lease is not None and key_of("kafka c-1") != key_of("kafka c-2")
+    (lock,) = lease["metadata"]["annotations"].items()
+    assert (lock[0], json.loads(lock[1])["identity"]) == (key_of("kafka c-1"), "kafka c-1")
     assert not rests(two.look(two.here))

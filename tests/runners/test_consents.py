@@ -92,7 +92,7 @@ def test_a_name_that_leads_nowhere_yet_is_asked_again(hosts: dict[str, set[str]]
 
 def test_what_is_not_proven_in_time_is_an_error_in_words(hosts: dict[str, set[str]]) -> None:
     hosts["k-1.k"] = {"10.96.0.4"}
-    with pytest.raises(PlatformError, match="broker 4: got an advertised address that leads to 10.96.0.4, no address"):
+    with pytest.raises(PlatformError, match=r"broker 4: got an advertised address that leads to 10\.96\.0\.4,"):
         placed(Asked(candidate(0), candidate(1)))
 
 

@@ -97,14 +97,14 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 
 {{/* What it may do besides in its own namespace, whosever experiments it runs. */}}
 {{- define "operator.leaseRules" -}}
-# The Lease that says which operator acts: its own and no other. Only to make it, Kubernetes knows no right that names it.
+# The Lease that says which operator acts, and the one with the locks of systems that are there already (one experiment a system
+# at a time, in whatever namespace). Only to make them, Kubernetes knows no right that names them.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ .Release.Name | quote }}]
+  resourceNames: [{{ .Release.Name | quote }}, {{ printf "%s-systems" .Release.Name | quote }}]
   verbs: [get, patch]
-# To make it, once. And locks of systems that are there already: one experiment a system at a time, in whatever namespace. Their
-# names follow from what a system says it is, so no rule can have them.
+# To make them, once.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [create, get, list, patch, delete]
+  verbs: [create]
 {{- end }}
