@@ -1,13 +1,13 @@
 """One experiment at a time tests a system that is there already, in whatever namespaces they are.
 
-Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's lock before its first
-run. A lock is named after what the system says it is (a Kafka's cluster id), not after the address at which an experiment
-asks it. All locks of an operator are annotations of one Lease in its own namespace, so that experiments of all namespaces
-meet, and the operator needs a right to that one object only.
+Two that kill and cut brokers of one Kafka would find each other's faults. So each takes the system's lock before its
+first run. A lock is named after what the system says it is (a Kafka's cluster id), not after the address at which an
+experiment asks it. All locks of an operator are annotations of one Lease in its own namespace, so that experiments of
+all namespaces meet, and the operator needs a right to that one object only.
 
-Nothing renews a lock: whoever has it is an experiment, and whether that is still there is asked of the API server. So an
-operator that crashes loses no lock, and an experiment that is deleted by force leaves none that anybody waits for. It
-also marks what has to be cleaned up: as long as an execution has it, its topics may be on the system.
+Nothing renews a lock: whoever has it is an experiment, and whether that is still there is asked of the API server. So
+an operator that crashes loses no lock, and an experiment that is deleted by force leaves none that anybody waits for.
+It also marks what has to be cleaned up: as long as an execution has it, its topics may be on the system.
 """
 
 import hashlib
@@ -37,6 +37,9 @@ class Home(NamedTuple):
 
     namespace: str = ""
     name: str = NAME
+
+
+HERE: Final = Home()
 
 
 class Locks:
@@ -90,8 +93,10 @@ class Locks:
                 return f"a run of {namespace}/{name}, deleted meanwhile, still tests" if pods else ""
         except Forbidden:  # a namespace that we do not watch any more
             return ""
-        over = (live.get("status") or {}).get("verdict") and not live["metadata"].get("deletionTimestamp")
-        return "" if over else f"{namespace}/{name} tests now"
+        status = live.get("status") or {}
+        now = execution_of(Owner(namespace, name, live["metadata"]["uid"], status.get("observedRunToken") or ""))
+        over = status.get("verdict") and not live["metadata"].get("deletionTimestamp")
+        return "" if over or now != lock.get("execution") else f"{namespace}/{name} tests now"
 
     def _lease(self) -> Object:
         """The Lease, which is made if it is not there yet."""

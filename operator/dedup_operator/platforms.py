@@ -26,7 +26,7 @@ from dedup.refusals import short
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
-from dedup_operator.locks import Home
+from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.own_experiments import check_own_experiments
@@ -71,7 +71,7 @@ class KubernetesPlatform:
         owner: Owner,
         settings: Settings,
         now: Callable[[], float] = time.time,
-        home: Home = Home(),
+        home: Home = HERE,
     ) -> None:
         self._cluster, self._now = cluster, now
         self._experiment, self._owner, self._settings = experiment, owner, settings

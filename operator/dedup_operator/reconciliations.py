@@ -44,7 +44,7 @@ from dedup_operator.clusters import (
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
 from dedup_operator.departures import add_finalizer, drop_finalizer, has_finalizer, wants_finalizer
-from dedup_operator.locks import Home, Locks, Waits
+from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.events import event
@@ -95,7 +95,7 @@ class Reconciler:
         now: Callable[[], float] = time.time,
         namespaces: Sequence[str] = (),
         metrics: Metrics | None = None,
-        home: Home = Home(),
+        home: Home = HERE,
     ) -> None:
         self.cluster, self.releases, self.defaults, self.now, self.home = cluster, releases, defaults, now, home
         self._namespaces = tuple(namespaces) or ("",)
