@@ -31,14 +31,15 @@ def has_finalizer(live: Object) -> bool:
     return FINALIZER in (live["metadata"].get("finalizers") or ())
 
 
-def wants_finalizer(live: Object, asked: Experiment) -> bool:
-    """Whether it is about to begin something on a system that is there already, and would leave that behind."""
-    return not has_finalizer(live) and any(each.existing is not None for each in asked.spec.systems)
+def held_back(cluster: Cluster, live: Object, asked: Experiment) -> Object:
+    """The experiment as it is with its finalizer, if it would leave something on a system that is there already.
 
-
-def add_finalizer(cluster: Cluster, live: Object) -> None:
-    """Conflict if somebody else wrote it meanwhile."""
+    Conflict if somebody else wrote it meanwhile.
+    """
+    if has_finalizer(live) or all(each.existing is None for each in asked.spec.systems):
+        return live
     _finalize(cluster, live, [*(live["metadata"].get("finalizers") or ()), FINALIZER])
+    return cluster.get("DedupExperiment", live["metadata"]["namespace"], live["metadata"]["name"]) or live
 
 
 def drop_finalizer(cluster: Cluster, live: Object) -> None:

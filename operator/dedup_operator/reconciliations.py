@@ -43,7 +43,7 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
-from dedup_operator.departures import add_finalizer, drop_finalizer, has_finalizer, wants_finalizer
+from dedup_operator.departures import drop_finalizer, has_finalizer, held_back
 from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
@@ -279,9 +279,7 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
-        if wants_finalizer(self._live, asked):
-            add_finalizer(self._cluster, self._live)
-            return AT_ONCE_S
+        self._live = held_back(self._cluster, self._live, asked)
         kept = self._snapshot(asked)
         taken, settings = read(kept), settings_in(kept, self._defaults)
         check_named(self._cluster, self._owner.namespace, taken, settings)
