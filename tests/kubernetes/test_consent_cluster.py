@@ -12,10 +12,12 @@ import pytest
 from kubernetes.client import CoreV1Api
 from testbed.cluster.clusters import Cluster
 from tests.kubernetes import guarded, operated
-from tests.kubernetes.operated import Document, Operated, condition
+from tests.kubernetes.operated import Document, Operated, condition, reason
 from tests.kubernetes.test_every_fault_cluster import check
 from tests.kubernetes.test_operator_cluster import MORE, document_of, words
 
+from dedup.experiment.stages import Stage
+from dedup_operator import departures
 from dedup_runners.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -97,3 +99,42 @@ def test_pods_of_others_are_struck_once_their_owner_allows_it(
     tell(f"replaced: {replaced}; begun again in the same pod: {restarted}")
     assert replaced and len({*replaced, *restarted}) >= 1
     assert ours(privileged) == []
+
+
+def moving(bootstrap: str, name: str, *, messages: int) -> Document:
+    """An experiment on the same Kafka that strikes no pod."""
+    document = example(bootstrap)
+    spec = document["spec"]
+    document["metadata"]["name"] = name
+    spec["workload"]["messages"] = messages
+    spec["faults"] = [{"name": "moved", "at": {"message": messages // 2}, "moveLeader": {}}]
+    return document
+
+
+def test_another_experiment_waits_for_the_system_and_a_deleted_one_leaves_no_topic(
+    privileged: Operated, bootstrap: str, tell: Callable[[str], None]
+) -> None:
+    """The first is deleted in the middle of its run, which would last for minutes; then the second comes to its end."""
+    first, second = moving(bootstrap, "first", messages=600_000), moving(bootstrap, "second", messages=20_000)
+    privileged.apply(first)
+    privileged.reached(first, Stage.PRODUCE)
+    topics = ours(privileged)
+    assert topics, "what the run has made"
+    privileged.apply(second)
+
+    def waits() -> bool:
+        return reason(privileged.status("second"), "Reconciling") == "Queued"
+
+    until(waits, operated.READY_S, "the second waits", 0.5)
+    said = words(privileged.status("second"), "Reconciling")
+    assert f"which {privileged.place.namespace}/first tests now; one experiment at a time" in said
+    assert condition(privileged.status("second"), "Stalled") == "False"
+    privileged.delete("first")
+    until(lambda: privileged.live("first") is None, departures.AT_MOST_S, "the first is gone", 1.0)
+    assert not set(topics) & set(ours(privileged))
+    tell("the first is gone, with its topics")
+    status = privileged.verdict("second")
+    assert status["verdict"] == "Pass", words(status, "Finished")
+    assert ours(privileged) == []
+    privileged.delete("second")
+    until(lambda: privileged.live("second") is None, operated.LEFT_S, "the second is gone", 1.0)
