@@ -124,8 +124,8 @@ def main() -> int:
     cluster = LiveCluster(api, took=lambda method, seconds: metrics.add("request_seconds", seconds, method))
     releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
     fenced = FencedCluster(cluster, lease.held)
-    home = Home(asked.lease_namespace or (asked.namespace or [""])[0], f"{asked.lease or 'dedup'}-systems")
-    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics, home)
+    locks = Home(asked.lease_namespace or (asked.namespace or [""])[0], f"{asked.lease or 'dedup'}-systems")
+    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics, locks)
     workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
     comparer = Comparer(fenced, connected, cluster.now, lease.held) if asked.comparisons else None
     gc.freeze()  # what there is now stays: to look through its 90,000 objects takes 50 ms, in which no thread goes on

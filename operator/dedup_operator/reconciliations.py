@@ -115,13 +115,15 @@ class Reconciler:
             sweep(self.cluster, self._namespaces)
             return SWEEP_AGAIN_S
         live = self.cluster.get("DedupExperiment", *key)
-        if live is None or (going := bool(live["metadata"].get("deletionTimestamp"))) > has_finalizer(live):
+        going = live is not None and bool(live["metadata"].get("deletionTimestamp"))
+        if live is None or (going and not has_finalizer(live)):
             return None
         try:
             before = read_status(live)
         except PlatformError as error:
             if going:
-                return drop_finalizer(self.cluster, live)  # nobody knows what it has begun
+                drop_finalizer(self.cluster, live)  # nobody knows what it has begun
+                return None
             log.warning("%s/%s: %s", *key, error)
             meta = live["metadata"]
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
@@ -199,20 +201,19 @@ class _Look:
         """It is deleted: take away what it has made on systems of others, and let it go."""
         owner = self._execution(self._before.observed_run_token)
         logs.current.set(execution_of(owner))
-        state, home = self._before.state, self._operator.home
+        state, kept = self._before.state, self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
         try:
-            if (kept := self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))) and _belongs(
-                kept, owner
-            ):
+            if kept is not None and _belongs(kept, owner):
                 taken = read(kept)
-                if departures.overdue(self._live, self._now()):
-                    departures.give_up(Locks(self._cluster, home, owner, self._now), taken)
                 platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
-                if not departures.departed(platform, taken, state and state.state):
+                if departures.overdue(self._live, self._now()):
+                    departures.give_up(Locks(self._cluster, self._operator.home, owner, self._now), taken)
+                elif not departures.departed(platform, taken, state.state if state else None):
                     return departures.AGAIN_S
         except (SpecificationError, PlatformError) as error:
             self._operator.tell(owner, Tiding("LeftBehind", str(error), ("left", "behind"), warns=True))
-        return drop_finalizer(self._cluster, self._live)
+        drop_finalizer(self._cluster, self._live)
+        return None
 
     def _later(self) -> float:
         """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.

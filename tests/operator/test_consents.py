@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 import pytest
+from testbed.specs import changed
 from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, World
-from tests.operator.test_existing import ALONE, MOVE, SMALL, allowed, changed
+from tests.operator.test_existing import LOGIN, MOVE, SMALL, TLS, allowed
 from tests.operator.test_reconciliations import message
 
 from dedup.experiment.spec import Experiment, parse
@@ -15,8 +16,8 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.provision.consents import struck
 
 LABELS: Final = {"app": "kafka"}
-EXISTING: Final = {**ALONE["deploy"]["existing"], "podSelector": {"matchLabels": LABELS}}
-KAFKA: Final = ALONE | {"deploy": {"existing": EXISTING}}
+EXISTING: Final = {"bootstrap": "k:9092", "tls": TLS, "sasl": LOGIN, "podSelector": {"matchLabels": LABELS}}
+KAFKA: Final = {"name": "kafka", "kafka": {}, "deploy": {"existing": EXISTING}}
 KILL: Final = {"name": "kill", "at": {"message": 1}, "kill": {"restartAfter": "8s"}}
 DELETE: Final = {"name": "gone", "at": {"message": 1}, "podDelete": {}}
 CUT: Final = {"name": "cut", "at": {"message": 1}, "partition": {"by": "NetFilter", "duration": "8s"}}

@@ -124,6 +124,18 @@ def test_a_removal_that_never_ends_holds_a_deletion_up_for_a_bounded_time() -> N
     assert "could not be removed within 900 s" in dict(made.events())["LeftBehind"]
 
 
+def test_a_run_whose_pod_never_ends_holds_a_deletion_up_for_a_bounded_time() -> None:
+    """A node that is gone, say."""
+    made = world()
+    deleted_at(made, started)
+    made.player.ending_moves = LOOKS * 10
+    with pytest.raises(AssertionError, match="it does not go"):
+        looked(made)
+    made.now_s += departures.AT_MOST_S + 1
+    looked(made)
+    assert "could not be removed within 900 s" in dict(made.events())["LeftBehind"]
+
+
 def test_one_that_has_begun_nothing_goes_at_once() -> None:
     made = world()
     deleted_at(made, lambda each: bool(each.live()["metadata"].get("finalizers")))
