@@ -505,17 +505,6 @@ def test_it_may_do_nothing_else(operator: ApiClient, verb: str, path: str) -> No
     assert ask(operator, verb, path, {} if verb == "POST" else None)[0] == 403
 
 
-@pytest.mark.parametrize(
-    "path",
-    [f"/apis/{crd.GROUP}/{crd.VERSION}/namespaces/{NAMESPACE}/{crd.PLURAL}/none", f"{LEASES}/op-systems"],
-    ids=["a finalizer", "locks of systems"],
-)
-def test_it_may_write_what_keeps_systems_of_others_clean(operator: ApiClient, path: str) -> None:
-    """There is none of that name: who has no right is not even told so."""
-    headers = {"Content-Type": "application/merge-patch+json"}
-    assert ask(operator, "PATCH", path, {"metadata": {}}, headers=headers)[0] == 404
-
-
 def test_the_definition_stays_when_the_release_goes(installed: Helm, client: ApiClient) -> None:
     assert ask(client, "GET", DEFINITION)[0] == 200
     installed.uninstall()
