@@ -33,6 +33,8 @@ class Clean:
     """Further sends, each with its outcome."""
     lives: list[list[Message]] | None = None
     """What each life of an application processed, if there is one."""
+    commits: list[tuple[int, int, Place, int]] | None = None
+    """Where each life begins (0) and what it commits (1), with the outcome of that; if it is known."""
     transactions: list[tuple[str, list[Message]]] | None = None
     """The end of each transaction (builders.ENDS) and its messages, if there are some."""
     hidden: set[Message] = field(default_factory=set)
@@ -45,7 +47,10 @@ class Clean:
 
     def history(self) -> History:
         """With transactions, nothing is stored beside what is read, and each message has an entry of its own."""
-        made = self.without_transactions()
+        rows = (
+            None if self.commits is None else [(life, kind, *at, said, 1, 2) for life, kind, at, said in self.commits]
+        )
+        made = replace(self.without_transactions(), commits=rows)
         if self.transactions is None:
             return made
         read = [row for row in made.received if row[5:7] not in self.hidden]
