@@ -47,10 +47,7 @@ class Clean:
 
     def history(self) -> History:
         """With transactions, nothing is stored beside what is read, and each message has an entry of its own."""
-        rows = (
-            None if self.commits is None else [(life, kind, *at, said, 1, 2) for life, kind, at, said in self.commits]
-        )
-        made = replace(self.without_transactions(), commits=rows)
+        made = replace(self.without_transactions(), commits=self.committed())
         if self.transactions is None:
             return made
         read = [row for row in made.received if row[5:7] not in self.hidden]
@@ -63,6 +60,11 @@ class Clean:
             rows += rows_of_transaction(number, [((0, stream), value) for stream, value in messages], ENDS[end])
         received = [(arrival, *row[1:]) for arrival, row in enumerate(read)]
         return replace(made, received=received, transactions=rows, holes=holes)
+
+    def committed(self) -> list[tuple[int, ...]] | None:
+        if self.commits is None:
+            return None
+        return [(life, kind, *at, said, 1, 2) for life, kind, at, said in self.commits]
 
     def without_transactions(self) -> History:
         places: dict[Message, Place] = {}
