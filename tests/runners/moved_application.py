@@ -11,6 +11,7 @@ from typing import Any, Final
 import confluent_kafka as ck
 import pulsar
 
+from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients import processing, processing_kafka, processing_pulsar
 from dedup_runners.clients.pulsar import partition_topic
 
@@ -39,13 +40,13 @@ def move_group(task: processing.Task) -> None:
         committed[next(room)] += BY
         client.assign([ck.TopicPartition(task.config.topic, each, at) for each, at in committed.items()])
 
-    processing_kafka.Source._assigned = assigned  # type: ignore[method-assign]
+    processing_kafka.Source._assigned = assigned  # type: ignore[method-assign, assignment]
 
 
 def move_subscription(task: processing.Task) -> None:
     """To a message so many behind, or before, the one that comes next; each has an entry of its own."""
     config = task.config
-    source = processing_pulsar.PulsarAdmin(config.endpoints)
+    source = PulsarAdmin(config.endpoints)
     ((ledger, entry),) = source.mark_deleted(config.topic, processing_pulsar.group_of(config))
     source.close()
     client = pulsar.Client(config.endpoints.client_bootstrap)
@@ -59,7 +60,7 @@ if __name__ == "__main__":
     told = processing.Task.model_validate_json(line)
     if told.life == 1 and BY:
         (move_group if told.config.endpoints.system == "kafka" else move_subscription)(told)
-    sys.stdin = Again(line)  # type: ignore[assignment]
+    sys.stdin = Again(line)
     code = processing.main()
     sys.stderr.flush()
     os._exit(code)
