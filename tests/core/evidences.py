@@ -29,6 +29,8 @@ WITNESSED: Final = (
     "send_backwards",
     "processed_twice",
     "never_processed",
+    "reread_below_commit",
+    "skipped_above_commit",
     "aborted_read",
     "torn_transaction",
 )
@@ -70,6 +72,8 @@ ANOMALIES: dict[str, dict[str, int]] = {
     "misplaced": {"misplaced": 1},
     "send_backwards": {"send_backwards": 1},
     "processed_twice": {"processed_twice": 3},
+    "reread_below_commit": {"reread_below_commit": 2},
+    "skipped_above_commit": {"skipped_above_commit": 2},
     "aborted_read": {"aborted_read": 1},
     "torn_transaction": {"torn_transaction": 1},
     "hanging_transaction": {"hanging_transaction": 1},

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from tests.core.evidences import CUT, EXACTLY_ONCE, MESSAGES, duplicates, evidence, experiment, judged
+from tests.core.evidences import CUT, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, experiment, judged
 
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Expectation, Experiment
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.counts import COPIES, COUNTS
-from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict
+from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict, judge_run
 from dedup.wire.manifests import Application, Life, Session
 from dedup.workloads.kinds import WorkloadKind
 from dedup.workloads.registry import KINDS
@@ -153,6 +153,19 @@ def test_that_a_message_was_never_processed_needs_an_application_that_came_to_th
     stopped = processing(lost, Expectation.AT_LEAST_ONCE, reached_end=False)
     assert (stopped.verdict, stopped.reasons[0].code, stopped.witnesses) == (Verdict.ERROR, Code.END_NOT_REACHED, ())
     assert processing(lost, Expectation.AT_MOST_ONCE).verdict is Verdict.PASS
+
+
+def test_a_pass_speaks_of_commits_only_where_there_is_a_table_of_them() -> None:
+    words = COUNTS["reread_below_commit"].words
+    assert words in processing({}, Expectation.EXACTLY_ONCE, commits=4).reasons[0].text
+    assert words not in processing({}, Expectation.EXACTLY_ONCE).reasons[0].text
+
+
+def test_of_a_damaged_table_of_commits_nobody_is_accused() -> None:
+    told = evidence(RUN, {"reread_below_commit": 2}, consumer={"application": application(commits=4)})
+    assert judge_run(told, EXACTLY_ONCE).reasons[0].code == "reread_below_commit"
+    damaged = judge_run(told.model_copy(update={"damages": ("commits/00000.parquet: missing",)}), EXACTLY_ONCE)
+    assert (damaged.verdict, damaged.witnesses) == (Verdict.ERROR, ())
 
 
 @pytest.mark.parametrize(

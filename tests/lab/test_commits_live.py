@@ -1,8 +1,8 @@
 """A position that was moved between two lives of an application is found in messages, on real brokers; else nothing is.
 
 Two hundred messages, each read by the audit; an application commits them twenty at a time, closes after a hundred, and
-comes back. In between somebody moves what it had committed: Kafka's group by a member that commits another offset,
-Pulsar's subscription by a seek. Judges say how many messages were given again, or passed over.
+comes back. Kafka's seeks then, below or above what its group had committed; Pulsar's subscription is moved in between.
+Judges say how many messages were given again, or passed over.
 """
 
 import sys

@@ -119,8 +119,8 @@ def given_again(folder: Path, tmp_path: Path) -> tuple[int, int]:
     messages = [(0, value) for value in range(1, MESSAGES + 1)]
     read = [(value - 1, 0, 0, value - 1, 0, 0, value) for _, value in messages]
     outcomes = [(0, value, 0, 0, 0, value - 1, 0) for _, value in messages]
-    tables = {name: [tuple(row.values()) for row in recorded(folder, name)] for name in ("processed", "commits")}
-    write_history(tmp_path / "judged", History(messages, outcomes, read, **tables))
+    processed, commits = ([tuple(row.values()) for row in recorded(folder, name)] for name in ("processed", "commits"))
+    write_history(tmp_path / "judged", History(messages, outcomes, read, processed=processed, commits=commits))
     (said,) = local.verify([tmp_path / "judged"]).runs
     assert said.counts == oracle.judge(tmp_path / "judged").counts
     return said.counts.reread_below_commit, said.counts.skipped_above_commit

@@ -1,22 +1,21 @@
-"""An application whose position in one partition somebody moves between its two lives, as an administrator can.
+"""An application whose second life does not go on where the first one had committed, in one partition.
 
-`moved_application.py BY`, and a task on standard input as `dedup_runners.clients.processing` takes it. Kafka: another
-member commits and leaves. Pulsar: a seek of the subscription. It ends as the application does.
+`moved_application.py BY`, and a task on standard input as `dedup_runners.clients.processing` takes it. Kafka: it
+seeks when its group gives it partitions. Pulsar: the subscription is moved before, as an administrator can.
 """
 
 import os
 import sys
-import time
 from typing import Any, Final
 
 import confluent_kafka as ck
 import pulsar
 
+from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients import processing, processing_kafka, processing_pulsar
 from dedup_runners.clients.pulsar import partition_topic
 
 BY: Final = int(sys.argv[1])
-WAIT_S: Final = 30
 
 
 class Again:
@@ -30,29 +29,24 @@ class Again:
 
 
 def move_group(task: processing.Task) -> None:
-    """The first partition that has room for it; by a member, since librdkafka's mock brokers take it of no one else."""
-    config = task.config
-    servers = {"bootstrap.servers": config.endpoints.client_bootstrap, "group.id": processing_kafka.group_of(config)}
-    client: Any = ck.Consumer({**servers, "enable.auto.commit": "false", "log_level": "0"})
-    client.subscribe([config.topic])
-    deadline = time.monotonic() + WAIT_S
-    while not client.assignment() and time.monotonic() < deadline:
-        client.poll(0.1)
-    asked = [ck.TopicPartition(config.topic, each.partition) for each in task.end]
+    """When its group gives it partitions, it begins elsewhere in the first one that has room for it."""
+    begin_as_told = processing_kafka.Source._assigned
     ends = {each.partition: each.entries for each in task.end}
-    for found in client.committed(asked, timeout=WAIT_S):
-        if abs(BY) <= found.offset <= ends[found.partition] - abs(BY):
-            moved = ck.TopicPartition(config.topic, found.partition, found.offset + BY)
-            client.commit(offsets=[moved], asynchronous=False)
-            client.close()
-            return
-    raise ValueError("no partition has room for it")
+
+    def assigned(source: Any, client: Any, partitions: list[Any]) -> None:
+        begin_as_told(source, client, partitions)
+        committed = source._next
+        room = (each for each, at in sorted(committed.items()) if abs(BY) <= at <= ends[each] - abs(BY))
+        committed[next(room)] += BY
+        client.assign([ck.TopicPartition(task.config.topic, each, at) for each, at in committed.items()])
+
+    processing_kafka.Source._assigned = assigned  # type: ignore[method-assign, assignment]
 
 
 def move_subscription(task: processing.Task) -> None:
     """To a message so many behind, or before, the one that comes next; each has an entry of its own."""
     config = task.config
-    source = processing_pulsar.PulsarAdmin(config.endpoints)
+    source = PulsarAdmin(config.endpoints)
     ((ledger, entry),) = source.mark_deleted(config.topic, processing_pulsar.group_of(config))
     source.close()
     client = pulsar.Client(config.endpoints.client_bootstrap)
@@ -66,7 +60,7 @@ if __name__ == "__main__":
     told = processing.Task.model_validate_json(line)
     if told.life == 1 and BY:
         (move_group if told.config.endpoints.system == "kafka" else move_subscription)(told)
-    sys.stdin = Again(line)  # type: ignore[assignment]
+    sys.stdin = Again(line)
     code = processing.main()
     sys.stderr.flush()
     os._exit(code)

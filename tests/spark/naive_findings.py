@@ -65,6 +65,7 @@ class Naive:
         self.anomalies = {
             **self._of_application(folder),
             **self._of_transactions(folder, fail),
+            **self._of_commits(folder),
             "not_received": {each for each in ok - self.copies.keys() if each not in self.uncommitted},
             "values_with_duplicates": {message for message, places in self.copies.items() if len(places) > 1},
             "phantom": self.copies.keys() - self.sent.keys(),
@@ -108,6 +109,23 @@ class Naive:
         never = self.copies.keys() - processed.keys()
         is_there = read_manifest(folder).consumer.application is not None
         return {"processed_twice": twice, "never_processed": never if is_there else set()}
+
+    def _of_commits(self, folder: Path) -> dict[str, set[Message]]:
+        rows = list(_rows(folder, "commits", self.version))
+        again, passed = set[Message](), set[Message]()
+        for number, (_, kind, *begin, _, _, _) in enumerate(rows):
+            told = [(tuple(row[2:6]), row[6]) for row in rows[:number] if row[1] and row[2] == begin[0] and row[6] != 1]
+            confirmed = [place for place, (_, outcome) in enumerate(told) if outcome == 0]
+            if kind or not confirmed:
+                continue
+            permitted = [place for place, _ in told[confirmed[-1] :]]
+            for message, places in self.copies.items():
+                own = [place for place in places if place[0] == begin[0]]
+                if any(tuple(begin) <= place <= min(permitted) for place in own):
+                    again.add(message)
+                if any(max(permitted) < place < tuple(begin) for place in own):
+                    passed.add(message)
+        return {"reread_below_commit": again, "skipped_above_commit": passed}
 
     def during(self, messages: Sequence[Message]) -> tuple[str, ...]:
         return tuple(fault.name for fault in self.faults if any(self._under_way(each, fault) for each in messages))

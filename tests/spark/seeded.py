@@ -35,6 +35,8 @@ class Clean:
     """Further sends, each with its outcome."""
     lives: list[list[Message]] | None = None
     """What each life of an application processed, if there is one."""
+    commits: list[tuple[int, int, Place, int]] | None = None
+    """Where each life begins (0) and what it commits (1), with the outcome of that; if it is known."""
     transactions: list[tuple[str, list[Message]]] | None = None
     """The end of each transaction (builders.ENDS) and its messages, if there are some."""
     open: dict[int, list[OpenTransaction]] = field(default_factory=dict)
@@ -49,7 +51,7 @@ class Clean:
 
     def history(self) -> History:
         """With transactions, nothing is stored beside what is read, and each message has an entry of its own."""
-        made = self.without_transactions()
+        made = replace(self.without_transactions(), commits=self.committed())
         if self.transactions is None:
             return made
         read = [row for row in made.received if row[5:7] not in self.hidden]
@@ -62,6 +64,11 @@ class Clean:
             rows += rows_of_transaction(number, [((0, stream), value) for stream, value in messages], ENDS[end])
         received = [(arrival, *row[1:]) for arrival, row in enumerate(read)]
         return replace(made, received=received, transactions=rows, holes=holes, open=self.open)
+
+    def committed(self) -> list[tuple[int, ...]] | None:
+        if self.commits is None:
+            return None
+        return [(life, kind, *at, said, 1, 2) for life, kind, at, said in self.commits]
 
     def without_transactions(self) -> History:
         places: dict[Message, Place] = {}

@@ -12,6 +12,7 @@ import pytest
 from tests.builders import write_history
 from tests.spark.conftest import Judge
 from tests.spark.seeded import Clean, Found, clean
+from tests.spark.seeded_commits import OF_COMMITS
 from tests.spark.seeded_transactions import OF_TRANSACTIONS
 
 from dedup.judgement.anomalies import Verification
@@ -299,6 +300,7 @@ MUTATIONS: Final[tuple[Callable[[Clean], Found], ...]] = (
     *(processed_in_order, killed_before_its_commit, killed_after_its_commit),
     *(copies_processed_once_each, a_copy_processed_a_third_time, processed_and_not_in_the_log),
     *OF_TRANSACTIONS,
+    *OF_COMMITS,
 )
 
 

@@ -27,6 +27,11 @@ def in_transactions(*rows: tuple[int, int, int, int, int, int, int]) -> History:
     return replace(GOOD, transactions=[(*row, 0, 1, 2) for row in rows])
 
 
+def in_commits(*rows: tuple[int, int, int, int, int, int, int]) -> History:
+    """(life, kind, partition, ledger, entry, batch, outcome)"""
+    return replace(GOOD, processed=[(0, 0, 0, 0, 0, 0, 1)], commits=[(*row, 1, 2) for row in rows])
+
+
 STRANGE = {
     "a value in two transactions": (
         in_transactions((0, 1, 0, 1, 3, 1, 0), (0, 2, 0, 3, 4, 1, 0)),
@@ -42,6 +47,10 @@ STRANGE = {
     ),
     "an end that is none": (in_transactions((0, 1, 0, 1, 1, 1, 3)), "outcome"),
     "values of a transaction that wrap around": (in_transactions((0, 1, 0, 1, MOST, 1, 0)), "last"),
+    "a commit of no kind": (in_commits((0, 2, 0, 0, 0, 0, 0)), "kind"),
+    "a commit with no outcome that is one": (in_commits((0, 1, 0, 0, 0, 0, 3)), "outcome"),
+    "a commit above all entries": (in_commits((0, 1, 0, 0, MOST, 0, 0)), "entry"),
+    "a commit of partition -1": (in_commits((0, 1, -1, 0, 0, 0, 0)), "partition"),
     "sent values that wrap around": (History(sent=[(0, MOST), (0, -MOST - 1)]), "values"),
     "read values that wrap around": (
         History(received=[(0, 0, 0, 0, 0, 0, MOST), (1, 0, 0, 1, 0, 0, -MOST - 1)]),
@@ -77,6 +86,21 @@ def test_a_strange_file_costs_its_own_run_the_verdict(name: str, tmp_path: Path)
     (said,), (problem,) = report.runs, report.problems
     assert_agree(said, oracle.judge(tmp_path / "good"), "good")
     assert problem.path == str(tmp_path / "strange") and f"it holds {what} " in problem.error
+
+
+def test_a_commit_of_a_life_that_the_manifest_does_not_name_is_a_problem(tmp_path: Path) -> None:
+    """With the life in the manifest, the same table is judged."""
+    for name in ("true", "false"):
+        write_history(tmp_path / name, in_commits((0, 1, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0, 0)))
+    told = read_manifest(tmp_path / "false")
+    assert told.consumer.application is not None
+    fewer = told.consumer.application.model_copy(update={"lives": told.consumer.application.lives[:1]})
+    consumer = told.consumer.model_copy(update={"application": fewer})
+    (tmp_path / "false" / MANIFEST).write_text(told.model_copy(update={"consumer": consumer}).model_dump_json())
+    report = local.verify([tmp_path / "false", tmp_path / "true"])
+    assert [each.counts.reread_below_commit for each in report.runs] == [1]
+    (problem,) = report.problems
+    assert "life 1 has rows, and the manifest names 1 lives" in problem.error
 
 
 def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:

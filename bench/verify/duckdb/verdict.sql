@@ -101,5 +101,6 @@ SELECT
     0 AS processed_twice, 0 AS never_processed, 0 AS processed_unread,  -- and without an application
     0 AS aborted_read, 0 AS torn_transaction, 0 AS in_aborted, 0 AS in_unresolved, 0 AS sent_outside,  -- or transactions
     0 AS hanging_transaction,
+    0 AS reread_below_commit, 0 AS skipped_above_commit,  -- or commits
     *
 FROM by_value, elsewhere, in_another, by_position, by_jump, falls;
