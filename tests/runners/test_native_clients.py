@@ -252,3 +252,38 @@ def requests_of(mock: c_void_p) -> list[int]:
     destroy.restype, destroy.argtypes = None, [POINTER(c_void_p), c_size_t]
     destroy(found, count)
     return keys
+
+
+@pytest.fixture
+def transactional(mock: c_void_p) -> Iterator[Client]:
+    told = {"bootstrap.servers": bootstrap_of(mock), "transactional.id": "t", "linger.ms": "1"}
+    made = Client(told, None)
+    until(lambda: len(made.leaders("committed", BOUND_S)[0]) == PARTITIONS, BOUND_S, "the topic is there")
+    assert made.init_transactions(BOUND_S) is None
+    yield made
+    made.close()
+
+
+def test_a_transaction_is_committed_once_its_reports_were_polled(transactional: Client) -> None:
+    assert transactional.begin_transaction() is None
+    made, _kept = messages(0, 100)
+    assert transactional.produce("committed", made) == 100
+    assert not reported(transactional, 100).errors.any()
+    assert transactional.commit_transaction(BOUND_S) is None
+
+
+def test_a_transaction_whose_reports_were_not_polled_is_not_committed_yet_and_the_call_may_be_repeated(
+    transactional: Client,
+) -> None:
+    assert transactional.begin_transaction() is None
+    made, _kept = messages(0, 100)
+    assert transactional.produce("committed", made) == 100
+    error = transactional.commit_transaction(0.2)
+    assert error is not None and (error.name, error.again, error.aborts) == ("_TIMED_OUT", True, False)
+    assert not reported(transactional, 100).errors.any()
+    assert transactional.commit_transaction(BOUND_S) is None
+
+
+def test_a_transaction_that_was_not_begun_has_no_end(transactional: Client) -> None:
+    error = transactional.commit_transaction(BOUND_S)
+    assert error is not None and (error.name, error.again) == ("_STATE", False)

@@ -224,6 +224,9 @@ class Client:
 
         Of these `err` says which were taken (0: librdkafka has copied them and will report each), and which it refused
         for good. The others found its queue full and were not taken: they may be offered again.
+
+        In a transaction the topic must be known by then (`leaders`): librdkafka adds a partition to the transaction as
+        it takes the message, and of an unknown topic it would add none, and never send.
         """
         assert messages.dtype == MESSAGE and messages.flags.c_contiguous
         messages["err"] = _UNSAID
