@@ -425,6 +425,16 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """The entry point: every error becomes one line and exit code 4."""
+    try:
+        _carry_out()
+    except SystemExit as end:
+        client_threads = sys.modules.get("dedup_lab.exploring.threads")
+        if client_threads is not None:  # it is not loaded for a command that has none
+            client_threads.leave(end.code)
+        raise
+
+
+def _carry_out() -> None:
     for each in (signal.SIGTERM, signal.SIGINT):  # a shell starts background jobs with SIGINT ignored
         signal.signal(each, _interrupt)
     streams.guard()

@@ -1,6 +1,8 @@
 """A visit that cannot be done, and clients as threads: nothing is left, and who waits hears why."""
 
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,25 @@ def test_a_thread_that_fails_says_why_and_its_end_is_told() -> None:
 def test_an_exploration_has_no_other_faults() -> None:
     with pytest.raises(PlatformError, match="take the faults out"):
         Threads("run", threading.Event(), print).fault("cut")
+
+
+LEFT = """
+import atexit, sys
+from dedup_lab import cli
+from dedup_lab.exploring import threads
+
+def ends():
+    if {begun}:
+        threads.begin()
+    sys.exit(7)
+
+atexit.register(print, "torn down")
+cli._carry_out = ends
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["clients", "no clients"])
+def test_a_process_in_which_clients_worked_ends_without_tearing_them_down(begun: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT.format(begun=begun)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "" if begun else "torn down\n"), done.stderr

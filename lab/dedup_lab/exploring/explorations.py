@@ -30,7 +30,7 @@ from dedup.judgement.verdicts import Verdict
 from dedup.process import machines
 from dedup.workloads.transactions import Transactions
 from dedup_lab import estimates, results
-from dedup_lab.exploring import experiments, replays
+from dedup_lab.exploring import experiments, replays, threads
 from dedup_lab.exploring.crews import Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
 from dedup_lab.exploring.grounds import Access, Shape, Site, standing
@@ -78,6 +78,7 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
         console.status("beginning") as status,
         standing(target, access, options.shape, root / "logs", cancelled, status.update) as site,
     ):
+        threads.begin()
         for note in site.notes:
             console.print(note, soft_wrap=True, markup=False)
         folder = Folder(root)

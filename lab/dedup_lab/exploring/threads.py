@@ -9,13 +9,28 @@ from typing import Final, NamedTuple
 
 from dedup.errors import DedupError, PlatformError, one_line
 from dedup_lab.children import Cancelled
-from dedup_runners import consumer, producer
+from dedup_runners import consumer, producer, programs
 from dedup_runners.attempt.companions import Companion
 from dedup_runners.configs import ConsumerConfig, ProducerConfig
 
 LOOK_S: Final = 0.25
 
 Work = Callable[[str], None]
+_BEGUN: Final = threading.Event()
+
+
+def begin() -> None:
+    """From now on client libraries work in this process, in threads that nothing can end."""
+    _BEGUN.set()
+
+
+def leave(code: object) -> None:
+    """End the process with this code, without tearing down client libraries that have worked in it; else do nothing.
+
+    Pulsar's threads abort a process that ends in the ordinary way while they live (programs.leave).
+    """
+    if _BEGUN.is_set():
+        programs.leave(code if isinstance(code, int) else 0)
 
 
 def _produce(config: str) -> None:
