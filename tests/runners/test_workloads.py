@@ -97,7 +97,8 @@ def test_a_closed_producer_leaves_nothing_to_send_again(config: Make, tmp_path: 
 
 def test_both_sessions_have_the_version_that_was_chosen(config: Make, tmp_path: Path) -> None:
     """The version is the one that is installed; each start of its program is a line of a file."""
-    version, folder, starts = importlib.metadata.version("confluent-kafka"), Path(ck.__file__).parents[1], tmp_path / "s"
+    version, folder = importlib.metadata.version("confluent-kafka"), Path(ck.__file__).parents[1]
+    starts = tmp_path / "starts"
     program = (sys.executable, "-P", "-m", serving.__name__, "confluent-kafka", version, str(folder))
     counted = Program(argv=("/bin/sh", "-c", 'echo start >>"$0"; exec "$@"', str(starts), *program))
     produce(config(restart=restart("Close"), program=counted.model_dump(mode="json")))
