@@ -10,7 +10,7 @@ from dedup_lab import scenarios
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
-NAMES = ("librdkafka-4736",)
+NAMES = ("librdkafka-4736", "librdkafka-4953")
 RUNS = 3
 """A bug need not show in every run, but in one of these: docs/known-bugs.md has the figures."""
 

@@ -25,7 +25,6 @@ from dedup.workloads.kinds import (
     idle_kills,
 )
 
-
 SESSIONS: Final = ("confluent-kafka", "pulsar-client")
 """The libraries whose sessions are processes of ours, in any version: others are programs, which have one session."""
 
