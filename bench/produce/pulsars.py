@@ -1,7 +1,7 @@
 """Pulsar's Java clients as contenders: our program with its full history, and Pulsar's own performance producer.
 
-The tool is of another version than the client, because Maven has it of few; the client that it sends with is the
-broker's version, as our program's is. Its list of files lies in `locks/` beside this: nothing but this bench fetches it.
+The tool is of another version than the client, because Maven has it of few; the client that it sends with is of the
+broker's version, as our program's is. Its list of files lies in `locks/` beside this: only this bench fetches it.
 
 The tool counts acknowledgements, not sends: it stops when so many came, and has sent up to `max-outstanding` more by
 then. Its own rate begins with the start of its client. So the time is taken between two lines of its log (the producer
