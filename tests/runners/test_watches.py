@@ -1,7 +1,8 @@
 """The watch over open transactions: what it has seen for how long, and what coordinators say of it; no broker."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
 
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
@@ -15,9 +16,14 @@ from kafka.protocol.admin.transactions import (
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Security
 from dedup.wire.manifests import EndPosition, OpenTransaction
-from dedup_runners.admins import hanging
+from dedup_runners import consumer
+from dedup_runners.admins import Admin, hanging
 from dedup_runners.admins.transactions import Open
 from dedup_runners.admins.views import Partition, View
+from dedup_runners.clients import ConsumerClient
+from dedup_runners.configs import ConsumerConfig
+from dedup_runners.consumer import Consumption
+from dedup_runners.recording.recorders import Recorder
 from dedup_runners.watches import Watch
 
 ENDS: Final = (EndPosition(partition=0, extents=((0, 9),)), EndPosition(partition=1, extents=((0, 4),)))
@@ -82,6 +88,72 @@ def test_a_look_that_nobody_answers_leaves_what_was_seen() -> None:
     assert made.overdue() and len(made.words()) == 1
     (found,) = made.named(ENDS, STABLE)[0].open
     assert found.seen_s == 20.0
+
+
+# The audit.
+
+
+class Stuck:
+    """A client that reads nothing beyond offset 3 of 9."""
+
+    foreign: ClassVar[list[str]] = []
+
+    def missing(self, ends: Iterable[EndPosition]) -> str | None:
+        return "partition 0 was read up to 3 of 9"
+
+    def read(self, timeout_s: float) -> None:
+        """It waits for no time: the audit's own is what matters."""
+
+
+class Told:
+    """An admin that names an open transaction, at each look."""
+
+    def __init__(self, due_s: float) -> None:
+        self._due_s, self.looks = due_s, 0
+
+    def end_positions(self, topic: str) -> list[EndPosition]:
+        return [EndPosition(partition=0, extents=((0, 9),))]
+
+    def stable_offsets(self, topic: str) -> dict[int, int]:
+        return {0: 3}
+
+    def open_transactions(self, topic: str) -> list[Open]:
+        self.looks += 1
+        return [HANGS._replace(due_s=self._due_s)]
+
+    def resumption(self, topic: str, end: EndPosition, ledger: int, entry: int) -> None:
+        """Brokers deliver what the client stands still at."""
+
+
+def audited(admin: Told, folder: Path, timeout_s: float) -> tuple[Consumption, str | None]:
+    endpoints = {"system": "kafka", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []}
+    given = {"run_id": "r", "folder": folder, "endpoints": endpoints, "topic": "t", "library": "confluent-kafka"}
+    config = ConsumerConfig.model_validate({**given, "timeout_s": timeout_s, "transactions": {"size": 3}})
+    recorder = Recorder(folder)
+    found = Consumption(config, cast(ConsumerClient, Stuck()), cast(Admin, admin), recorder)
+    missing = found.run()
+    recorder.close()
+    return found, missing
+
+
+def test_an_audit_that_stands_still_ends_at_the_second_look_that_sees_one_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "STANDS_STILL_S", 0.0)
+    admin = Told(due_s=0.0)
+    found, missing = audited(admin, tmp_path, timeout_s=60.0)
+    assert missing is not None and admin.looks == 2
+    assert missing.startswith("the end cannot be reached: partition 0 was read up to 3 of 9; in partition 0 a ")
+    ((end,), (open_,)) = found.end, found.end[0].open
+    assert (end.stable, open_.first, open_.due_s) == (3, 3, 0.0) and open_.seen_s > 0
+
+
+def test_one_that_is_not_due_is_waited_for_and_named_when_the_time_is_over(tmp_path: Path) -> None:
+    admin = Told(due_s=70.0)
+    found, missing = audited(admin, tmp_path, timeout_s=1e-9)
+    assert missing is not None and missing.startswith("the end was not reached within 1e-09 s: ")
+    assert missing.endswith("seen for 0 s; it is to end within 70 s") and admin.looks == 1
+    assert [(each.seen_s, each.due_s) for each in found.end[0].open] == [(0.0, 70.0)]
 
 
 # What coordinators say.
