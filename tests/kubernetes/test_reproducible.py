@@ -79,7 +79,7 @@ def test_layers_are_read_however_they_are_packed(tmp_path: Path) -> None:
 def test_buildah_gives_the_same_files_the_same_digest_whenever_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An image of no base, so that it costs seconds: what is tried is the time, in layers and in the image's own record."""
+    """An image of no base, so that it costs seconds: what is tried is the time, in layers and in the image's record."""
     monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     code = tmp_path / "code"
