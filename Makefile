@@ -23,6 +23,9 @@ MESSAGES ?= 200000
 N ?= 1000
 CYCLE_MINUTES ?= 1440
 
+# Where a release's images are.
+REGISTRY ?= localhost
+
 # Which control plane, which cluster: any number of them run side by side.
 PLANE ?= control-plane
 CLUSTER ?= cluster
@@ -118,6 +121,12 @@ cluster-down: setup ## Stop it; nothing of it is left
 images: setup ## The images of the test cluster as OCI archives, and their sizes (root on Linux; minutes once)
 	@$(PYTHON) -m testbed.cluster.images
 
+images-twice: setup ## Build each of our images twice from nothing, and compare digests and sizes (root on Linux; NAME=dedup-operator: that one)
+	@$(PYTHON) -m testbed.cluster.reproducible $(NAME)
+
+release: setup ## The charts' packages and the images' bills of materials, into dist/: make release REGISTRY=registry.example/dedup
+	$(PYTHON) -m testbed.release make --registry $(REGISTRY) $(if $(TAG),--tag $(TAG))
+
 image-parts: setup ## The programs that `docker build` takes from build/parts (docs/images.md)
 	@$(PYTHON) -m testbed.cluster.images --parts
 
@@ -132,4 +141,4 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles s0 bench crd control-plane control-plane-down cluster cluster-down
-.PHONY: docs drawings images image-parts probes schemas tables test-strimzi lock clean
+.PHONY: docs drawings images image-parts images-twice probes release schemas tables test-strimzi lock clean

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 
@@ -72,10 +72,11 @@ def twice(image: Image, builders: tuple[Builder, Builder], folder: Path) -> Outc
         images.write(builder, image, archive)
         built.append(read(archive))
     first, second = built
-    return Outcome(first, (*_differences(first, second), *_too_large(image.name, first)))
+    return Outcome(first, (*_differences(first, second), *too_large(image.name, first)))
 
 
-def _too_large(name: str, built: Built) -> Iterator[str]:
+def too_large(name: str, built: Built) -> Iterator[str]:
+    """What is wrong with a build's size, in words: nothing, if it is as promised or nothing is."""
     bound = BOUNDS.get(name)
     if bound is not None and built.size > bound:
         yield f"{name}: got {built.size / MB:.1f} MB of compressed layers; at most {bound / MB:.0f} MB are promised"
@@ -90,22 +91,26 @@ def _differences(first: Built, second: Built) -> Iterator[str]:
         return
     for number, (one, other) in enumerate(zip(first.layers, second.layers, strict=True)):
         if one != other:
-            files, others = _files(first.archive, number), _files(second.archive, number)
-            differing = sorted(name for name in files.keys() | others.keys() if files.get(name) != others.get(name))
+            ours, others = _layer(first.archive, number), _layer(second.archive, number)
+            differing = sorted(name for name in ours.keys() | others.keys() if ours.get(name) != others.get(name))
             yield f"layer {number}: {len(differing)} files differ: {', '.join(differing[:SHOWN]) or 'only their order'}"
 
 
-def _files(archive: Path, number: int) -> dict[str, tuple[object, ...]]:
-    """Of each file of a layer what may differ: its kind, rights, owner, time, and content."""
+def _layer(archive: Path, number: int) -> dict[str, tuple[object, ...]]:
     with tarfile.open(archive) as opened:
         (named,) = _json(opened, "index.json")["manifests"]
         descriptor = _json(opened, _blob(named["digest"]))["layers"][number]
         blob = opened.extractfile(_blob(descriptor["digest"]))
         assert blob is not None, "a layer is a file in every OCI archive"
-        packed = PACKED[descriptor["mediaType"].removeprefix(TAR)]
-        plain: Any = pa.CompressedInputStream(blob, packed) if packed else blob
-        with tarfile.open(fileobj=plain, mode="r|") as layer:
-            return {each.name: _facts(layer, each) for each in layer}
+        return files(blob, descriptor["mediaType"])
+
+
+def files(blob: IO[bytes], media_type: str) -> dict[str, tuple[object, ...]]:
+    """Of each file of a layer what may differ: its kind, rights, owner, time, and content."""
+    packed = PACKED[media_type.removeprefix(TAR)]
+    plain: Any = pa.CompressedInputStream(blob, packed) if packed else blob
+    with tarfile.open(fileobj=plain, mode="r|") as layer:
+        return {each.name: _facts(layer, each) for each in layer}
 
 
 def _facts(layer: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[object, ...]:
