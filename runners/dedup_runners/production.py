@@ -198,7 +198,8 @@ class Production:
     def _made(self, first: int, last: int) -> Chunk:
         """Messages `first` to `last` - 1 of the run; a program makes their payloads itself."""
         if self._by_program:
-            return Chunk(*identities(first, last, self._config.streams), [])
+            nothing = chunk_of(0, 0, self._config.streams).payloads
+            return Chunk(*identities(first, last, self._config.streams), nothing)
         return chunk_of(first, last, self._config.streams, self._config.message_bytes)
 
     def stamp(self, event: str, fault: str | None, **more: Any) -> None:

@@ -214,7 +214,8 @@ class Spec(Part):
                 "send more or use fewer partitions",
             )
         schedules.check_rate(span)
-        schedules.check_delivery(self.timeouts.delivery_s, span, has_own=self.workload.resend is not None)
+        has_own = any(kind is not None and kind.gives_up_itself for kind in kinds)
+        schedules.check_delivery(self.timeouts.delivery_s, span, has_own=has_own)
         self._check_run_names()
         schedules.check_drawn(self.faults, self.random, self.seed)
         return self

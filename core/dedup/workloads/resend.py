@@ -46,6 +46,7 @@ class Resend(WorkloadKind):
     )
 
     key = "resend"
+    gives_up_itself = True
     in_every_digest = True
     summary = "the application sends again what has failed"
     varies = ("sequence", "partition")
