@@ -136,7 +136,7 @@ def verify(
         repeated = [chunk for chunk in chunks if chunk.kind == READ and chunk.run in unclear]
         notes = [note for note in notes if not (note.kind == READ and note.run in unclear)]
         notes += workers.clean(repeated, ends)
-    findings = {run: Findings() for run in range(len(folders))}
+    findings = {run: _begun(manifest) for run, (_, manifest) in enumerate(folders)}
     for note in notes:
         findings[note.run].numbers.update({"re_reads": note.re_reads, "position_conflicts": note.disputes})
         findings[note.run].rows[READ] += note.re_reads
@@ -145,9 +145,6 @@ def verify(
         findings[run].add(part)
     for run, number in falls(notes).items():
         findings[run].numbers["position_falls"] += number
-    for run, (_, manifest) in enumerate(folders):
-        findings[run].hanging = transactions.hanging_of(manifest)
-        findings[run].numbers["hanging_transaction"] = len(findings[run].hanging)
     for (run, stream), bounds in sends(notes).items():
         findings[run].sent[stream] = bounds
     for run, missing in gaps(notes, ends).items():
@@ -166,6 +163,14 @@ def verify(
     verifications = [findings[run].verification(path, workers.name, windows[run]) for run, path in sound]
     close(tables, verifications)
     return verifications, [_problem(folders[run][0], wrong[run]) for run in sorted(wrong)]
+
+
+def _begun(manifest: Manifest) -> Findings:
+    """What the manifest alone says."""
+    hanging = transactions.hanging_of(manifest)
+    found = Findings(hanging=hanging)
+    found.numbers["hanging_transaction"] = len(hanging)
+    return found
 
 
 def _damages(files: Sequence[Inspected]) -> dict[int, list[str]]:

@@ -27,7 +27,6 @@ from testbed.cluster.client_programs import LOCKS, GoClient, JavaClient
 from testbed.cluster.images import Image
 from testbed.cluster.parts import GoProgram, Part
 
-INDEX: Final = "https://pypi.org/simple"
 FRANZ_GO: Final = "github.com/twmb/franz-go"
 MARKER: Final = "dedup:python:marker"
 """A property: the Pythons and platforms on which a package is installed; without it, all."""
@@ -101,7 +100,7 @@ def _package(pin: Pin) -> Component:
     url = PackageURL("pypi", None, pin.name, pin.version)
     files = ExternalReference(
         type=ExternalReferenceType.DISTRIBUTION,
-        url=XsUri(f"{INDEX}/{pin.name}/"),
+        url=XsUri(str(url)),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in pin.hashes],
     )
     where = [Property(name=MARKER, value=pin.marker)] if pin.marker else []
