@@ -44,7 +44,7 @@ def run(variant: str, values: int = 0, *, effective: bool = True, not_received: 
     )
 
 
-def batch(*runs: Run, table: str = "kafka-kill-tcp", number: int = 1) -> Batch:
+def batch(*runs: Run, table: str = "kafka-kill-tcp", number: int = 1, load: float | None = None) -> Batch:
     told = {"kafka-java": "kafka-clients 4.3.1"}
     return Batch(
         table=table,
@@ -53,6 +53,7 @@ def batch(*runs: Run, table: str = "kafka-kill-tcp", number: int = 1) -> Batch:
         verdict=Verdict.PASS,
         recorded=(None, None),
         versions=told,
+        load=load,
         runs=runs,
     )
 
@@ -68,6 +69,20 @@ def test_the_page_has_each_figure_with_its_n_and_the_rate_with_its_p() -> None:
     assert "found nothing in flight, and which count for nothing: 1 of 6." in own
     assert "Recorded with kafka-java kafka-clients 4.3.1." in own
     assert found.count("Here: not made yet, 0 runs.") == 3
+
+
+def test_the_page_says_how_busy_the_machine_was_where_that_is_known() -> None:
+    known = page([batch(run(CONTROL)), batch(run(CONTROL), number=2, load=1.5), batch(run(CONTROL), number=3, load=4)])
+    assert "Load of the machine: 1.5 to 4 a processor." in known
+    assert "Load of the machine" not in page([batch(run(CONTROL))])
+
+
+def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.s0.pages.KEPT", tmp_path)
+    (tmp_path / "kafka-kill-tcp").mkdir()
+    (tmp_path / "kafka-kill-tcp" / "remarks.md").write_text("Ours has more.\n")
+    own = page([batch(run(CONTROL))]).partition("## kafka-kill-tcp")[2]
+    assert "Ours has more." in own.partition("## ")[0]
 
 
 def test_a_loss_or_a_copy_with_deduplication_is_told() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dedup.errors import EvidenceError, PlatformError
@@ -50,6 +51,8 @@ class Batch(BaseModel):
     verdict: Verdict
     recorded: tuple[str | None, str | None]
     versions: dict[str, str]
+    load: float | None = None
+    """The machine's load over the batch's last 15 minutes, a processor; None: not recorded."""
     runs: tuple[Run, ...]
 
 
@@ -85,6 +88,7 @@ def make(table: Table, number: int, results: Path) -> Batch:
             todo="read what was said above, then make the table again: it goes on",
         )
     found = of_summary(table, number, Summary.model_validate_json((at.results / SUMMARY).read_bytes()))
+    found = found.model_copy(update={"load": round(psutil.getloadavg()[2] / (psutil.cpu_count() or 1), 1)})
     at.kept.parent.mkdir(parents=True, exist_ok=True)
     at.kept.write_text(found.model_dump_json(indent=1) + "\n")
     return found

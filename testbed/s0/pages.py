@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dedup.experiment.statistics import fisher_p
-from testbed.s0.batches import Batch, Run
+from testbed.s0.batches import KEPT, Batch, Run
 from testbed.s0.tables import RUNS, TABLES, Figures, Table
 
 CONTROL: Final = "control"
@@ -20,6 +20,10 @@ likely so large a difference between the two rates of runs with duplicates would
 are no rates, and are shown for each run, since there are not as many runs of ours. Brokers, clients and machines are
 years apart: what is to be compared is whether duplicates come, and of which kind, not how many.
 """
+
+
+REMARKS: Final = "remarks.md"
+"""Beside a table's batches: what a person says of the differences."""
 
 
 def page(batches: Sequence[Batch]) -> str:
@@ -54,7 +58,12 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     missed = sum(1 for run in runs if not run.effective)
     yield f"Runs whose fault found nothing in flight, and which count for nothing: {missed} of {len(runs)}."
     versions = sorted({f"{what} {version}" for batch in own for what, version in batch.versions.items()})
-    yield f"Recorded with {', '.join(versions)}.\n"
+    yield f"Recorded with {', '.join(versions)}."
+    if loads := [batch.load for batch in own if batch.load is not None]:
+        yield f"Load of the machine: {min(loads):g} to {max(loads):g} a processor."
+    yield ""
+    if (remarks := KEPT / table.name / REMARKS).is_file():
+        yield remarks.read_text(encoding="utf-8")
 
 
 def figures(runs: Sequence[Run]) -> Figures:
