@@ -58,13 +58,22 @@ class Buildah:
         with _settings(self._store) as settings:
             options = ["--isolation", "chroot", "--layers", "--pull-never", *_DATED, *settings, *chosen]
             AGAIN(self._run, "bud", *options, "--tag", stored, "--file", str(dockerfile), str(context))
-        self._forget(stored.rpartition(":")[0])
+        self._forget(stored)
 
-    def _forget(self, name: str) -> None:
-        """Let go of what was built under this name before, but for the latest, and of layers that nothing stands on."""
-        listed = self._run("images", "--format", "{{.Name}}:{{.Tag}}", "--filter", f"reference={name}").split()
-        for older in listed[KEPT:]:  # the newest comes first
-            self._run("rmi", older)
+    def _forget(self, stored: str) -> None:
+        """Let go of what was built under this name before, but for the latest, and of layers that nothing stands on.
+
+        All images have one time, so a file of ours says when each was built; what has none is older than they are.
+        """
+        name, _, tag = stored.rpartition(":")
+        built = self._store / "built" / name.rpartition("/")[2]
+        built.mkdir(parents=True, exist_ok=True)
+        (built / tag).touch()
+        latest = sorted(built.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)[:KEPT]
+        for each in self._run("images", "--format", "{{.Tag}}", "--filter", f"reference={name}").split():
+            if built / each not in latest:
+                self._run("rmi", f"{name}:{each}")
+                (built / each).unlink(missing_ok=True)
         self._run("rmi", "--prune")
 
     def export(self, stored: str, reference: str, archive: Path) -> None:
