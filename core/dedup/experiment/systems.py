@@ -24,7 +24,7 @@ class Keys(NamedTuple):
 
 
 EXISTING: Final[Mapping[Protocol, Keys]] = {
-    "kafka": Keys(("bootstrap",), ("tls", "sasl", "podSelector")),
+    "kafka": Keys(("bootstrap",), ("tls", "sasl")),
     "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token")),
 }
 
