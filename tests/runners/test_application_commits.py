@@ -97,7 +97,7 @@ def test_a_position_that_was_moved_between_two_lives_is_found(
     with mock_cluster() as endpoints:
         topic = f"t{os.getpid()}"
         producer = ck.Producer({"bootstrap.servers": endpoints.client_bootstrap, "log_level": 0})
-        for payload, (stream, _) in zip(chunk.payloads, messages, strict=True):
+        for payload, (stream, _) in zip(chunk.payloads.tolist(), messages, strict=True):
             producer.produce(topic, payload, partition=stream)
         assert producer.flush(30) == 0
         program = Program(argv=(sys.executable, "-P", MOVED, str(by)))
