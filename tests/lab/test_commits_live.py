@@ -48,7 +48,7 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def sent(system: Endpoints, topic: str) -> None:
-   .payloads.tolist() = chunk_of(0, MESSAGES, 1).payloads
+    payloads = chunk_of(0, MESSAGES, 1).payloads.tolist()
     if system.system == "kafka":
         producer = ck.Producer({"bootstrap.servers": system.direct_bootstrap, "enable.idempotence": "true"})
         for payload in payloads:
