@@ -18,7 +18,9 @@ Place = tuple[int, int, int, int]
 class Watch:
     """The open transactions of a topic, from the first look to the last.
 
-    `ask` tells them, each with the time within which it is to end; OSError or PlatformError if they are not told.
+    One that a coordinator knew at the look before is new when none knows it: a coordinator that moves while it is asked
+    knows nothing for a moment, so two looks must miss it. `ask` tells them, each with the time within which it is to
+    end; OSError or PlatformError if they are not told.
     """
 
     def __init__(self, ask: Callable[[], list[Open]], now: Callable[[], float] = time.monotonic) -> None:
@@ -39,8 +41,9 @@ class Watch:
         self.problem, seen = "", {}
         for each in found:
             place = (each.partition, each.producer_id, each.epoch, each.first)
-            since = self._since.get(place, began)
-            seen[place] = (since, each)
+            before = self._seen.get(place)
+            lost = before is not None and before.due_s > 0 and each.due_s == 0
+            seen[place] = (began if lost else self._since.get(place, began), each)
         self._since = {place: since for place, (since, _) in seen.items()}
         self._seen = {
             place: OpenTransaction(
@@ -70,11 +73,16 @@ class Watch:
         return found
 
     def named(self, ends: Iterable[EndPosition], stable: Mapping[int, int]) -> tuple[EndPosition, ...]:
-        """The ends, each with what is open below it; `stable`: the last stable offsets, from before the last look."""
+        """The ends, each with what is open below it; `stable`: the last stable offsets, from before the last look.
+
+        Where the last look saw nothing, what an earlier one saw is not of these offsets any more, and is left out.
+        """
         return tuple(
             end.model_copy(update={"stable": stable.get(end.partition), "open": self._below(end)}) for end in ends
         )
 
     def _below(self, end: EndPosition) -> tuple[OpenTransaction, ...]:
+        if self.problem:
+            return ()
         own = sorted((place[3], place[1], each) for place, each in self._seen.items() if place[0] == end.partition)
         return tuple(each for first, _, each in own if first < end.entries)

@@ -35,6 +35,8 @@ class Reporter:
 
     closed = False
 
+    deaf = None
+
     def __init__(self, *waiting: Reports) -> None:
         self._waiting = list(waiting)
 

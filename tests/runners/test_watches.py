@@ -61,6 +61,25 @@ def test_what_two_looks_see_and_no_coordinator_knows_is_overdue() -> None:
     ]
 
 
+def test_a_coordinator_that_was_not_there_for_one_look_accuses_nobody() -> None:
+    """It moves from one broker to another: each is asked while it does not have it."""
+    known = HANGS._replace(due_s=70.0)
+    made, look = watch([known], [HANGS], [known], [HANGS], [HANGS])
+    for _ in range(4):
+        look()
+        assert not made.overdue()
+    look()
+    assert made.overdue(), "two looks in a row have missed it"
+
+
+def test_what_an_earlier_look_saw_is_not_named_beside_newer_offsets() -> None:
+    made, look = watch([HANGS], OSError("no answer"))
+    look()
+    look()
+    assert [end.open for end in made.named(ENDS, {0: 9, 1: 4})] == [(), ()]
+    assert made.words()[0] == "which transactions are open is not known: no answer"
+
+
 @pytest.mark.parametrize(
     ("second", "overdue"),
     [

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
@@ -12,7 +13,7 @@ from tests.spark.test_job import assert_agree
 from dedup.history.histories import MANIFEST, read_manifest
 from dedup.wire.manifests import EndPosition
 from dedup_spark import local, oracle
-from dedup_spark.engine import chunks
+from dedup_spark.engine import chunks, commits
 from dedup_spark.engine.columns import Columns, taken
 from dedup_spark.engine.islands import OUTCOME, READ, SENT, TRANSACTION
 from dedup_spark.engine.positions import Ends
@@ -181,3 +182,10 @@ def test_an_error_without_a_text_is_a_problem_with_its_name(tmp_path: Path, monk
     write_history(tmp_path, GOOD)
     (problem,) = local.verify([tmp_path]).problems
     assert "row groups 0 to 0: OSError" in problem.error
+
+
+def test_a_commit_without_a_value_is_damage_and_no_crash() -> None:
+    whole = pa.table({"life": [0], "entry": [3]})
+    assert commits.whole(whole) is whole
+    with pytest.raises(ValueError, match="values are missing in entry"):
+        commits.whole(pa.table({"life": [0], "entry": pa.array([None], pa.int64())}))

@@ -3,11 +3,12 @@
 They are the producer and the consumer that every run has, with the same configuration, history and reports.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dedup.errors import DedupError, PlatformError, one_line
+from dedup.errors import EXIT_ERROR, DedupError, PlatformError, one_line
 from dedup_lab.children import Cancelled
 from dedup_runners import consumer, producer, programs
 from dedup_runners.attempt.companions import Companion
@@ -30,7 +31,10 @@ def leave(code: object) -> None:
     Pulsar's threads abort a process that ends in the ordinary way while they live (programs.leave).
     """
     if _BEGUN.is_set():
-        programs.leave(code if isinstance(code, int) else 0)
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = EXIT_ERROR
+        programs.leave(code or 0)
 
 
 def _produce(config: str) -> None:

@@ -208,6 +208,13 @@ class Producer:
             self._witnesses.log(f"purging {self._sent - self._acked} messages that had no outcome in time")
             self._client.purge()
             self._flush(PURGE_S)
+        if self._client.deaf is not None:
+            raise PlatformError(
+                where="librdkafka",
+                got=f"{type(self._client.deaf).__name__}: {self._client.deaf}",
+                rule="what it says of itself is evidence, and has to be heard; every outcome is recorded",
+                todo="look at the producer's log",
+            )
 
     def progress(self) -> Progress:
         with self._counting:

@@ -5,7 +5,7 @@ batch's reports: the interpreter does nothing for a single message. A process ha
 called. The names are those of rdkafka.h, version 2.0 and later; `ctypes` finds them in what confluent-kafka's extension
 module is linked with.
 
-Two threads may call a `Client` at once. Nobody may call it while, or after, it is closed.
+Two threads may call a `Client` at once, but one alone polls at a time. Nobody may call it while it is closed, or after.
 """
 
 import ctypes
@@ -208,6 +208,8 @@ class Client:
             slow.set_log_queue(self._rk, None)
         self._topics: dict[str, int] = {}
         self._pointers = np.zeros(REPORTS, np.uint64)
+        self.deaf: Exception | None = None
+        """Why something that it said of itself was not heard; None: all was."""
         self._closing = weakref.finalize(self, _close, self._rk, self._queue, self._topics)
         self._closing.atexit = False
 
@@ -247,7 +249,7 @@ class Client:
         A message leaves librdkafka's count of those in its queue before this returns.
         """
         event = slow.queue_poll(self._queue, round(for_s * 1000)) if for_s > 0 else quick.queue_poll(self._queue, 0)
-        held: list[int] = []
+        held, others = list[int](), list[int]()
         count = 0
         try:
             while event:
@@ -257,12 +259,21 @@ class Client:
                     if count >= REPORTS:
                         break
                 else:
-                    self._hear(event)
+                    others.append(event)
                 event = quick.queue_poll(self._queue, 0)
-            return _read(self._pointers[:count]) if count else None
+            reports = _read(self._pointers[:count]) if count else None
         finally:
             for each in held:
                 quick.event_destroy(each)
+        try:
+            while others:
+                self._hear(others.pop(0))
+        except Exception as error:  # whoever hears may not cost a report that has come
+            self.deaf = self.deaf or error
+        finally:
+            for each in others:
+                quick.event_destroy(each)
+        return reports
 
     def flush(self, for_s: float) -> None:
         """Send without lingering for so long, or until every report was polled by another thread."""

@@ -164,13 +164,15 @@ class Connection:
             return False
         if rule is not None and rule.act is Act.STALL_REPLY:
             done = await self._hold(frame, decision, moment, rule)
-        if not await self._reached_client(frame.raw):
+        reached = await self._reached_client(frame.raw)
+        overdue = done is Done.HELD_TO_DEADLINE and rule is not None and rule.cut
+        if not reached and not overdue:  # a client that was cut off is never reached: what was not in time is said
             done = Done.UNANSWERED
-        if done is Done.UNANSWERED or self._client_has_left():
+        if not reached or self._client_has_left():
             self._.rules.unheard(self._session, frame)
         self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
-        if done is not Done.UNANSWERED:
+        if reached:
             for event in self._.rules.answered(self._session, frame, decision.places):
                 self._.happen(event)
         return True

@@ -64,11 +64,18 @@ def _rows(folder: Place, told: Application) -> list[dict[str, int]]:
     tables = []
     for path in segments(folder, COMMITS):
         with reached(path), parquet(path) as file:
-            tables.append(file.read(columns=POSITIONS.names).cast(POSITIONS))
+            tables.append(whole(file.read(columns=POSITIONS.names).cast(POSITIONS)))
     rows: list[dict[str, int]] = pa.concat_tables([POSITIONS.empty_table(), *tables]).to_pylist()
     for row in rows:
         _check(row, len(told.lives))
     return rows
+
+
+def whole(table: pa.Table) -> pa.Table:
+    """The table; ValueError if a value of it is missing."""
+    if lacking := [name for name in table.column_names if table[name].null_count]:
+        raise ValueError(f"values are missing in {', '.join(lacking)}")
+    return table
 
 
 def _check(row: Mapping[str, int], lives: int) -> None:
