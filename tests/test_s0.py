@@ -80,7 +80,7 @@ def test_the_page_says_how_busy_the_machine_was_where_that_is_known() -> None:
 def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.s0.pages.KEPT", tmp_path)
     (tmp_path / "kafka-kill-tcp").mkdir()
-    (tmp_path / "kafka-kill-tcp" / "remarks.md").write_text("Ours has more.\n")
+    (tmp_path / "kafka-kill-tcp" / "remarks.txt").write_text("Ours has more.\n")
     own = page([batch(run(CONTROL))]).partition("## kafka-kill-tcp")[2]
     assert "Ours has more." in own.partition("## ")[0]
 

@@ -1,11 +1,11 @@
 """The oracle on many histories: one after the other in this process, or several at once in processes of their own."""
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
-import psutil
 from pydantic import ValidationError
 
 from dedup.history.stores import Place
@@ -41,10 +41,17 @@ def one_by_one(histories: Sequence[Opened], before: Callable[[], None]) -> Itera
 
 
 def at_once(histories: Sequence[Opened]) -> int:
-    """How many histories are worth judging side by side: as many as there are processors, and memory for."""
+    """How many histories are worth judging side by side: as many as there are processors, and memory for.
+
+    One, where the extra `lab` is not installed: nobody tells then how much memory there is.
+    """
     sizes = [each.manifest.messages for _, each in histories if isinstance(each.manifest, Manifest) and needed(each)]
     if len(sizes) < 2 or max(sizes) < WORTH_IT:
         return 1
+    if find_spec("psutil") is None:
+        return 1
+    import psutil
+
     room = int(psutil.virtual_memory().available // (BYTES_A_MESSAGE * max(sizes)))
     return max(1, min(psutil.cpu_count() or 1, room, len(sizes)))
 

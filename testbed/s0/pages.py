@@ -22,7 +22,7 @@ years apart: what is to be compared is whether duplicates come, and of which kin
 """
 
 
-REMARKS: Final = "remarks.md"
+REMARKS: Final = "remarks.txt"
 """Beside a table's batches: what a person says of the differences."""
 
 

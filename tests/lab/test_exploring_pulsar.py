@@ -147,10 +147,15 @@ def test_a_broker_that_closes_the_connection_ends_a_stall_and_what_must_arrive_h
     for action in (Action.STALL_REQUEST, Action.STALL_REQUEST_TO_END):
         schedule = (point(action),)
         vain = held(schedule)._replace(done="lost")
-        assert strikes.missed([vain], schedule, NOBODY) == []
+        assert strikes.missed([vain, producer(2, at_ms=250)], schedule, NOBODY) == []
+        too_soon = ["its broker had closed before the client came back"]
+        assert strikes.missed([vain, producer(2, at_ms=350)], schedule, NOBODY) == too_soon
         not_held = ["the connection ended before it could be held"]
         assert strikes.missed([vain._replace(held_ns=None)], schedule, NOBODY) == not_held
         assert strikes.missed([vain], schedule, strikes.Speaker(KAFKA, None)) == not_held
+    asked = (point(Action.STALL_REQUEST, LOOKUP),)
+    lookup = held(asked, api="LOOKUP", partition=1, number=1, base_sequence=None)._replace(done="lost")
+    assert strikes.missed([lookup], asked, NOBODY) == not_held, "it has to arrive"
     back = (point(Action.STALL_REQUEST_TO_RETURN),)
     assert strikes.missed([held(back)._replace(done="lost"), producer(2, at_ms=250)], back, NOBODY) == [
         "the broker closed the connection before it could arrive"

@@ -168,7 +168,7 @@ def test_the_local_engine_says_what_the_oracle_says(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_local_engine_says_what_the_oracle_says_of_transactions(tmp_path: Path) -> None:
     """All of these have some; each anomaly of transactions is among them many times."""
-    folders = [tmp_path / str(seed) for seed in range(300)]
+    folders = [tmp_path / str(seed) for seed in range(400)]
     for seed, folder in enumerate(folders):
         write_history(folder, transactional(seed), row_group_rows=SIZES[seed % len(SIZES)][1])
     found = Counter[str]()

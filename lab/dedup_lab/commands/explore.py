@@ -61,12 +61,12 @@ def explore(
 
     A producer with deduplication sends 20 messages to 2 partitions, three times,
     through a proxy that understands the protocol: these conversations are calm.
-    Every exchange that all three have is a point for each of five actions: its
-    request or its reply is lost with the connection; its request waits until the
-    retry has succeeded, or until the end, and then arrives; its reply waits. Each
-    point is struck once, in a run with a topic of its own, many side by side. The
-    lost replies to messages are struck without deduplication, too: the broker
-    must store copies, or nothing is proven.
+    Every exchange that all three have is a point for each action: its request or
+    its reply is lost with the connection; its request waits until the retry has
+    succeeded, or until the end, and then arrives (unless a Pulsar has closed its
+    connection by then), or its reply waits. Each point is struck once, in a run
+    with a topic of its own, many side by side. The lost replies to messages are
+    struck without deduplication, too: the broker must store copies.
 
         pass          every point was struck, the client noticed, nothing was
                       stored twice, lost or out of order; without

@@ -206,8 +206,12 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     if point.action is Action.STALL_REPLY and not succeeded(row):
         return f"the broker had answered with error {row.error_code}"
     held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and _stalled(row))
-    if not held and not (dialect.waits and closed_by_broker(row)):
-        return "the connection ended before it could be held"
+    if not held:
+        if not (dialect.waits and point.exchange.carries and closed_by_broker(row)):
+            return "the connection ended before it could be held"
+        if point.action is Action.STALL_REQUEST_TO_RETURN:
+            return "the broker closed the connection before it could arrive"
+        return None if _came_back(rows, row, point, dialect) else "its broker had closed before the client came back"
     if point.action is Action.STALL_REQUEST_TO_RETURN:
         return _not_back(rows, row, point, dialect)
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
@@ -220,13 +224,14 @@ def closed_by_broker(row: Row) -> bool:
 
 def _not_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> str | None:
     """Why a request did not arrive when the client had come back; None if it did."""
-    if held.done != Done.HELD:
-        return "the broker closed the connection before it could arrive"
-    arrived = held.monotonic_ns + (held.held_ns or 0)
+    return None if _came_back(rows, held, point, dialect) else "the client had come back before it was held"
+
+
+def _came_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> bool:
+    """Whether the client asked for its producer again while a message of it was held."""
+    over = held.monotonic_ns + (held.held_ns or 0)
     back = [row for row in rows if row.direction == Direction.REQUEST and _returns(point, row, dialect)]
-    if any(held.monotonic_ns < row.monotonic_ns <= arrived for row in back):
-        return None
-    return "the client had come back before it was held"
+    return any(held.monotonic_ns < row.monotonic_ns <= over for row in back)
 
 
 def _too_late(rows: Sequence[Row], held: Row) -> str | None:
