@@ -213,18 +213,13 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
             return "the broker closed the connection before it could arrive"
         return None if _came_back(rows, row, point, dialect) else "its broker had closed before the client came back"
     if point.action is Action.STALL_REQUEST_TO_RETURN:
-        return _not_back(rows, row, point, dialect)
+        return None if _came_back(rows, row, point, dialect) else "the client had come back before it was held"
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
 
 
 def closed_by_broker(row: Row) -> bool:
     """Whether a request was held until its broker had closed the connection: it never arrived."""
     return row.done == Done.LOST and row.held_ns is not None
-
-
-def _not_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> str | None:
-    """Why a request did not arrive when the client had come back; None if it did."""
-    return None if _came_back(rows, held, point, dialect) else "the client had come back before it was held"
 
 
 def _came_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> bool:
