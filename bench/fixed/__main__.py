@@ -2,8 +2,8 @@
 
     python bench/fixed [--runs N] [--system kafka|pulsar]
 
-It runs an example with few messages and a short fault, by `dedup run`, and reads `fixed_seconds` from its summary. Exits
-with 1 if a median misses its target.
+It runs an example with few messages and a short fault, by `dedup run`, and reads `fixed_seconds` from its summary.
+Exits with 1 if a median misses its target.
 """
 
 import argparse
