@@ -52,7 +52,7 @@ def refusal_of_file(path: Path, content: bytes) -> str:
             ": metadata.labels: got the key 2020-01-01, which YAML reads as a date",
         ),
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_files_that_are_no_experiment(tmp_path: Path, content: bytes, beginning: str) -> None:
     assert refusal_of_file(tmp_path / "e.yaml", content).startswith(beginning)
