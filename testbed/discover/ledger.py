@@ -15,9 +15,9 @@ from testbed.discover.subjects import SUBJECTS, Round, Subject
 
 HEAD: Final = """# Discovered
 
-Made by `make discover` (testbed/discover), not by hand, from discovered.jsonl beside it. Each round is a `dedup explore`
-of a current client against brokers that are started for it: every point of a conversation once, and pairs of points by
-a seed. What a round is follows from its number: messages, partitions, pairs.
+Made by `make discover` (testbed/discover), not by hand, from discovered.jsonl beside it. Each round is a
+`dedup explore` of a current client against brokers that are started for it: every point of a conversation once, and
+pairs of points by a seed. What a round is follows from its number: messages, partitions, pairs.
 
 - *Alarm*: a visit whose history shows what is forbidden. Of each kind one is replayed ten times.
 - *Known*: it comes again in at least 9 of 10, and is a published bug ([known-bugs.md](known-bugs.md)).
