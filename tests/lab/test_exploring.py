@@ -14,10 +14,9 @@ from dedup.errors import EvidenceError, PlatformError, SpecificationError
 from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
-from dedup.experiment.spec import Experiment, load, parse
+from dedup.experiment.spec import Experiment, load
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
-from dedup_lab.clients import BUILDERS
 from dedup_lab.exploring import grounds, replays, strikes
 from dedup_lab.exploring.crews import STRIKES, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
@@ -27,7 +26,6 @@ from dedup_lab.exploring.shrinking import shrink
 from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.visits import Ground
 from dedup_lab.terminal.explorations import show
-from dedup_runners.configs import Program
 from dedup_runners.interposer import conversations
 from dedup_runners.interposer.conversations import Row
 from dedup_runners.interposer.protocols import Direction, Frame
@@ -449,31 +447,6 @@ def test_the_examples_are_explored_as_they_are(name: str) -> None:
     experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
     grounds.check(experiment, "f")
     assert notes == () and grounds.stepped(experiment)[0].digest()
-
-
-@pytest.mark.parametrize(
-    ("library", "version", "program"),
-    [
-        ("kafka-java", "4.3.1", Program(argv=("kafka-java", "4.3.1"))),
-        ("confluent-kafka", "2.4.0", Program(argv=("confluent-kafka", "2.4.0"))),
-        ("confluent-kafka", None, None),
-    ],
-)
-def test_a_client_that_is_a_program_is_explored_as_one(
-    library: str, version: str | None, program: Program | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also another version of a library that is installed: that one would be explored instead."""
-
-    def built(version: str, progress: object) -> Program:
-        return Program(argv=(library, version))
-
-    monkeypatch.setitem(BUILDERS, library, built)  # type: ignore[arg-type]
-    document = load(ROOT / "examples" / "explore" / "kafka.yaml").model_dump(
-        mode="json", by_alias=True, exclude_none=True
-    )
-    document["spec"]["systems"][0]["client"] = {"library": library} | ({"version": version} if version else {})
-    experiment, _ = of_file(parse(document, source="f"), "f", Shape())
-    assert grounds._program(experiment, lambda _: None) == program
 
 
 @pytest.mark.parametrize("name", ["clients", "pulsar-clients", "kafka-vs-pulsar"])
