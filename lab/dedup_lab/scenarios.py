@@ -173,7 +173,9 @@ def _expected(experiment: Experiment, word: str) -> tuple[str, Verdict]:
 
 
 def _cells(experiment: Experiment) -> list[str]:
-    return [f"{system.name}/{variant.name}" for system in experiment.spec.systems for variant in experiment.spec.variants]
+    return [
+        f"{system.name}/{variant.name}" for system in experiment.spec.systems for variant in experiment.spec.variants
+    ]
 
 
 def _wrong(annotation: str, got: str, rule: str, todo: str) -> SpecificationError:

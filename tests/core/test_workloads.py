@@ -148,7 +148,12 @@ def test_messages_may_be_larger_whatever_the_application_does(workload: dict[str
     ("workload", "said"),
     [
         ({"payload": {"bytes": 27}}, "spec.workload.payload.bytes: got 27; this must be at least 28"),
-        ({"payload": {"bytes": 900_001}}, "this must be at most 900,000"),
+        ({"payload": {"bytes": 20_000_001}}, "this must be at most 20,000,000"),
+        (
+            {"payload": {"bytes": 900_001}, "inFlight": 4},
+            "spec.workload.payload.bytes: got 900001; system pulsar: brokers take messages of about a megabyte by default, "
+            'here at most 900,000 bytes; make them smaller, or have pulsar-client cut them (client.properties.chunking_enabled: "true")',
+        ),
         ({"payload": {}}, "spec.workload.payload.bytes"),
         (
             {"payload": {"bytes": 107_375}},
@@ -160,6 +165,14 @@ def test_messages_may_be_larger_whatever_the_application_does(workload: dict[str
 def test_a_message_has_room_for_what_it_carries_and_fits_into_memory(workload: dict[str, Any], said: str) -> None:
     assert said in refused(workload, control())
     asked({"payload": {"bytes": 107_374}}, control())
+
+
+def test_a_client_that_cuts_messages_into_chunks_sends_larger_ones() -> None:
+    cut = [{"name": "pulsar", "pulsar": {}, "client": {"properties": {"chunking_enabled": "true"}}}]
+    workload = {"payload": {"bytes": 6_000_000}, "inFlight": 4}
+    assert asked(workload, control(), systems=cut).spec.workload.payload_bytes == 6_000_000
+    cut[0]["client"] = {"properties": {"chunking_enabled": "false"}}
+    assert "got 6000000; system pulsar: brokers take" in refused(workload, control(), systems=cut)
 
 
 @pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])

@@ -110,8 +110,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             "franz-go",
             "kafka",
             "franz-go (Go), as a program; confluent-kafka reads",
-            ("ProducerBatchMaxBytes", "ProducerLinger"),
-            versions=("1.22.3",),
+            ("ProduceRequestTimeout", "ProducerBatchMaxBytes", "ProducerLinger"),
+            versions=("1.22.3", "1.20.6"),
             reader="confluent-kafka",
         ),
         Client(
@@ -120,8 +120,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
             "Pulsar's C++ client, as Python's pulsar-client has it",
             (
                 *("batching_enabled", "batching_max_allowed_size_in_bytes", "batching_max_messages"),
-                *("batching_max_publish_delay_ms", "batching_type", "compression_type", "concurrent_lookup_requests"),
-                *("connection_timeout_ms", "io_threads", "operation_timeout_seconds", "receiver_queue_size"),
+                *("batching_max_publish_delay_ms", "batching_type", "chunking_enabled", "compression_type"),
+                *(
+                    "concurrent_lookup_requests",
+                    "connection_timeout_ms",
+                    "io_threads",
+                    "operation_timeout_seconds",
+                    "receiver_queue_size",
+                ),
             ),
             versions=("3.13.0", "3.4.0"),
         ),

@@ -5,6 +5,7 @@ the buffers and the time on the way that a fault can hit. A larger message has t
 identity, a checksum over all of it, and zeros for filler. With one damaged byte it is no message of this tool.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import Field
@@ -14,6 +15,10 @@ from dedup.workloads.kinds import Impossible, Shape, WorkloadPart
 
 MOST_BYTES: Final = 900_000
 """Brokers and clients take a message of a megabyte by default, with its key and headers."""
+MOST_BYTES_IN_CHUNKS: Final = 20_000_000
+"""Of a client that cuts a message into chunks, each of at most what its broker takes (Pulsar: 5 MiB)."""
+CHUNKING: Final = "chunking_enabled"
+"""The setting of pulsar-client with which it does so."""
 MOST_BYTES_IN_FLIGHT: Final = 1 << 30
 """What is unacknowledged is held in memory, by the client."""
 
@@ -23,8 +28,9 @@ class Payload(WorkloadPart):
 
     bytes: int = Field(
         ge=SEND_BYTES,
-        le=MOST_BYTES,
-        description=f"of each message, at least the {SEND_BYTES} that it needs with a checksum; the rest is zeros",
+        le=MOST_BYTES_IN_CHUNKS,
+        description=f"of each message, at least the {SEND_BYTES} that it needs with a checksum; the rest is zeros; "
+        f"at most {MOST_BYTES:,}, or with pulsar-client's {CHUNKING} {MOST_BYTES_IN_CHUNKS:,}",
     )
 
     key = "payload"
@@ -39,4 +45,16 @@ class Payload(WorkloadPart):
             str(self.bytes),
             f"workload.inFlight lets the client hold {shape.in_flight:,} such messages, more than a gibibyte in memory",
             f"make them smaller, or inFlight at most {MOST_BYTES_IN_FLIGHT // self.bytes:,}",
+        )
+
+    def impossible_with(
+        self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
+    ) -> Impossible | None:
+        if self.bytes <= MOST_BYTES or properties.get(CHUNKING) == "true":
+            return super().impossible_with(protocol, library, properties, is_program=is_program)
+        return Impossible(
+            "payload.bytes",
+            str(self.bytes),
+            f"brokers take messages of about a megabyte by default, here at most {MOST_BYTES:,} bytes",
+            f'make them smaller, or have pulsar-client cut them (client.properties.{CHUNKING}: "true")',
         )

@@ -86,6 +86,7 @@ PRODUCER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {
     "batching_max_messages": int,
     "batching_max_allowed_size_in_bytes": int,
     "batching_max_publish_delay_ms": int,
+    "chunking_enabled": _switch,
 }
 CONSUMER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {"receiver_queue_size": int}
 SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
@@ -120,6 +121,13 @@ def check(properties: dict[str, str], deduplication: bool, in_flight: int) -> No
     asked = typed(properties)
     client = new_client(NOWHERE, asked, Path(os.devnull))
     client.close()
+    if asked.get("chunking_enabled") and asked.get("batching_enabled", True):
+        raise SpecificationError(
+            where="client.properties.chunking_enabled",
+            got="true",
+            rule="the library puts no message in chunks into a batch",
+            todo='set batching_enabled: "false", too',
+        )
     bound = asked.get("batching_max_messages", 1)
     if bound < 1:
         raise SpecificationError(
