@@ -151,8 +151,9 @@ def test_messages_may_be_larger_whatever_the_application_does(workload: dict[str
         ({"payload": {"bytes": 20_000_001}}, "this must be at most 20,000,000"),
         (
             {"payload": {"bytes": 900_001}, "inFlight": 4},
-            "spec.workload.payload.bytes: got 900001; system pulsar: brokers take messages of about a megabyte by default, "
-            'here at most 900,000 bytes; make them smaller, or have pulsar-client cut them (client.properties.chunking_enabled: "true")',
+            "spec.workload.payload.bytes: got 900001; system pulsar: brokers take messages of about a megabyte by "
+            "default, here at most 900,000 bytes; make them smaller, or have pulsar-client cut them "
+            '(client.properties.chunking_enabled: "true")',
         ),
         ({"payload": {}}, "spec.workload.payload.bytes"),
         (

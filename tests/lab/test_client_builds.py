@@ -16,7 +16,7 @@ from dedup_runners import clients
 PROGRAMS = [(each.library, version) for each in CLIENTS.values() for version in each.versions]
 TAKEN = {
     "acks": "all", "request.required.acks": "all", "compression.type": "lz4", "client.id": "c", "retries": "9",
-    "ProducerLinger": "5ms",
+    "ProducerLinger": "5ms", "ProduceRequestTimeout": "1s",
     "broker.address.family": "any", "client.rack": "r", "compression.codec": "lz4", "compression.level": "5",
     "enable.gapless.guarantee": "false", "enable.sparse.connections": "true", "max.in.flight": "5",
     "message.send.max.retries": "9", "metadata.recovery.strategy": "none", "partitioner": "random",
@@ -25,7 +25,7 @@ TAKEN = {
     "socket.keepalive.enable": "true", "socket.nagle.disable": "true", "topic.metadata.refresh.sparse": "true",
     "topic.metadata.refresh.fast.interval.ms": "250",
     "batchingEnabled": "true", "compressionType": "LZ4", "numIoThreads": "2", "useTcpNoDelay": "false",
-    "batching_enabled": "true", "batching_type": "KeyBased", "compression_type": "LZ4",
+    "batching_enabled": "true", "batching_type": "KeyBased", "compression_type": "LZ4", "chunking_enabled": "false",
 }  # fmt: skip
 """Values that libraries take; of all other settings they take 100000."""
 OF_LIBRDKAFKA = {"linger.ms": "5", "reconnect.backoff.ms": "50"}

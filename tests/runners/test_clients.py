@@ -131,6 +131,7 @@ def test_what_the_tester_sets_itself_or_what_runs_code_is_refused(name: str) -> 
         ({"batching_enabled": "yes"}, "true or false"),
         ({"compression_type": "GZIP"}, "LZ4"),
         ({"producer_name": "x"}, "pulsar-client's settings"),
+        ({"chunking_enabled": "true"}, "the library puts no message in chunks into a batch"),
     ],
 )
 def test_pulsars_unknown_and_mistyped_settings_are_refused(properties: dict[str, str], message: str) -> None:
