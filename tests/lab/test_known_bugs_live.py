@@ -11,7 +11,6 @@ from dedup_lab import scenarios
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1800)]
 
 RUNS = {
-    "franz-go-1217": 3,
     "kafka-12671": 1,
     "librdkafka-4736": 3,
     "librdkafka-4953": 1,

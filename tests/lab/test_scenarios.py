@@ -128,6 +128,7 @@ def test_the_page_has_every_bug_of_the_catalogue() -> None:
 
 def test_each_file_of_the_catalogue_is_run() -> None:
     elsewhere = {"kafka-17754"}  # tests/lab/test_transactions_live.py
+    elsewhere |= {"franz-go-1217"}  # by hand: a run of the version without the bug may be inconclusive (known-bugs.md)
     assert {path.stem for path in BUGS} == RUNS.keys() | elsewhere
 
 
