@@ -161,6 +161,8 @@ def bookie_settings(zookeeper: str, bookie: str, folder: Path) -> dict[str, obje
         "bookiePort": port,
         "advertisedAddress": host,
         "allowLoopback": "true",
+        # As in Pulsar's own bookkeeper.conf: an entry is as large as the largest message (5 MiB) and its frame.
+        "nettyMaxFrameSizeBytes": 5_253_120,
         "metadataServiceUri": f"metadata-store:zk:{zookeeper}",
         "journalDirectories": folder / "journal",
         "ledgerDirectories": folder / "ledgers",
