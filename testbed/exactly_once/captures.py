@@ -5,11 +5,14 @@ jars are a locked list beside this file, made as brokers' are (dedup_lab.systems
 position in a file, is what Kafka calls standalone.
 """
 
+import os
+import signal
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from dedup.experiment.endpoints import Endpoints
+from dedup.faults.kill import KILLED
 from dedup_lab import java
 from dedup_lab.caches import Progress
 from dedup_lab.systems import jars
@@ -17,31 +20,76 @@ from dedup_lab.systems.jvms import Jvm
 from dedup_lab.systems.keepers import Kept
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
+from dedup_runners.waiting import until
 from testbed.exactly_once.databases import Database
 
 VERSION: Final = "3.6.1.Final"
 FLAGS: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
 NAME: Final = "connect"
-END: Final = "end"
-"""What the last row of a run's outbox has as its event: when it is read, all before it have been emitted."""
+OFFSETS: Final = "offsets"
+"""The file in which the worker stores its position, every minute, as is Kafka Connect's default."""
+READY_S: Final = 120.0
 
 
-def start(lab: Lab, endpoints: Endpoints, database: Database, progress: Progress) -> Kept:
-    """Start the worker with its connector; it captures what is written from then on, or soon after."""
-    jvm = Jvm(java.find(), jars.classpath("debezium", VERSION, progress=progress, locks=Path(__file__).parent))
-    folder = lab.data(NAME)
-    (port,) = free(1)
-    worker = {
-        "bootstrap.servers": endpoints.client_bootstrap,
-        "key.converter": STRING,
-        "value.converter": STRING,
-        "offset.storage.file.filename": folder / "offsets",
-        "plugin.discovery": "service_load",
-        "listeners": f"http://{LOOPBACK}:{port}",
-    }
-    paths = [_written(folder / "worker.properties", worker), _written(folder / "outbox.properties", _connector(database))]
-    return jvm.start(lab, NAME, FLAGS, "org.apache.kafka.connect.cli.ConnectStandalone", paths)
+class Capture:
+    """The worker with its connector, which is started again where it was when it has been killed."""
+
+    def __init__(self, lab: Lab, endpoints: Endpoints, database: Database, progress: Progress) -> None:
+        classpath = jars.classpath("debezium", VERSION, progress=progress, locks=Path(__file__).parent)
+        self._lab, self._database, self._jvm = lab, database, Jvm(java.find(), classpath)
+        self._folder = lab.data(NAME)
+        self._bootstrap, self._starts = endpoints.client_bootstrap, 0
+        self._kept = self._start()
+
+    @property
+    def stored_ns(self) -> int:
+        """When it stored its position last (nanoseconds since 1970); 0: never."""
+        offsets = self._folder / OFFSETS
+        return offsets.stat().st_mtime_ns if offsets.exists() else 0
+
+    def kill(self) -> None:
+        """Kill the worker (SIGKILL), and start another one where this one had stored that it was."""
+        self._kept.check()
+        status = self._kept.status()
+        assert status is not None and status.pid is not None  # what `check` lets pass runs
+        os.kill(status.pid, signal.SIGKILL)
+        until(lambda: self._exit_codes() == [KILLED], READY_S, "Kafka Connect is dead")
+        self._lab.forget(self._kept)
+        self._kept = self._start()
+
+    def check(self) -> None:
+        """PlatformError if the worker is gone."""
+        self._kept.check()
+
+    def _exit_codes(self) -> list[int]:
+        status = self._kept.status()
+        return [each.code for each in status.exits] if status is not None else []
+
+    def _start(self) -> Kept:
+        (port,) = free(1)
+        worker = {
+            "bootstrap.servers": self._bootstrap,
+            "key.converter": STRING,
+            "value.converter": STRING,
+            "offset.storage.file.filename": self._folder / OFFSETS,
+            "plugin.discovery": "service_load",
+            "listeners": f"http://{LOOPBACK}:{port}",
+        }
+        paths = [
+            _written(self._folder / "worker.properties", worker),
+            _written(self._folder / "outbox.properties", _connector(self._database)),
+        ]
+        self._starts += 1
+        name = f"{NAME}-{self._starts}"
+        kept = self._jvm.start(self._lab, name, FLAGS, "org.apache.kafka.connect.cli.ConnectStandalone", paths)
+
+        def reads() -> bool:
+            kept.check()
+            return bool(self._database.ask("SELECT 1 FROM pg_replication_slots WHERE active;"))
+
+        until(reads, READY_S, "Debezium reads the database's log", 0.2)
+        return kept
 
 
 def _connector(database: Database) -> dict[str, object]:

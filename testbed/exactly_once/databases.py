@@ -52,9 +52,7 @@ class Database(NamedTuple):
             "shared_buffers": "32MB",
         }
         given = [each for setting in settings.items() for each in ("-c", "=".join(setting))]
-        kept = lab.start(
-            OWNER, [*as_nobody(), str(programs / "postgres"), "-D", str(folder), "-p", str(port), *given]
-        )
+        kept = lab.start(OWNER, [*as_nobody(), str(programs / "postgres"), "-D", str(folder), "-p", str(port), *given])
         server = cls(programs, port, kept)
         until(server._is_ready, READY_S, "PostgreSQL accepts connections")
         server.ask(TABLES)

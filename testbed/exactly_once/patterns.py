@@ -1,13 +1,13 @@
 """S2's patterns as orders of steps, and what a kill after a step does to a call, a row and an event by S2's rules.
 
 S2 is Lydtech's "Kafka Deduplication Patterns". A service takes an order from Kafka, calls a payment, writes a row to a
-database, emits an event, and commits the order's offset. A pattern is the order in which it does so, and what it
-does together. S2 draws for each pattern what is repeated when the service dies; `effects` is its reasoning: a step is done for
-good, or with the transaction that it is in; an order whose offset is committed does not come back; an order that
+database, emits an event, and commits the order's offset. A pattern is the order in which it does so, and what it does
+together. S2 draws for each pattern what is repeated when the service dies; `effects` is its reasoning: a step is done
+for good, or with the transaction that it is in; an order whose offset is committed does not come back; an order that
 comes back is left alone if its id is remembered, and is processed from the beginning if not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -27,6 +27,7 @@ class Step(StrEnum):
     OFFSET = "commit the offset"
     OFFSET_IN_KAFKA = "add the offset"
     COMMIT_KAFKA = "commit in Kafka"
+    CAPTURE = "Debezium emits the event"
 
 
 class Effects(NamedTuple):
@@ -48,6 +49,11 @@ class Pattern(NamedTuple):
     steps: tuple[Step, ...]
     says: str
     loses: bool = False
+
+    @property
+    def points(self) -> tuple[Step, ...]:
+        """The steps after which something is killed: the service, or, after the last one of an outbox, Debezium."""
+        return (*self.steps, Step.CAPTURE) if self.has_outbox else self.steps
 
     @property
     def has_outbox(self) -> bool:
@@ -147,8 +153,11 @@ PATTERNS: Final[Mapping[str, Pattern]] = {
 
 
 def effects(pattern: Pattern, after: Step) -> Effects:
-    """What S2's rules say of an order if the service is killed right after a step of it, and comes back."""
-    done = set(pattern.steps[: pattern.steps.index(after) + 1])
+    """What S2's rules say of an order if the service is killed right after a step of it, and comes back.
+
+    Of change data capture that dies S2 says nothing but that the event is produced.
+    """
+    done = set(pattern.points[: pattern.points.index(after) + 1])
     first = _lasting(pattern, done)
     returns = Step.OFFSET not in done and not {Step.OFFSET_IN_KAFKA, Step.COMMIT_KAFKA} <= done
     remembered = {Step.REMEMBER, Step.COMMIT} <= done
@@ -161,10 +170,3 @@ def _lasting(pattern: Pattern, done: set[Step]) -> Effects:
     emitted = Step.EMIT in done and (not pattern.has_transactions or Step.COMMIT_KAFKA in done)
     captured = {Step.OUTBOX, Step.COMMIT} <= done
     return Effects(Step.CALL in done, {Step.ROW, Step.COMMIT} <= done, emitted or captured)
-
-
-def spread(found: Sequence[Effects]) -> list[str]:
-    """Of each effect how often it was found, in words: one number, or the least and the most."""
-    return [
-        f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}" for each in zip(*found, strict=True)
-    ]

@@ -1,10 +1,10 @@
 """One run: a few orders, a service that is killed after a step of one of them and comes back, and its three effects.
 
 The first life waits at its failure point until it is killed (SIGKILL); the second one goes on to the last order. Then
-the effects of each order are counted where they are: calls by the payment service, rows by the database, events by a reader
-of committed messages. A run counts only if the kill and the end are as they had to be, and everything was read that
-was to come: the group's offset is behind the last order, the reader has come to the end of the log, and of a captured
-outbox the row that was written last has arrived, too. Otherwise it has no result, but an error.
+the effects of each order are counted where they are: calls by the payment service, rows by the database, events by a
+reader of committed messages. A run counts only if the kill and the end are as they had to be, and everything was read
+that was to come: the group's offset is behind the last order, the reader has come to the end of the log, and of a
+captured outbox the row that was written last has arrived, too. Otherwise it has no result, but an error.
 """
 
 import os
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dedup.errors import PlatformError, one_line
 from testbed.exactly_once import packages, topics
-from testbed.exactly_once.captures import END
+from testbed.exactly_once.captures import Capture
 from testbed.exactly_once.databases import Database
 from testbed.exactly_once.patterns import ONCE, Effects, Pattern, Step
 from testbed.exactly_once.payments import Payments
@@ -57,6 +58,7 @@ class Ground(NamedTuple):
     bootstrap: str
     database: Database
     payments: Payments
+    capture: Capture
     admin: AdminClient
     producer: ck.Producer
 
@@ -71,10 +73,19 @@ def make(ground: Ground, pattern: Pattern, after: Step, name: str) -> Run:
         bootstrap=ground.bootstrap,
         database=ground.database.url,
         payments=ground.payments.url,
-        at=(KILLED, after),
+        at=None if after is Step.CAPTURE else (KILLED, after),
         timeout_s=LIFE_S,
     )
     topics.make(ground.admin, ground.producer, task)
+    if after is Step.CAPTURE:
+        _kill_capture(ground, task)
+    else:
+        _kill_service(task)
+    return _found(ground, pattern, task)
+
+
+def _kill_service(task: Task) -> None:
+    """Let the service live to its failure point, and then, as another process, to the last order."""
     first, second = Process(), Process()
     try:
         first.killed(task)
@@ -82,20 +93,37 @@ def make(ground: Ground, pattern: Pattern, after: Step, name: str) -> Run:
     finally:
         first.stop()
         second.stop()
-    found = _found(ground, pattern, task)
-    topics.remove(ground.admin, task)
-    return found
+
+
+def _kill_capture(ground: Ground, task: Task) -> None:
+    """Let the service live, and kill Debezium when it has emitted the events and has not stored its position since."""
+    before_ns = ground.capture.stored_ns
+    only = Process()
+    try:
+        only.ended(task)
+    finally:
+        only.stop()
+    topics.read(ground.bootstrap, task, committed=True, last=_last(ground, task))
+    if ground.capture.stored_ns != before_ns:
+        raise _shows_nothing(task, "Debezium stored its position before it could be killed")
+    ground.capture.kill()
+
+
+def _last(ground: Ground, task: Task) -> str:
+    """Write a last row into a run's outbox; its event."""
+    event = f"{topics.LAST}{uuid.uuid4()}"
+    row = "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES (:'topic', '0', 'last', :'event');"
+    ground.database.ask(row, topic=task.emitted, event=event)
+    return event
 
 
 def _found(ground: Ground, pattern: Pattern, task: Task) -> Run:
     """Count the effects of each order, when all have come that are to come."""
     if (at := topics.committed(ground.bootstrap, task)) != ORDERS:
         raise _shows_nothing(task, f"the group's offset is {at}, not {ORDERS}")
-    if pattern.has_outbox:
-        last = "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES (:'topic', '0', 'end', :'end');"
-        ground.database.ask(last, topic=task.emitted, end=END)
-    read = topics.read(ground.bootstrap, task, committed=True, captured=pattern.has_outbox)
-    every = topics.read(ground.bootstrap, task, committed=False, captured=pattern.has_outbox)
+    last = _last(ground, task) if pattern.has_outbox else ""
+    read = topics.read(ground.bootstrap, task, committed=True, last=last)
+    every = topics.read(ground.bootstrap, task, committed=False, last=last)
     if read.end != every.end:
         raise _shows_nothing(task, f"the last stable offset is {read.end}, and the log's end is {every.end}")
     counted = ground.database.ask("SELECT id, count(*) FROM payments WHERE run = :'run' GROUP BY id;", run=task.run)

@@ -97,9 +97,7 @@ class Life:
             case Step.BEGIN:
                 execute("BEGIN")
             case Step.REMEMBER:
-                remembered = execute(
-                    "INSERT INTO remembered VALUES (%s, %s) ON CONFLICT DO NOTHING", (task.run, order)
-                )
+                remembered = execute("INSERT INTO remembered VALUES (%s, %s) ON CONFLICT DO NOTHING", (task.run, order))
                 if not remembered.rowcount:
                     raise Known
             case Step.ROW:
@@ -128,12 +126,13 @@ class Life:
 
     def _emit(self, order: int) -> None:
         """Emit an event; it is stored when this returns."""
-        refused = list[Any]()
+        answers = list[ck.KafkaError | None]()
         self._producer.produce(
-            self._task.emitted, str(order), str(order), on_delivery=lambda error, _: error and refused.append(error)
+            self._task.emitted, str(order), str(order), on_delivery=lambda error, _: answers.append(error)
         )
-        if self._producer.flush(CALL_S) or refused:
-            raise TimeoutError(f"the event of order {order} was not acknowledged: {refused or 'no answer'}")
+        self._producer.flush(CALL_S)
+        if answers != [None]:
+            raise TimeoutError(f"the event of order {order} was not acknowledged: {answers or 'no answer'}")
 
     def _next(self) -> ck.TopicPartition:
         """The position behind the order at hand."""

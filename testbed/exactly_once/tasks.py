@@ -1,4 +1,4 @@
-"""What one life of the service is told; the service and its tester share this, and the driver of the database is not needed for it."""
+"""What one life of the service is told: shared with its tester, which has no driver of the database."""
 
 from pydantic import BaseModel, ConfigDict
 
