@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from dedup.errors import PlatformError
 from testbed.exactly_once.tasks import Task

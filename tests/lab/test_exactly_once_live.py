@@ -1,0 +1,42 @@
+"""A service that is killed pays twice, emits twice or loses, as its pattern says; its innocent twin does not.
+
+On Kafka, PostgreSQL and Debezium as processes. The table of all patterns and steps is `make exactly-once`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from testbed.exactly_once import grounds
+from testbed.exactly_once.patterns import ONCE, PATTERNS, Step
+from testbed.exactly_once.runs import Ground, make
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    with grounds.ground(tmp_path_factory.mktemp("logs")) as found:
+        yield found
+
+
+def test_without_a_pattern_all_three_effects_are_repeated(ground: Ground) -> None:
+    run = make(ground, PATTERNS["nothing"], Step.EMIT, "nothing")
+    assert (run.effects, run.others) == ((2, 2, 2), {})
+
+
+def test_an_idempotent_consumer_that_commits_early_loses_the_event_and_its_twin_does_not(ground: Ground) -> None:
+    assert make(ground, PATTERNS["idempotent-consumer-commits-early"], Step.COMMIT, "early").effects == (1, 1, 0)
+    assert make(ground, PATTERNS["idempotent-consumer"], Step.COMMIT, "late").effects == ONCE
+
+
+def test_an_aborted_event_is_read_by_readers_of_uncommitted_messages_alone(ground: Ground) -> None:
+    run = make(ground, PATTERNS["kafka-transactions"], Step.OFFSET_IN_KAFKA, "transactions")
+    assert (run.effects, run.aborted) == ((2, 2, 1), 1)
+
+
+def test_with_an_outbox_the_row_and_the_event_are_once_and_debezium_that_is_killed_repeats_the_event(
+    ground: Ground,
+) -> None:
+    both = PATTERNS["idempotent-consumer-and-outbox"]
+    assert make(ground, both, Step.OUTBOX, "outbox").effects == (2, 1, 1)
+    assert make(ground, both, Step.CAPTURE, "capture").effects == (1, 1, 2)

@@ -1,0 +1,125 @@
+"""S2's patterns: what its rules say of each kill, what a run's counts come to, and what the page says of them."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from testbed.exactly_once import cells
+from testbed.exactly_once.cells import KEPT, Kept
+from testbed.exactly_once.pages import page
+from testbed.exactly_once.patterns import ONCE, PATTERNS, Effects, Step, effects
+from testbed.exactly_once.payments import Payments
+from testbed.exactly_once.runs import Run, judged
+
+PAGE = KEPT.parent / "exactly-once.md"
+EACH_ONCE = dict.fromkeys(range(1, 6), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "said"),
+    [
+        # S2: with no pattern, all that was done is done again.
+        ("nothing", Step.EMIT, (2, 2, 2)),
+        ("nothing", Step.OFFSET, ONCE),
+        # The id and the row are written together; the call and the event are not in that transaction.
+        ("idempotent-consumer", Step.EMIT, (2, 1, 2)),
+        ("idempotent-consumer", Step.COMMIT, ONCE),
+        # The row and the event are written together, and together again.
+        ("outbox", Step.OUTBOX, (2, 1, 1)),
+        ("outbox", Step.COMMIT, (2, 2, 2)),
+        ("idempotent-consumer-and-outbox", Step.OUTBOX, (2, 1, 1)),
+        ("idempotent-consumer-and-outbox", Step.COMMIT, ONCE),
+        # The event and the offset are written together; call and row are not.
+        ("kafka-transactions", Step.OFFSET_IN_KAFKA, (2, 2, 1)),
+        ("kafka-transactions", Step.COMMIT_KAFKA, ONCE),
+        # S2's appendix: what comes first is done, and what comes second is lost.
+        ("idempotent-consumer-commits-early", Step.COMMIT, (1, 1, 0)),
+        ("idempotent-consumer-offset-early", Step.OFFSET, (1, 0, 1)),
+        ("outbox-offset-early", Step.OFFSET, (1, 0, 0)),
+        ("both-database-first", Step.COMMIT, (1, 1, 0)),
+        ("both-kafka-first", Step.COMMIT_KAFKA, (1, 0, 1)),
+    ],
+)
+def test_what_is_done_for_good_stays_and_what_was_open_is_done_again(
+    name: str, after: Step, said: tuple[int, int, int]
+) -> None:
+    assert effects(PATTERNS[name], after) == said
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=lambda pattern: str(pattern.name))
+def test_a_pattern_loses_at_some_step_if_s2_shows_it_as_one_that_loses_and_else_at_none(pattern: object) -> None:
+    assert isinstance(pattern, type(PATTERNS["nothing"]))
+    loses = any(0 in effects(pattern, point) for point in pattern.points)
+    assert loses is pattern.loses
+    assert effects(pattern, Step.TAKE) == ONCE, "nothing is done yet, and the order comes back"
+    assert effects(pattern, pattern.steps[-1]) == ONCE, "all is done"
+
+
+def test_the_order_that_was_struck_is_told_and_of_the_others_those_that_are_not_once() -> None:
+    twice = {**EACH_ONCE, 3: 2}
+    assert judged(twice, EACH_ONCE, EACH_ONCE, EACH_ONCE) == Run(calls=2, rows=1, events=1)
+    lost = {order: 1 for order in EACH_ONCE if order != 4}
+    assert judged(EACH_ONCE, EACH_ONCE, lost, lost).others == {4: Effects(1, 1, 0)}
+    assert judged(EACH_ONCE, EACH_ONCE, EACH_ONCE, twice).aborted == 1
+    assert judged(EACH_ONCE, {**EACH_ONCE, 9: 1}, EACH_ONCE, EACH_ONCE).others == {9: Effects(0, 1, 0)}
+
+
+def kept(*runs: Run, name: str = "idempotent-consumer", at: Step = Step.EMIT) -> Kept:
+    return Kept(pattern=name, steps=PATTERNS[name].steps, versions=("Kafka 4.3.1",), cells={at: runs} if runs else {})
+
+
+def row(found: str, point: Step) -> str:
+    return next(line for line in found.splitlines() if f". {point} |" in line)
+
+
+def test_a_cell_is_told_with_its_runs_and_is_bold_where_it_is_not_once() -> None:
+    found = page([kept(Run(calls=2, rows=1, events=2), Run(calls=2, rows=1, events=2))])
+    assert row(found, Step.EMIT) == "| 6. emit the event | **2** | 1 | **2** | 2 | 2, 1, 2 |"
+    assert row(found, Step.COMMIT) == "| 7. commit in the database | – | – | – | 0 | 1, 1, 1 |"
+    assert "| Idempotent consumer | **2** | 1 | **2** | 2 |" in found
+    assert "Every other order was called, is a row and is an event once" in found
+
+
+def test_a_run_that_contradicts_s2_is_told_and_one_that_agrees_is_not() -> None:
+    found = page([kept(Run(calls=2, rows=1, events=2), Run(calls=2, rows=0, events=2))])
+    assert row(found, Step.EMIT).endswith("| **2** | **0 to 1** | **2** | 2 | **2, 1, 2: contradicted** |")
+    assert "contradicted" not in page([kept(Run(calls=2, rows=1, events=2))])
+
+
+def test_other_orders_that_are_not_once_are_told() -> None:
+    found = page([kept(Run(calls=2, rows=1, events=2, others={1: Effects(1, 1, 2)}))])
+    assert "other orders are not once, too, in 1 runs; in the first: order 1: 1 calls, 1 rows, 2 events" in found
+    assert "Every other order" not in found
+
+
+def test_runs_are_missing_until_each_failure_point_has_enough(tmp_path: Path) -> None:
+    run = Run(calls=2, rows=1, events=2)
+    some = kept(run, run).plus(Step.TAKE, run, ("Kafka 4.4.0",))
+    assert [each for each in some.lacks(2) if each in (Step.TAKE, Step.EMIT)] == [Step.TAKE]
+    assert list(some.cells) == [Step.TAKE, Step.EMIT], "in the order of the steps"
+    assert some.versions == ("Kafka 4.3.1", "Kafka 4.4.0")
+    some.write(tmp_path)
+    assert cells.read(PATTERNS["idempotent-consumer"], tmp_path) == some
+    assert list(cells.read(PATTERNS["nothing"], tmp_path).lacks(1)) == list(PATTERNS["nothing"].points)
+
+
+def test_runs_of_a_service_with_other_steps_are_not_added_to(tmp_path: Path) -> None:
+    kept().model_copy(update={"steps": (Step.TAKE,)}).write(tmp_path)
+    with pytest.raises(cells.EvidenceError, match="other steps"):
+        cells.read(PATTERNS["idempotent-consumer"], tmp_path)
+
+
+def test_the_payment_service_counts_each_call_of_each_order() -> None:
+    payments = Payments()
+    try:
+        for order in (1, 2, 2):
+            assert httpx.post(payments.url, json={"run": "a", "order": order}).status_code == httpx.codes.CREATED
+        assert payments.calls("a") == {1: 1, 2: 2}
+        assert payments.calls("b") == {}
+    finally:
+        payments.close()
+
+
+def test_the_page_is_made_from_what_is_kept() -> None:
+    found = page([cells.read(pattern) for pattern in PATTERNS.values()])
+    assert PAGE.read_text(encoding="utf-8") == found, "make it again: python -m testbed.exactly_once --page"
