@@ -58,7 +58,7 @@ RECIPES = {
     "pulsar-testclient": Recipe(roots=("org.apache.pulsar:pulsar-testclient",), excluded=("*",)),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
-    # No broker: Kafka Connect with Debezium's connector for PostgreSQL, for testbed/exactly_once; its list lies there.
+    # No broker: Kafka Connect with Debezium's connector for PostgreSQL, for a service with an outbox.
     "debezium": Recipe(
         roots=("io.debezium:debezium-connector-postgres",),
         added=(

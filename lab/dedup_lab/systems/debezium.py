@@ -1,8 +1,8 @@
 """Change data capture: Debezium's connector for PostgreSQL in a worker of Kafka Connect, for the outbox of all runs.
 
 Debezium reads the outbox by logical decoding, and its event router sends each row to the topic that the row names. The
-jars are a locked list beside this file, made as brokers' are (dedup_lab.systems.lock). A worker of its own, with its
-position in a file, is what Kafka calls standalone.
+jars are a locked list, as those of brokers are (dedup_lab.systems.lock). A worker of its own, with its position in a
+file, is what Kafka calls standalone.
 """
 
 import os
@@ -20,8 +20,8 @@ from dedup_lab.systems.jvms import Jvm
 from dedup_lab.systems.keepers import Kept
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
+from dedup_runners.services.databases import Database
 from dedup_runners.waiting import until
-from testbed.exactly_once.databases import Database
 
 VERSION: Final = "3.6.1.Final"
 FLAGS: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -36,10 +36,10 @@ class Capture:
     """The worker with its connector, which is started again where it was when it has been killed."""
 
     def __init__(self, lab: Lab, endpoints: Endpoints, database: Database, progress: Progress) -> None:
-        classpath = jars.classpath("debezium", VERSION, progress=progress, locks=Path(__file__).parent)
+        classpath = jars.classpath("debezium", VERSION, progress=progress)
         self._lab, self._database, self._jvm = lab, database, Jvm(java.find(), classpath)
         self._folder = lab.data(NAME)
-        self._bootstrap, self._starts = endpoints.client_bootstrap, 0
+        self._bootstrap, self._starts = endpoints.direct_bootstrap, 0
         self._kept = self._start()
 
     @property

